@@ -1,0 +1,48 @@
+"""Flattens modular model definitions into single-file models, and says what is wrong with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    from modular_converter.api import convert_file, convert_paths, convert_source
+    from modular_converter.config import Settings, load_settings
+    from modular_converter.diagnostics import Diagnostic, Location, Severity
+    from modular_converter.records import Conversion
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "convert_file": "api",
+    "convert_paths": "api",
+    "convert_source": "api",
+    "Settings": "config",
+    "load_settings": "config",
+    "Diagnostic": "diagnostics",
+    "Location": "diagnostics",
+    "Severity": "diagnostics",
+    "Conversion": "records",
+}
+
+__all__ = [
+    "Conversion",
+    "Diagnostic",
+    "Location",
+    "Settings",
+    "Severity",
+    "__version__",
+    "convert_file",
+    "convert_paths",
+    "convert_source",
+    "load_settings",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first asked for: a command that only prints its help needs none of them."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_PUBLIC[name]}"), name)

@@ -1,0 +1,59 @@
+"""The converter as a library: from a text, from a file, from many. What is wrong comes back as diagnostics."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+
+from modular_converter.config import Settings, load_settings
+from modular_converter.records import Conversion
+from modular_converter.runner import Progress, Run
+
+
+def convert_source(source: str, path: str | os.PathLike[str], settings: Settings | None = None) -> Conversion:
+    """Convert the text of a modular file that is, or would be, at `path`; nothing is written.
+
+    Args:
+        source: the text of the modular file.
+        path: its place, `…/models/<model>/modular_<model>.py`; neighbours are found from there.
+        settings: those of the nearest `pyproject.toml`, when left out.
+
+    Returns:
+        The generated texts by path, with the diagnostics. There are no texts when a diagnostic is an error.
+    """
+    absolute = os.path.abspath(path)
+    run = Run(settings or load_settings(os.path.dirname(absolute)), {absolute: source}, workers=1)
+    return run.convert([absolute])[0]
+
+
+def convert_file(path: str | os.PathLike[str], settings: Settings | None = None) -> Conversion:
+    """Convert one modular file; nothing is written. See `convert_source`."""
+    return convert_paths([path], settings)[0]
+
+
+def convert_paths(
+    paths: Iterable[str | os.PathLike[str]],
+    settings: Settings | None = None,
+    *,
+    workers: int = 0,
+    progress: Progress | None = None,
+) -> list[Conversion]:
+    """Convert modular files; nothing is written.
+
+    Files that depend on each other are converted in order, each on the texts that this run gives the others.
+
+    Args:
+        paths: modular files, in any order.
+        settings: those of the nearest `pyproject.toml` of the first file, when left out.
+        workers: processes at most; 0 chooses by the number of files.
+        progress: called with the number of files converted since the last call.
+
+    Returns:
+        One result a file, sorted by path.
+    """
+    absolute = sorted({os.path.abspath(path) for path in paths})
+    if not absolute:
+        return []
+    run = Run(settings or load_settings(os.path.dirname(absolute[0])), workers=workers)
+    return (replace(run, progress=progress) if progress else run).convert(absolute)

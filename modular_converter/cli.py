@@ -1,0 +1,119 @@
+"""The `modular-convert` command. Only click is imported to print the help."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modular_converter import __version__
+
+
+if TYPE_CHECKING:
+    from modular_converter.convert_command import ConvertOptions
+
+_FORMATS = ("text", "json", "github", "sarif")
+_SPELLINGS = ("--files-to-parse", "--files_to_parse", "--files", "-f")
+
+
+def spread_files(arguments: list[str]) -> list[str]:
+    """`--files-to-parse A B C` -> `A B C`: an option that takes any number of files is a run of plain arguments."""
+    plain: list[str] = []
+    for position, argument in enumerate(arguments):
+        if argument == "--":
+            return plain + arguments[position:]
+        name, equals, value = argument.partition("=")
+        if name in _SPELLINGS:
+            if equals:
+                plain.append(value)
+        else:
+            plain.append(argument)
+    return plain
+
+
+class _FilesCommand(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spread_files(args))
+
+
+def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
+    if not code or ctx.resilient_parsing:
+        return
+    from modular_converter.reporting import wants_color
+    from modular_converter.reporting.explain import explain
+    from modular_converter.rules import UnknownRuleError, by_code
+
+    try:
+        click.echo(explain(by_code(code), color=wants_color(sys.stdout)))
+    except UnknownRuleError as error:
+        raise click.BadParameter(str(error)) from None
+    ctx.exit()
+
+
+@click.command(cls=_FilesCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("files", nargs=-1, metavar="[FILES]...")
+@click.option(
+    "--files-to-parse",
+    "--files",
+    "-f",
+    "listed",
+    multiple=True,
+    metavar="FILES...",
+    help="The modular files, one or more; the same as plain arguments.",
+)
+@click.option("--package", metavar="NAME", help="The installed package whose models are meant.")
+@click.option("--root", metavar="DIR", help="The folder of models, or the package folder that holds it.")
+@click.option("--output-dir", metavar="DIR", help="Write below this folder instead of beside the modular files.")
+@click.option("--diff", is_flag=True, help="Print what would change, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Convert and report, and write nothing.")
+@click.option("--workers", type=click.IntRange(0), metavar="N", help="Processes at most; 0 chooses by the files.")
+@click.option("--formatter", type=click.Choice(("ruff", "black", "none")), help="What formats the generated files.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
+@click.option("--verbose", "-v", is_flag=True, help="Say where each generated definition comes from.")
+@click.option("--format", "output_format", type=click.Choice(_FORMATS), default="text", help="Form of the findings.")
+@click.option(
+    "--explain", metavar="CODE", callback=_explain, expose_value=False, is_eager=True, help="Explain a code."
+)
+@click.version_option(__version__, prog_name="modular-convert")
+def convert_command(files: tuple[str, ...], listed: tuple[str, ...], **options: Any) -> None:
+    """Flatten modular files into single-file models.
+
+    FILES are modular files, globs, folders, model names, or "all". The generated files are written beside each
+    modular file.
+
+    \b
+    Exit code: 0 all well; 1 only findings, or differences with --diff or --dry-run;
+    2 something could not be converted.
+    """
+    from modular_converter.convert_command import ConvertOptions, run
+
+    arguments = (*files, *listed)
+    if not arguments:
+        raise click.UsageError("Name the files to convert: paths, globs, folders, model names, or `all`.")
+    chosen: ConvertOptions = ConvertOptions(arguments=arguments, **options)
+    raise SystemExit(run(chosen))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command; an error of our own ends with a message that asks for a report, never a bare traceback."""
+    try:
+        convert_command.main(arguments, prog_name="modular-convert", standalone_mode=True)
+    except KeyboardInterrupt:
+        click.echo("Interrupted; every file is either as it was or finished.", err=True)
+        raise SystemExit(130) from None
+    except Exception as error:
+        if os.environ.get("MODULAR_CONVERTER_DEBUG"):
+            raise
+        from modular_converter.diagnostics import Location
+        from modular_converter.reporting import render
+        from modular_converter.rules import internal_error
+
+        click.echo(render("text", [internal_error.diagnose(Location("modular-convert"), error)]), err=True)
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()

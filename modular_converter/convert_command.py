@@ -1,0 +1,220 @@
+"""What `modular-convert` does once its arguments are read: find, convert, write or compare, report."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from modular_converter.config import INSTALLED, Settings, load_settings
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location, Severity
+from modular_converter.discover import discover, models_folder
+from modular_converter.emit.output import sweep, write_atomically
+from modular_converter.records import Conversion
+from modular_converter.reporting import render, wants_color
+from modular_converter.runner import Progress, Run
+
+
+FILES_FOR_PROGRESS = 5
+"""From this many files on a terminal shows a progress bar."""
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """The command line, as values; None where an option was left out."""
+
+    arguments: tuple[str, ...]
+    package: str | None = None
+    root: str | None = None
+    output_dir: str | None = None
+    diff: bool = False
+    dry_run: bool = False
+    workers: int | None = None
+    formatter: str | None = None
+    strict: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    output_format: str = "text"
+
+    @property
+    def writes(self) -> bool:
+        """Whether files are written at all."""
+        return not (self.diff or self.dry_run)
+
+
+@dataclass
+class Outcome:
+    """What a run has come to."""
+
+    conversions: Sequence[Conversion]
+    diagnostics: list[Diagnostic]
+    changed: int = 0
+    written: int = 0
+    generated_lines: int = 0
+    modular_lines: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """2 when something could not be done, 1 with findings or differences only, else 0."""
+        errors = [diagnostic for diagnostic in self.diagnostics if diagnostic.is_error]
+        if any(error.code.startswith("MC1") for error in errors):
+            return 2
+        return 1 if errors or self.changed else 0
+
+
+def run(options: ConvertOptions) -> int:
+    """Do what the command line asks for; return the exit code."""
+    started = time.perf_counter()
+    try:
+        settings = _settings(options)
+        models = models_folder(options.package, options.root, settings.root)
+    except ConversionError as error:
+        _report(options, list(error.diagnostics))
+        return 2
+    found = discover(options.arguments, models)
+    if found.paths:
+        settings = _project_settings(settings, options, found.paths[0])
+    with _progress(options, len(found.paths)) as progress:
+        conversions = Run(settings, workers=settings.workers, progress=progress).convert(found.paths)
+    diagnostics = list(found.problems) + [one for conversion in conversions for one in conversion.diagnostics]
+    outcome = Outcome(conversions, diagnostics)
+    for conversion in conversions:
+        _place(conversion, options, settings, outcome)
+    _report(options, outcome.diagnostics)
+    if not options.quiet:
+        _summarize(options, outcome, time.perf_counter() - started)
+    return outcome.exit_code
+
+
+def _settings(options: ConvertOptions) -> Settings:
+    return _overridden(load_settings(options.root or os.getcwd()), options)
+
+
+def _project_settings(settings: Settings, options: ConvertOptions, path: str) -> Settings:
+    """The settings of the project that the files lie in; those of the current folder when it is the same."""
+    found = _overridden(load_settings(os.path.dirname(path)), options)
+    return settings if found == settings else found
+
+
+def _overridden(settings: Settings, options: ConvertOptions) -> Settings:
+    changes: dict[str, object] = {}
+    if options.formatter:
+        changes["formatter"] = options.formatter
+    if options.workers is not None:
+        changes["workers"] = options.workers
+    if options.strict:
+        changes["strict"] = True
+    if options.output_dir:
+        changes["output_dir"] = os.path.abspath(options.output_dir)
+    return replace(settings, **changes)  # type: ignore[arg-type]
+
+
+def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, outcome: Outcome) -> None:
+    """Write or compare the files of one conversion, and count."""
+    outcome.modular_lines += _lines_of(conversion.path)
+    for path, text in conversion.files.items():
+        target = _target(path, settings.output_dir)
+        outcome.generated_lines += text.count("\n")
+        if options.verbose:
+            _tell_origins(target, path, conversion)
+        old = _old_text(target)
+        if options.writes:
+            outcome.written += _write(target, path, settings.output_dir, text, outcome.diagnostics)
+        elif old != text:
+            outcome.changed += 1
+            if options.diff:
+                _print_diff(target, old or "", text)
+
+
+def _target(path: str, output_dir: str) -> str:
+    return (
+        os.path.join(output_dir, os.path.basename(os.path.dirname(path)), os.path.basename(path))
+        if output_dir
+        else path
+    )
+
+
+def _write(target: str, path: str, output_dir: str, text: str, diagnostics: list[Diagnostic]) -> bool:
+    folder = os.path.dirname(target)
+    if not output_dir and INSTALLED & set(path.split(os.sep)):
+        from modular_converter.rules import read_only_target
+
+        reason = "it belongs to an installed package; give --output-dir"
+        diagnostics.append(read_only_target.diagnose(Location(target), reason))
+        return False
+    try:
+        sweep(folder)
+        return write_atomically(target, text, output_dir or folder)
+    except ConversionError as error:
+        diagnostics += error.diagnostics
+        return False
+
+
+def _old_text(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _lines_of(path: str) -> int:
+    return (_old_text(path) or "").count("\n")
+
+
+def _print_diff(target: str, old: str, new: str) -> None:
+    name = os.path.relpath(target)
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), f"a/{name}", f"b/{name}", lineterm="")
+    colors = {"+": "32", "-": "31", "@": "36"} if wants_color(sys.stdout) else {}
+    for line in lines:
+        color = colors.get(line[:1])
+        print(f"\x1b[{color}m{line}\x1b[0m" if color else line)
+
+
+def _tell_origins(target: str, path: str, conversion: Conversion) -> None:
+    print(os.path.relpath(target))
+    for origin in conversion.origins.get(path, ()):
+        print(f"  {origin.name}: {origin.how} {os.path.relpath(origin.path)}:{origin.line}")
+
+
+def _report(options: ConvertOptions, diagnostics: list[Diagnostic]) -> None:
+    """Findings for people go to stderr, for programs to stdout."""
+    shown = [one for one in diagnostics if one.severity is Severity.ERROR or not options.quiet]
+    if options.output_format == "text":
+        text = render("text", shown, color=wants_color(sys.stderr))
+        stream = sys.stderr
+    else:
+        text, stream = render(options.output_format, shown), sys.stdout
+    if text:
+        print(text.rstrip("\n"), file=stream)
+
+
+def _summarize(options: ConvertOptions, outcome: Outcome, seconds: float) -> None:
+    done = sum(not conversion.failed for conversion in outcome.conversions)
+    failed = len(outcome.conversions) - done
+    files = sum(len(conversion.files) for conversion in outcome.conversions)
+    parts = [f"{done} of {len(outcome.conversions)} modular files converted" if failed else f"{done} modular files"]
+    action = f"{outcome.written} written" if options.writes else f"{outcome.changed} would change"
+    parts.append(f"{files} generated files ({action})")
+    parts.append(f"{outcome.modular_lines:,} -> {outcome.generated_lines:,} lines")
+    warnings = sum(not diagnostic.is_error for diagnostic in outcome.diagnostics)
+    if warnings:
+        parts.append(f"{warnings} warnings")
+    print(", ".join(parts) + f", {seconds:.2f} s", file=sys.stderr)
+
+
+@contextmanager
+def _progress(options: ConvertOptions, files: int) -> Iterator[Progress]:
+    if files < FILES_FOR_PROGRESS or options.quiet or not sys.stderr.isatty():
+        yield lambda converted: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Converting", total=files)
+        yield lambda converted: bar.advance(task, converted)

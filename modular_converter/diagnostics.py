@@ -1,0 +1,169 @@
+"""What the tool has to say about a file: rules, places, and diagnostics that carry both.
+
+Everything here is a frozen, picklable value of the standard library, so that workers can hand it back and every
+other module may import this one.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    import ast
+
+Example = tuple[tuple[str, str], ...]
+"""A tiny tree of files, each with its path below the root and its text."""
+
+
+class Severity(enum.Enum):
+    """An error stops the file that it is about; a warning does not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that an author can get wrong: what it is called, and how it is explained."""
+
+    code: str
+    """Stable, such as `MC101`."""
+    name: str
+    """A slug in kebab case, also the name of the rule's file."""
+    severity: Severity
+    summary: str
+    """One line, without a full stop."""
+    explanation: str
+    """Markdown: what happens, why it matters, and what to write instead."""
+    bad: Example = ()
+    """Files whose conversion gives this diagnostic and no other; `()` where files cannot show it."""
+    good: Example = ()
+    """The same files put right; their conversion gives no diagnostic."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place in a file. Lines and columns are counted in characters from 1; the end column is exclusive."""
+
+    path: str
+    line: int = 1
+    column: int = 1
+    end_line: int | None = None
+    end_column: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding: the rule that it breaks, where, what is wrong in this case, and what to write instead."""
+
+    rule: Rule
+    location: Location
+    message: str
+    help: str = ""
+    source_line: str = ""
+    """The text of the line at `location`, without its line break."""
+    severity_override: Severity | None = None
+    """Set where a profile or an option weighs the rule differently."""
+
+    @property
+    def code(self) -> str:
+        """The code of the rule."""
+        return self.rule.code
+
+    @property
+    def severity(self) -> Severity:
+        """The severity in this case: the rule's own, unless overridden."""
+        return self.severity_override or self.rule.severity
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it stops its file."""
+        return self.severity is Severity.ERROR
+
+    @property
+    def sort_key(self) -> tuple[str, int, int, str, str]:
+        """Orders reports by path, line, column and code."""
+        return (self.location.path, self.location.line, self.location.column, self.code, self.message)
+
+    def with_severity(self, severity: Severity) -> Diagnostic:
+        """The same finding, weighed differently (`--strict` makes errors of warnings)."""
+        return replace(self, severity_override=severity)
+
+    def with_source(self, source: str) -> Diagnostic:
+        """The same finding with the line of `source`, the text of its file, that it is about."""
+        lines = split_lines(source)
+        line = self.location.line
+        return replace(self, source_line=lines[line - 1]) if 0 < line <= len(lines) else self
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.severity.value} {self.code} {self.message}"
+
+
+class ConversionError(Exception):
+    """Raised by a step that cannot go on with a file; carries the diagnostics that say why."""
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        super().__init__(*diagnostics)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The findings, at least one."""
+        return self.args
+
+    def __str__(self) -> str:
+        return "\n".join(str(diagnostic) for diagnostic in self.diagnostics)
+
+
+def split_lines(source: str) -> list[str]:
+    """The lines of a source as Python counts them: a form feed or a Unicode line separator does not end one."""
+    return source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def locate(path: str, node: ast.AST, source: str) -> Location:
+    """The place of a syntax node of `source`. The parser counts columns in UTF-8 bytes from 0."""
+    line, end_line = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
+    offset, end_offset = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
+    lines = split_lines(source)
+    column = _characters(lines, line, offset) + 1
+    if end_line is None or end_offset is None:
+        return Location(path, line, column)
+    return Location(path, line, column, end_line, _characters(lines, end_line, end_offset) + 1)
+
+
+def locate_word(path: str, word: str, source: str, line: int = 1) -> Location:
+    """The first place at or below `line` where `word` stands alone, or the start of `line` when there is none."""
+    pattern = re.compile(rf"(?<![\w.]){re.escape(word)}(?!\w)")
+    for number, text in enumerate(split_lines(source)[line - 1 :], start=line):
+        if match := pattern.search(text):
+            return Location(path, number, match.start() + 1, number, match.end() + 1)
+    return Location(path, line)
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that `word` was most likely meant to be, if any comes close."""
+    import difflib
+
+    found = difflib.get_close_matches(word, sorted(set(candidates)), n=1)
+    return found[0] if found else None
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """`Did you mean …? ` when a candidate comes close to `word`, else nothing. Made to stand before a help text."""
+    found = nearest(word, candidates)
+    return f"Did you mean `{found}`? " if found else ""
+
+
+def _characters(lines: list[str], line: int, offset: int) -> int:
+    """How many characters the first `offset` UTF-8 bytes of a line are."""
+    if not 0 < line <= len(lines):
+        return offset
+    text = lines[line - 1]
+    return offset if text.isascii() else len(text.encode("utf-8")[:offset].decode("utf-8", errors="ignore"))

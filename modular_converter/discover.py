@@ -1,0 +1,120 @@
+"""From what is given on the command line to modular files: paths, globs, model names, folders, or `all`."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location
+from modular_converter.source.library import find_package
+
+
+ALL = "all"
+_SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist"})
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the arguments stand for."""
+
+    paths: tuple[str, ...]
+    """Absolute paths of modular files, sorted."""
+    problems: tuple[Diagnostic, ...]
+    """One for each argument that stands for nothing."""
+
+
+def discover(arguments: Iterable[str], models: str | None) -> Found:
+    """Find the modular files that the arguments stand for.
+
+    Args:
+        models: the folder that model names and `all` are looked up in; None when it is not known.
+    """
+    paths: set[str] = set()
+    problems: list[Diagnostic] = []
+    for argument in arguments:
+        try:
+            paths.update(_expand(argument, models))
+        except ConversionError as error:
+            problems += error.diagnostics
+    return Found(tuple(sorted(paths)), tuple(problems))
+
+
+def models_folder(package: str | None, root: str | None, configured: str) -> str | None:
+    """The folder of models that `--package`, `--root` or the settings name, or the nearest one below here.
+
+    Raises `ConversionError` for a package or folder that does not exist.
+    """
+    from modular_converter.rules import missing_file, nothing_to_convert
+
+    if package:
+        folder = find_package(package, os.getcwd())
+        if folder is None:
+            raise ConversionError(nothing_to_convert.diagnose(package, reason="no such package is installed"))
+        return os.path.join(folder, "models")
+    named = root or configured
+    if named:
+        folder = os.path.abspath(named)
+        if not os.path.isdir(folder):
+            raise ConversionError(missing_file.diagnose(Location(named), reason="no such folder"))
+        inner = os.path.join(folder, "models")
+        return inner if os.path.isdir(inner) else folder
+    candidates = ["models", *sorted(glob.glob("src/*/models")), *sorted(glob.glob("*/models"))]
+    found = (os.path.abspath(candidate) for candidate in candidates if os.path.isdir(candidate))
+    return next((folder for folder in found if _modular_files_below(folder)), None)
+
+
+def _expand(argument: str, models: str | None) -> Sequence[str]:
+    from modular_converter.rules import missing_file, nothing_to_convert
+
+    if argument == ALL:
+        paths = _modular_files_below(models) if models else []
+        if not paths:
+            raise ConversionError(nothing_to_convert.diagnose(argument, reason="no folder of models found"))
+        return paths
+    if os.path.isdir(argument):
+        paths = _modular_files_below(argument)
+        if not paths:
+            raise ConversionError(nothing_to_convert.diagnose(argument, reason="no modular file in this folder"))
+        return paths
+    if os.path.isfile(argument):
+        if not _is_modular(argument):
+            reason = "not a modular file: its name is not `modular_<model>.py`"
+            raise ConversionError(nothing_to_convert.diagnose(argument, reason=reason))
+        return [os.path.abspath(argument)]
+    if glob.has_magic(argument):
+        paths = [os.path.abspath(path) for path in glob.glob(argument, recursive=True) if _is_modular(path)]
+        if not paths:
+            raise ConversionError(nothing_to_convert.diagnose(argument, reason="the pattern matches no modular file"))
+        return paths
+    if os.sep in argument or argument.endswith(".py"):
+        raise ConversionError(missing_file.diagnose(Location(argument)))
+    return _by_model_name(argument, models)
+
+
+def _by_model_name(name: str, models: str | None) -> Sequence[str]:
+    from modular_converter.rules import nothing_to_convert
+
+    everything = _modular_files_below(models) if models else []
+    folder = name.replace("-", "_")
+    paths = [path for path in everything if os.path.basename(os.path.dirname(path)) == folder]
+    paths = paths or [path for path in everything if os.path.basename(path) == f"modular_{folder}.py"]
+    if not paths:
+        known = sorted({os.path.basename(os.path.dirname(path)) for path in everything})
+        raise ConversionError(nothing_to_convert.diagnose(name, reason="no such model or file", candidates=known))
+    return paths
+
+
+def _is_modular(path: str) -> bool:
+    name = os.path.basename(path)
+    return name.startswith("modular_") and name.endswith(".py") and name != "modular_.py"
+
+
+def _modular_files_below(folder: str | None) -> list[str]:
+    """The modular files in a folder and the folders in it; links to folders are not followed."""
+    found: list[str] = []
+    for here, folders, names in os.walk(os.path.abspath(folder or ".")):
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
+        found += [os.path.join(here, name) for name in sorted(names) if _is_modular(name)]
+    return found

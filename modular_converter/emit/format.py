@@ -1,0 +1,94 @@
+"""Format generated files as the project formats its own: all of one run together, under their final names."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from modular_converter.config import Settings
+from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.rules import formatter_failed
+
+
+class UndefinedName(NamedTuple):
+    """A name that a formatted text uses but neither defines nor imports. Line and column count from 1."""
+
+    name: str
+    line: int
+    column: int
+
+
+class FormatResult(NamedTuple):
+    """What became of the texts, by the names under which they were handed over."""
+
+    texts: Mapping[str, str]
+    """Every text, formatted; one that is not valid Python as it was."""
+    undefined: Mapping[str, tuple[UndefinedName, ...]]
+    """For each file with undefined names, these. Only ruff finds them."""
+    failures: Mapping[str, Diagnostic]
+    """For each file that is not valid Python, the error that says so."""
+
+
+def format_files(files: Mapping[str, str], settings: Settings) -> FormatResult:
+    """Format texts, keyed by the path that each will have: absolute, or relative to the current directory.
+
+    A text that is not valid Python is reported in the result and stops no other. Raises `ConversionError` (MC115)
+    when the formatter is missing or fails as a whole.
+    """
+    if not files:
+        return FormatResult({}, {}, {})
+    if settings.formatter == "none":
+        return FormatResult({name: _with_one_newline(text) for name, text in files.items()}, {}, {})
+    if settings.formatter == "black":
+        from modular_converter.emit import format_black
+
+        readable, failures = _split_readable(files)
+        return FormatResult({**files, **format_black.run(readable, settings)}, {}, failures)
+    from modular_converter.emit import format_ruff
+
+    outcome = format_ruff.run(files, settings)
+    if outcome.complaint:
+        readable, failures = _split_readable(files)
+        if not failures:
+            raise format_ruff.failure(settings, outcome.complaint)
+        texts = {name: outcome.texts[name] if name in readable else files[name] for name in files}
+        undefined = {name: outcome.undefined[name] for name in outcome.undefined if name in readable}
+        return FormatResult(texts, undefined, failures)
+    return FormatResult(outcome.texts, outcome.undefined, {})
+
+
+def formatter_stamp(settings: Settings) -> str:
+    """A text that changes when the formatter does, for the key of a cache. Raises `ConversionError` (MC115)."""
+    if settings.formatter == "none":
+        return "none"
+    if settings.formatter == "black":
+        from modular_converter.emit import format_black
+
+        return format_black.stamp()
+    from modular_converter.emit import format_ruff
+
+    return format_ruff.stamp()
+
+
+def _with_one_newline(text: str) -> str:
+    return text.rstrip("\n") + "\n"
+
+
+def _split_readable(files: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Diagnostic]]:
+    """The texts that are valid Python, and for the others what Python says about them."""
+    readable: dict[str, str] = {}
+    failures: dict[str, Diagnostic] = {}
+    for name, text in files.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            line, column = getattr(error, "lineno", 1) or 1, getattr(error, "offset", 1) or 1
+            reason = getattr(error, "msg", "") or str(error) or type(error).__name__
+            failures[name] = formatter_failed.unparsable(Location(name, line, column), reason).with_source(text)
+        else:
+            readable[name] = text
+    return readable, failures

@@ -1,0 +1,75 @@
+"""Calls on an explicit base, `Base.method(self, …)`, which keep the parent's code out of an override."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from modular_converter.inherit.blocks import parse_definition
+
+
+_CALL_ON_NAME = re.compile(r"[^\W\d]\w*\.[^\W\d]\w*\(")
+
+
+def call_super_for_bases(text: str, bases: Sequence[str]) -> str:
+    """The text of a method in which `Base.method(self, …)` is `super().method(…)` where both reach the same.
+
+    Args:
+        bases: the bases of the generated class.
+    """
+    if not _CALL_ON_NAME.search(text):
+        return text
+    for start, end, replacement in sorted(_edits(text, bases), reverse=True):
+        text = text[:start] + replacement + text[end:]
+    return text
+
+
+def _edits(text: str, bases: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    method = parse_definition(text)
+    offset = _Offsets(text)
+    for call in ast.walk(method):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)) or call.func.attr != method.name:
+            continue
+        base = call.func.value
+        if not _reaches_super(_dotted_name(base), bases):
+            continue
+        yield (*offset(base), "super()")
+        if call.args and isinstance(call.args[0], ast.Name) and call.args[0].id == "self":
+            start, end = offset(call.args[0])
+            comma = re.match(r"\s*,\s*", text[end:])
+            yield (start, end + (comma.end() if comma else 0), "")
+
+
+def _reaches_super(base: str, bases: Sequence[str]) -> bool:
+    """Whether a call on `base` reaches what `super()` reaches in a class with these bases."""
+    return (
+        base in bases
+        or (base == "nn.Module" and "GradientCheckpointingLayer" in bases)
+        or (base == "PreTrainedModel" and any("PreTrainedModel" in other for other in bases))
+    )
+
+
+def _dotted_name(node: ast.expr) -> str:
+    """`a.b.c` as text, or "" for any other expression."""
+    inner = node
+    while isinstance(inner, ast.Attribute):
+        inner = inner.value
+    return ast.unparse(node) if isinstance(inner, ast.Name) else ""
+
+
+class _Offsets:
+    """Half-open offsets, in characters, of the nodes of a text; the parser counts columns in UTF-8 bytes."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = text.split("\n")
+        self.starts = [0]
+        for line in self.lines:
+            self.starts.append(self.starts[-1] + len(line) + 1)
+
+    def __call__(self, node: ast.expr) -> tuple[int, int]:
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
+
+    def _at(self, line: int, column: int) -> int:
+        return self.starts[line - 1] + len(self.lines[line - 1].encode()[:column].decode())

@@ -1,0 +1,133 @@
+"""Collectives with gradients over a group of ranks: of processes (gloo, nccl) or of threads in one process."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.errors import RankError
+
+
+class Group(Protocol):
+    """Ranks that hold the same inputs. Every rank must make the same calls in the same order."""
+
+    rank: int
+    size: int
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum over the ranks, as a new tensor of the same shape."""
+
+    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """The tensors of all ranks, in order of rank."""
+
+
+class ProcessGroup:
+    """Ranks of ``torch.distributed``; the default group unless one is given."""
+
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+        self.group = group
+        self.rank = dist.get_rank(group)
+        self.size = dist.get_world_size(group)
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        result = tensor.detach().clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(result, group=self.group)
+        return result
+
+    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        source = tensor.detach().contiguous()
+        pieces = [torch.empty_like(source) for _ in range(self.size)]
+        dist.all_gather(pieces, source, group=self.group)
+        return pieces
+
+
+class ThreadBoard:
+    """The meeting place of thread ranks: each leaves its tensor, all wait, each takes what it needs.
+
+    Ranks that make different calls meet with different labels: an error, not wrong numbers. One that fails breaks
+    the barrier for all, so that none waits for ever.
+    """
+
+    def __init__(self, size: int, timeout_s: float = 60.0) -> None:
+        self.size = size
+        self.slots: list[tuple[str, torch.Tensor] | None] = [None] * size
+        self.barrier = threading.Barrier(size, timeout=timeout_s)
+
+    def meet(self, rank: int, label: str, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """All ranks' tensors, in order. Raises ``RankError`` when the ranks do not make the same call."""
+        self.slots[rank] = (f"{label} {tuple(tensor.shape)}", tensor.detach())
+        try:
+            self.barrier.wait()
+            found = [slot for slot in self.slots if slot is not None]
+            labels = {name for name, _ in found}
+            self.barrier.wait()
+        except threading.BrokenBarrierError as error:
+            raise RankError("another rank failed, or the ranks make different numbers of collectives") from error
+        if len(labels) > 1:
+            raise RankError(f"the ranks disagree: {' against '.join(sorted(labels))}")
+        return [value for _, value in found]
+
+
+class ThreadGroup:
+    """One rank of a ``ThreadBoard``."""
+
+    def __init__(self, board: ThreadBoard, rank: int) -> None:
+        self.board = board
+        self.rank = rank
+        self.size = board.size
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        return torch.stack(self.board.meet(self.rank, "all_reduce", tensor)).sum(0).to(tensor.dtype)
+
+    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        return self.board.meet(self.rank, "all_gather", tensor)
+
+
+class _Enter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, group: Group) -> torch.Tensor:
+        ctx.group = group
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return ctx.group.all_reduce(grads[0]), None
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, group: Group) -> torch.Tensor:
+        return group.all_reduce(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return grads[0], None
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
+        ctx.group, ctx.dim = group, dim
+        return torch.cat(group.all_gather(tensor), dim)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return grads[0].chunk(ctx.group.size, ctx.dim)[ctx.group.rank], None, None
+
+
+def enter(tensor: torch.Tensor, group: Group) -> torch.Tensor:
+    """A whole tensor into a sharded region: itself forward, its gradient summed over the ranks."""
+    return _Enter.apply(tensor, group) if tensor.requires_grad else tensor  # type: ignore[no-any-return,no-untyped-call]
+
+
+def summed(tensor: torch.Tensor, group: Group) -> torch.Tensor:
+    """Partial results out of a sharded region: their sum forward, the gradient as it is."""
+    return _Sum.apply(tensor, group)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def gathered(tensor: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
+    """Shards along ``dim`` put together: the whole tensor forward, this rank's share of the gradient backward."""
+    return _Gather.apply(tensor, group, dim)  # type: ignore[no-any-return,no-untyped-call]

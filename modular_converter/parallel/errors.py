@@ -1,0 +1,39 @@
+"""The errors of the wing: each says what went wrong and what to give or change instead."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PlanError(Exception):
+    """Base of all errors that a user can act on; the message is complete in itself."""
+
+
+class UnknownModel(PlanError):
+    """A model type that the library does not know; the nearest names are listed."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        super().__init__(f"unknown model type {name!r}{hint}")
+
+
+class BuildError(PlanError):
+    """A model that cannot be built small or run once; the reason and the setting that would help."""
+
+
+class TraceError(PlanError):
+    """A forward that ran but could not be recorded."""
+
+
+class PlanFormatError(PlanError):
+    """A plan text or file with unknown styles, keys or shapes."""
+
+
+class ApplyError(PlanError):
+    """A plan that does not fit the model it is applied to; the layer is named."""
+
+
+class RankError(PlanError):
+    """Processes of a verification that died, hung or disagreed."""

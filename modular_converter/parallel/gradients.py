@@ -1,0 +1,134 @@
+"""Where whole tensors enter a sharded region, and the gradient has to be summed over the ranks.
+
+A rank that holds some heads computes only their share of the gradient of a tensor that all heads read. Column
+weights sum the gradient of their own input; every other entry needs a rule, on a parameter or on a module's border.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from modular_converter.parallel.flow import Flow
+from modular_converter.parallel.graph import PARAM, Op
+
+
+_STATELESS = {"argmax", "argmin", "eq", "ne", "lt", "gt", "le", "ge", "detach", "sign", "floor", "ceil", "round"}
+
+
+@dataclass
+class Entries:
+    """Rules for gradients, and entries that no rule can reach (tensor numbers)."""
+
+    parameters: set[int] = field(default_factory=set)
+    outputs: set[str] = field(default_factory=set)
+    inputs: set[str] = field(default_factory=set)
+    lost: set[int] = field(default_factory=set)
+
+
+class GradientFlow:
+    """Consumers and producers of the tensors of a trace, and which of them are sharded."""
+
+    def __init__(self, flow: Flow, chosen: set[int], gathered: set[int]) -> None:
+        self.flow = flow
+        self.trace = flow.trace
+        self.chosen = chosen
+        self.gathered = gathered
+        self.needs = self._needs_gradient()
+        self.sharded = {n for n in flow.dims if self._is_sharded(n)}
+        self.consumers: dict[int, list[int]] = {}
+        self.producer: dict[int, int] = {}
+        for index, op in enumerate(self.trace.ops):
+            for number in op.inputs():
+                self.consumers.setdefault(number, []).append(index)
+            for number in op.outputs:
+                self.producer.setdefault(number, index)
+        self.memo: dict[int, bool] = {}
+
+    def _is_sharded(self, number: int) -> bool:
+        axes = self.flow.axes
+        return any(atom.number in self.chosen for seq in self.flow.dims[number] for atom in axes.leaves(seq))
+
+    def _needs_gradient(self) -> set[int]:
+        needs = {n for n, tensor in enumerate(self.trace.tensors) if tensor.kind == PARAM and tensor.floating}
+        for op in self.trace.ops:
+            if op.name not in _STATELESS and any(number in needs for number in op.inputs()):
+                needs |= {out for out in op.outputs if self.trace.tensors[out].floating}
+        return needs
+
+    def handled(self, op: Op) -> bool:
+        """A product with a sharded parameter sums the gradient of its input by itself."""
+        origins = [self.flow.origin.get(number) for number in op.inputs()]
+        return any(
+            number in self.sharded and origin is not None for number, origin in zip(op.inputs(), origins)
+        ) and op.name in _PRODUCTS
+
+    def inside(self, number: int) -> bool:
+        """Whether every use of a whole tensor leads into a sharded region, so that its gradient is a share."""
+        if number in self.memo:
+            return self.memo[number]
+        self.memo[number] = False
+        users = [i for i in self.consumers.get(number, ()) if self._matters(i)]
+        result = bool(users) and number not in self.trace.outputs
+        for index in users:
+            op = self.trace.ops[index]
+            result = result and (self.enters(index) or (not self._any_sharded(op) and self._all_inside(op)))
+        self.memo[number] = result
+        return result
+
+    def _matters(self, index: int) -> bool:
+        return any(out in self.needs for out in self.trace.ops[index].outputs)
+
+    def _any_sharded(self, op: Op) -> bool:
+        return any(out in self.sharded for out in op.outputs)
+
+    def _all_inside(self, op: Op) -> bool:
+        return all(self.inside(out) for out in op.outputs if out in self.needs)
+
+    def enters(self, index: int) -> bool:
+        """Whether whole operands of this operation need their gradient summed."""
+        op = self.trace.ops[index]
+        return self._any_sharded(op) and not self.handled(op)
+
+
+_PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "convolution", "_grouped_mm", "mv", "addmv"}
+
+
+def entries(flow: Flow, chosen: set[int]) -> Entries:
+    """All places where a gradient has to be summed."""
+    graph = GradientFlow(flow, chosen, set())
+    found = Entries()
+    for index in range(len(flow.trace.ops)):
+        if not graph.enters(index):
+            continue
+        for number in flow.trace.ops[index].inputs():
+            if number in graph.needs and number not in graph.sharded:
+                _reach(graph, number, found)
+    return found
+
+
+def _reach(graph: GradientFlow, number: int, found: Entries) -> None:
+    """Walk up from an entering tensor to the first borders where a rule can be put."""
+    trace = graph.trace
+    if not graph.inside(number):
+        found.lost.add(number)
+        return
+    if trace.tensors[number].kind == PARAM:
+        found.parameters.add(number)
+        return
+    module = _border(graph, number)
+    if module is not None:
+        found.outputs.add(module)
+        return
+    producer = graph.producer.get(number)
+    parents = trace.ops[producer].inputs() if producer is not None else ()
+    for parent in parents:
+        if parent in graph.needs and parent not in graph.sharded:
+            _reach(graph, parent, found)
+        elif parent in graph.needs:
+            found.lost.add(number)
+
+
+def _border(graph: GradientFlow, number: int) -> str | None:
+    """The outermost module whose only output this tensor is."""
+    paths = [call.path for call in graph.trace.modules if call.outputs == (number,) and call.path]
+    return min(paths, key=len) if paths else None

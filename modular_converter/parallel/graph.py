@@ -1,0 +1,157 @@
+"""The recorded trace as plain values: tensors, operations, module calls, and where integers came from. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Union
+
+
+PARAM, BUFFER, INPUT, CONST, VALUE = "param", "buffer", "input", "const", "value"
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A tensor by its number in ``Trace.tensors``."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an integer came from, as a small expression tree.
+
+    Attributes:
+        kind: ``attr`` (module path, attribute), ``shape`` (tensor number, dimension), ``const``, or an operator.
+        value: the integer in the traced run.
+        owner, name: module path and attribute for ``attr`` (``config.x`` for one read through a configuration).
+        tensor, dim: for ``shape``.
+        args: operands of an operator.
+    """
+
+    kind: str
+    value: int
+    owner: str = ""
+    name: str = ""
+    tensor: int = -1
+    dim: int = -1
+    args: tuple[Source, ...] = ()
+
+    def leaves(self) -> tuple[Source, ...]:
+        """All attribute leaves of the tree, left to right."""
+        if self.kind == "attr":
+            return (self,)
+        return tuple(leaf for arg in self.args for leaf in arg.leaves())
+
+
+Arg = Union[None, bool, int, float, str, Ref, tuple["Arg", ...]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a tensor function by the model's code, with the sources of its integer arguments in order."""
+
+    function: str
+    integers: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor that was seen: its whole shape, what it is, and the parameter or input name if it has one."""
+
+    shape: tuple[int, ...]
+    kind: str
+    name: str = ""
+    floating: bool = True
+
+
+@dataclass(frozen=True)
+class Op:
+    """One dispatched operation.
+
+    Attributes:
+        name: operator without namespace and overload, e.g. ``addmm``.
+        args, kwargs: simple values; tensors as ``Ref``.
+        outputs: tensor numbers (in-place operations name their target again).
+        module: path of the innermost module whose forward was running.
+        call: number of the function call that dispatched it in ``Trace.calls``, or -1.
+        pointwise: the operator is element by element, by torch's own tag.
+    """
+
+    name: str
+    args: tuple[Arg, ...]
+    kwargs: tuple[tuple[str, Arg], ...]
+    outputs: tuple[int, ...]
+    module: str
+    call: int = -1
+    pointwise: bool = False
+
+    def inputs(self) -> tuple[int, ...]:
+        """Numbers of all tensors among the arguments, in order."""
+        return tuple(_refs(self.args)) + tuple(_refs(tuple(value for _, value in self.kwargs)))
+
+    def keyword(self, name: str, default: Arg = None) -> Arg:
+        """A keyword argument, or the default."""
+        return dict(self.kwargs).get(name, default)
+
+
+def _refs(value: Arg) -> list[int]:
+    if isinstance(value, Ref):
+        return [value.id]
+    if isinstance(value, tuple):
+        return [found for item in value for found in _refs(item)]
+    return []
+
+
+@dataclass(frozen=True)
+class ModuleCall:
+    """One forward of a module: tensors that went in and came out, and the range of operations it ran."""
+
+    path: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter: every name it is known by (tied ones have several), its shape and the class of its first owner."""
+
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    tensor: int
+    owner_class: str
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        total = 1
+        for length in self.shape:
+            total *= length
+        return total
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Everything that one forward showed."""
+
+    model: str
+    tensors: tuple[Tensor, ...]
+    ops: tuple[Op, ...]
+    calls: tuple[Call, ...]
+    modules: tuple[ModuleCall, ...]
+    parameters: tuple[Parameter, ...]
+    outputs: tuple[int, ...]
+    module_classes: dict[str, str] = field(default_factory=dict)
+
+    def summary(self) -> str:
+        """One line: how many operations, of how many kinds, over how many parameters."""
+        kinds = len({op.name for op in self.ops})
+        used = {ref for op in self.ops for ref in op.inputs()}
+        unused = [p.name for p in self.parameters if p.tensor not in used]
+        line = f"{self.model}: {len(self.ops)} operations of {kinds} kinds, {len(self.parameters)} parameters"
+        return line + (f", {len(unused)} unused" if unused else "")

@@ -1,0 +1,1 @@
+"""Small instances of any model: a shrunken configuration, random weights, inputs from the forward signature."""

@@ -1,0 +1,118 @@
+"""Turn sharded parameters into rules: one a module where a style of the module says it, else one a parameter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modular_converter.parallel.gradients import Entries
+from modular_converter.parallel.graph import Parameter, Trace
+from modular_converter.parallel.plan import Rule
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """How one parameter is split: the role of its use, the dimension, and the packed parts of it."""
+
+    role: str
+    dim: int
+    parts: tuple[int, ...]
+    tied_head: bool = False
+
+
+def rules_of(trace: Trace, shards: dict[str, Sharded], found: Entries) -> list[Rule]:
+    """All rules in order of the parameters, those for gradients last."""
+    by_owner: dict[str, dict[str, Parameter]] = {}
+    for parameter in trace.parameters:
+        owner, _, leaf = parameter.name.rpartition(".")
+        by_owner.setdefault(owner, {})[leaf] = parameter
+    exact = [rule for owner, own in by_owner.items() for rule in _owner_rules(owner, own, shards)]
+    for parameter in trace.parameters:
+        shard = shards.get(parameter.name)
+        if shard is not None and shard.tied_head:
+            exact += [Rule(alias.rpartition(".")[0], "colwise_gather_output") for alias in parameter.names[1:]]
+    tensors = {parameter.tensor: parameter.name for parameter in trace.parameters}
+    exact += [Rule(tensors[n], "replicated_with_grad_allreduce") for n in sorted(found.parameters)]
+    exact += [Rule(path, "enter_output") for path in sorted(found.outputs)]
+    return _generic(trace, exact)
+
+
+def _generic(trace: Trace, exact: list[Rule]) -> list[Rule]:
+    """Numbers become ``*`` where everything that the pattern matches gets the same rule.
+
+    Where it does not (the members of a sequence, a layer unlike the others), only the first number does, or none.
+    """
+    known = set(trace.module_classes) | {name for parameter in trace.parameters for name in parameter.names}
+    by_path = {rule.pattern: rule for rule in exact}
+    groups: dict[str, list[str]] = {}
+    for path in known:
+        for pattern in _patterns(path):
+            groups.setdefault(pattern, []).append(path)
+    result: dict[str, Rule] = {}
+    for rule in exact:
+        for pattern in _patterns(rule.pattern):
+            same = (by_path.get(path) for path in groups.get(pattern, ()))
+            if all(other is not None and _alike(other, rule) for other in same):
+                result.setdefault(pattern, Rule(pattern, rule.style, rule.dim, rule.parts))
+                break
+    return list(result.values())
+
+
+def _patterns(path: str) -> list[str]:
+    """From general to exact: all numbers wild, all but the last, the first only, none."""
+    words = path.split(".")
+    numbers = [i for i, word in enumerate(words) if word.isdigit()]
+    found = []
+    for wild in (numbers, numbers[:-1], numbers[:1], []):
+        pattern = ".".join("*" if i in wild else word for i, word in enumerate(words))
+        if pattern not in found:
+            found.append(pattern)
+    return found
+
+
+def _alike(left: Rule, right: Rule) -> bool:
+    return (left.style, left.dim, left.parts) == (right.style, right.dim, right.parts)
+
+
+def _owner_rules(owner: str, own: dict[str, Parameter], shards: dict[str, Sharded]) -> list[Rule]:
+    prefix = f"{owner}." if owner else ""
+    sharded = {leaf: shards[prefix + leaf] for leaf in own if prefix + leaf in shards}
+    weight = sharded.get("weight")
+    if weight is not None and set(own) <= {"weight", "bias"}:
+        rule = _module_rule(owner, own, weight, sharded.get("bias"))
+        if rule is not None:
+            return [rule]
+    rules = [_parameter_rule(prefix + leaf, own[leaf], shard) for leaf, shard in sharded.items()]
+    if _is_experts(own, sharded):
+        rules.append(Rule(owner, "moe_tp_experts"))
+    return rules
+
+
+def _module_rule(owner: str, own: dict[str, Parameter], weight: Sharded, bias: Sharded | None) -> Rule | None:
+    rank = len(own["weight"].shape)
+    if weight.role == "embedding_rowwise":
+        return Rule(owner, weight.role)
+    if weight.role == "colwise_gather_output":
+        return Rule(owner, weight.role, None if weight.dim == rank - 2 else weight.dim)
+    if weight.role == "colwise" and ("bias" in own) == (bias is not None):
+        if bias is not None and bias.parts != weight.parts:
+            return None
+        style = "packed_colwise" if weight.parts else "colwise"
+        return Rule(owner, style, None if weight.dim == rank - 2 else weight.dim, weight.parts)
+    if weight.role == "rowwise" and bias is None:
+        style = "packed_rowwise" if weight.parts else "rowwise"
+        return Rule(owner, style, None if weight.dim == rank - 1 else weight.dim, weight.parts)
+    return None
+
+
+def _parameter_rule(name: str, parameter: Parameter, shard: Sharded) -> Rule:
+    rank = len(parameter.shape)
+    usual = {"colwise": max(rank - 2, 0), "rowwise": rank - 1}.get(shard.role)
+    style = f"packed_{shard.role}" if shard.parts and shard.role in ("colwise", "rowwise") else shard.role
+    return Rule(name, style, None if usual == shard.dim else shard.dim, shard.parts)
+
+
+def _is_experts(own: dict[str, Parameter], sharded: dict[str, Sharded]) -> bool:
+    """Stacks of matrices, all of them split, one side in and one side out: the module as a whole is summed."""
+    stacks = [leaf for leaf, parameter in own.items() if len(parameter.shape) == 3]
+    roles = {sharded[leaf].role for leaf in stacks if leaf in sharded}
+    return bool(stacks) and set(own) == set(sharded) and roles == {"colwise", "rowwise"}

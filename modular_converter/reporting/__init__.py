@@ -1,0 +1,52 @@
+"""Render diagnostics for people, editors and CI. Rendering returns text; the command decides where it goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TextIO
+
+from modular_converter.diagnostics import Diagnostic
+
+
+FORMATS = ("text", "json", "github", "sarif")
+
+
+def render(format: str, diagnostics: Iterable[Diagnostic], *, color: bool = False, cwd: str | None = None) -> str:
+    """The report in one of `FORMATS`, ending with a line break unless it is empty.
+
+    Ordered by path, line, column and code, whatever order the diagnostics come in. Paths inside `cwd`, by default the
+    current directory, are shown relative to it. `color` is for text on a terminal. Raises `ValueError` for a format
+    that there is not.
+    """
+    ordered = sorted(diagnostics, key=lambda diagnostic: diagnostic.sort_key)
+    folder = os.getcwd() if cwd is None else cwd
+    if format == "text":
+        from modular_converter.reporting import text
+
+        return text.render_rich(ordered, folder) if color else text.render(ordered, folder)
+    if format == "json":
+        from modular_converter.reporting import json_format
+
+        return json_format.render(ordered, folder)
+    if format == "github":
+        from modular_converter.reporting import github
+
+        return github.render(ordered, folder)
+    if format == "sarif":
+        from modular_converter.reporting import sarif
+
+        return sarif.render(ordered, folder)
+    raise ValueError(f"unknown report format {format!r}; there are {', '.join(FORMATS)}")
+
+
+def wants_color(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that shows colours. `NO_COLOR` turns them off, `FORCE_COLOR` turns them on."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+__all__ = ["FORMATS", "render", "wants_color"]

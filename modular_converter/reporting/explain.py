@@ -1,0 +1,40 @@
+"""A rule explained at length, for `--explain CODE` and for its page in the docs."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Example, Rule
+
+
+def page(rule: Rule) -> str:
+    """The rule in Markdown: what it is about, and files that break it beside the same files put right."""
+    parts = [
+        f"# {rule.code} {rule.name}",
+        f"*{rule.severity.value.capitalize()}*: {rule.summary}.",
+        rule.explanation.strip(),
+    ]
+    if rule.bad:
+        parts += ["## Instead of", _files(rule.bad), "## Write", _files(_changed(rule))]
+    return "\n\n".join(parts) + "\n"
+
+
+def explain(rule: Rule, *, color: bool = False) -> str:
+    """The page as a terminal shows it: the Markdown itself, or set in colours."""
+    if not color:
+        return page(rule)
+    import io
+
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    buffer = io.StringIO()
+    Console(file=buffer, force_terminal=True, color_system="standard").print(Markdown(page(rule)))
+    return buffer.getvalue()
+
+
+def _changed(rule: Rule) -> Example:
+    """The files of the good example that are not in the bad one as they are."""
+    return tuple(file for file in rule.good if file not in rule.bad)
+
+
+def _files(example: Example) -> str:
+    return "\n\n".join(f"`{path}`\n\n```python\n{text.rstrip()}\n```" for path, text in example)

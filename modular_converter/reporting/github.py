@@ -1,0 +1,38 @@
+"""The report as GitHub workflow commands, which become annotations beside the lines of a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from modular_converter.diagnostics import Diagnostic
+from modular_converter.reporting.paths import shown_posix
+
+
+def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
+    """One command a line. Source: "Workflow commands for GitHub Actions", setting an error or warning message."""
+    return "".join(_command(diagnostic, folder) + "\n" for diagnostic in diagnostics)
+
+
+def _command(diagnostic: Diagnostic, folder: str) -> str:
+    location = diagnostic.location
+    properties = {
+        "file": shown_posix(location.path, folder),
+        "line": str(location.line),
+        "col": str(location.column),
+    }
+    if location.end_line is not None:
+        properties["endLine"] = str(location.end_line)
+    if location.end_column is not None and location.end_line == location.line:  # columns are for one line only
+        properties["endColumn"] = str(location.end_column)
+    properties["title"] = f"{diagnostic.code} {diagnostic.rule.name}"
+    message = f"{diagnostic.message}\n{diagnostic.help}" if diagnostic.help else diagnostic.message
+    listed = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
+    return f"::{diagnostic.severity.value} {listed}::{_escape(message)}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    return _escape(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,33 @@
+"""The report as a JSON list, for programs: every field of each diagnostic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from modular_converter.diagnostics import Diagnostic
+from modular_converter.reporting.paths import shown_posix
+
+
+def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
+    """A list of objects. Lines and columns count from 1, an end column is exclusive, unknown ends are null."""
+    entries = [as_record(diagnostic, folder) for diagnostic in diagnostics]
+    return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_record(diagnostic: Diagnostic, folder: str) -> dict[str, str | int | None]:
+    """One diagnostic as a flat object."""
+    location = diagnostic.location
+    return {
+        "code": diagnostic.code,
+        "name": diagnostic.rule.name,
+        "severity": diagnostic.severity.value,
+        "message": diagnostic.message,
+        "help": diagnostic.help,
+        "path": shown_posix(location.path, folder),
+        "line": location.line,
+        "column": location.column,
+        "end_line": location.end_line,
+        "end_column": location.end_column,
+        "source_line": diagnostic.source_line,
+    }

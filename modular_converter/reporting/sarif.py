@@ -1,0 +1,89 @@
+"""The report in SARIF 2.1.0, which code scanning services read: the findings, and what each rule says of itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from modular_converter.diagnostics import Diagnostic, Rule
+from modular_converter.reporting.paths import shown_posix
+from modular_converter.rules import all_rules
+
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+TOOL = "modular-converter"
+
+
+def render(diagnostics: Sequence[Diagnostic], folder: str) -> str:
+    """One run. Columns are counted in Unicode code points."""
+    rules = all_rules()
+    positions = {rule.code: position for position, rule in enumerate(rules)}
+    driver = {"name": TOOL, "rules": [_descriptor(rule) for rule in rules], **_version()}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(diagnostic, positions[diagnostic.code], folder) for diagnostic in diagnostics],
+    }
+    report = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+
+
+def _version() -> dict[str, str]:
+    from importlib import metadata
+
+    try:
+        return {"version": metadata.version(TOOL)}
+    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
+        return {}
+
+
+def _descriptor(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.code,
+        "name": "".join(part.capitalize() for part in rule.name.split("-")),
+        "shortDescription": {"text": rule.summary},
+        "fullDescription": {"text": rule.explanation.strip()},
+        "help": {"text": rule.explanation.strip(), "markdown": rule.explanation.strip()},
+        "defaultConfiguration": {"level": rule.severity.value},
+    }
+
+
+def _result(diagnostic: Diagnostic, position: int, folder: str) -> dict[str, Any]:
+    message = f"{diagnostic.message}\n{diagnostic.help}" if diagnostic.help else diagnostic.message
+    return {
+        "ruleId": diagnostic.code,
+        "ruleIndex": position,
+        "level": diagnostic.severity.value,
+        "message": {"text": message},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": _uri(diagnostic.location.path, folder)},
+                    "region": _region(diagnostic),
+                }
+            }
+        ],
+    }
+
+
+def _region(diagnostic: Diagnostic) -> dict[str, Any]:
+    location = diagnostic.location
+    region: dict[str, Any] = {"startLine": location.line, "startColumn": location.column}
+    if location.end_line is not None and location.end_column is not None:
+        region |= {"endLine": location.end_line, "endColumn": location.end_column}
+    if diagnostic.source_line:
+        region["snippet"] = {"text": diagnostic.source_line}
+    return region
+
+
+def _uri(path: str, folder: str) -> str:
+    """A URI reference: relative inside `folder`, a file URI elsewhere."""
+    from urllib.parse import quote
+
+    place = shown_posix(path, folder)
+    if place.startswith("/"):
+        return "file://" + quote(place)
+    if place[1:3] == ":/":
+        return "file:///" + place[:2] + quote(place[2:])
+    return quote(place)

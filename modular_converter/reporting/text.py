@@ -1,0 +1,99 @@
+"""The report for people: `path:line:col: error CODE message`, the line with a caret, and what to write instead."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from modular_converter.diagnostics import Diagnostic, Location, Severity
+from modular_converter.reporting.paths import shown
+
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+TAB = "    "
+STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
+
+
+def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
+    """Plain text, as it is piped into files and other programs."""
+    return "".join(_plain(diagnostic, folder) for diagnostic in diagnostics)
+
+
+def render_rich(diagnostics: Sequence[Diagnostic], folder: str) -> str:
+    """The same text with the colours of a terminal. It is never wrapped, so that places stay clickable."""
+    if not diagnostics:
+        return ""
+    import io
+
+    from rich.console import Console
+
+    buffer = io.StringIO()
+    console = Console(file=buffer, force_terminal=True, color_system="standard", highlight=False, soft_wrap=True)
+    for diagnostic in diagnostics:
+        console.print(_styled(diagnostic, folder), end="")
+    return buffer.getvalue()
+
+
+def excerpt(diagnostic: Diagnostic) -> tuple[str, str, str] | None:
+    """The line number, the offending line, and the carets below it. None when the line is not known."""
+    line = diagnostic.source_line
+    if not line.strip():
+        return None
+    location = diagnostic.location
+    start = min(location.column, len(line) + 1) - 1
+    text = line[start : _end(location, len(line))]
+    return str(location.line), _untabbed(line), " " * _width(line[:start]) + "^" * max(1, _width(text))
+
+
+def _plain(diagnostic: Diagnostic, folder: str) -> str:
+    return "".join(text for text, _ in _pieces(diagnostic, folder))
+
+
+def _styled(diagnostic: Diagnostic, folder: str) -> Text:
+    from rich.text import Text
+
+    return Text.assemble(*_pieces(diagnostic, folder))
+
+
+def _pieces(diagnostic: Diagnostic, folder: str) -> list[tuple[str, str]]:
+    """The text of one diagnostic in order, each part with its style."""
+    location, style = diagnostic.location, STYLES[diagnostic.severity]
+    pieces = [
+        (f"{shown(location.path, folder)}:{location.line}:{location.column}: ", "bold"),
+        (f"{diagnostic.severity.value} {diagnostic.code}", style),
+        (f" {diagnostic.message}\n", ""),
+    ]
+    found = excerpt(diagnostic)
+    if found is not None:
+        number, line, carets = found
+        pieces += [(f"{number:>5} | ", "dim"), (f"{line}\n", ""), ("      | ", "dim"), (f"{carets}\n", style)]
+    if diagnostic.help:
+        pieces += [("  help: ", "bold cyan"), (f"{diagnostic.help}\n", "")]
+    return pieces
+
+
+def _end(location: Location, length: int) -> int:
+    """Where the marked part of the first line ends, from 0."""
+    if location.end_line is None or location.end_column is None:
+        return location.column
+    return location.end_column - 1 if location.end_line == location.line else length
+
+
+def _untabbed(text: str) -> str:
+    return text.replace("\t", TAB)
+
+
+def _width(text: str) -> int:
+    """How many cells a text takes on a terminal: East Asian characters two, combining ones none."""
+    if text.isascii():
+        return len(_untabbed(text))
+    return sum(_cells(character) for character in _untabbed(text))
+
+
+def _cells(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

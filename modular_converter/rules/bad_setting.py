@@ -1,0 +1,43 @@
+"""MC116: a setting that is unknown or has the wrong type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+
+
+RULE = Rule(
+    code="MC116",
+    name="bad-setting",
+    severity=Severity.ERROR,
+    summary="a setting in pyproject.toml is unknown or has the wrong type",
+    explanation="""\
+`[tool.modular-converter]` holds a key that the tool does not know, or a value that it cannot use. A misspelt key that
+is passed over would look as if it had been obeyed, so the run stops.
+
+The keys are those of the profile (`modular_converter/profiles/transformers.toml`, where each is explained), and
+`profile`, `root`, `package`, `output-dir`, `workers`, `strict` and `ruff-config`.
+""",
+)
+
+
+def unknown(location: Location, key: str, candidates: Iterable[str]) -> Diagnostic:
+    """`key` is none of `candidates`."""
+    known = sorted(candidates)
+    return Diagnostic(
+        RULE,
+        location,
+        f"unknown setting `{key}`",
+        help=did_you_mean(key, known) + f"Known here: {', '.join(known)}.",
+    )
+
+
+def diagnose(location: Location, key: str, problem: str, *, hint: str = "") -> Diagnostic:
+    """`problem` completes the sentence that begins with the key: `must be a string, not 3`."""
+    return Diagnostic(RULE, location, f"setting `{key}` {problem}", help=hint)
+
+
+def unreadable(location: Location, reason: str) -> Diagnostic:
+    """The file is no TOML."""
+    return Diagnostic(RULE, location, f"cannot read these settings: {reason}", help="Correct the TOML of this file.")

@@ -1,0 +1,73 @@
+"""MC109: a base class that is an expression."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC109",
+    name="base-not-a-name",
+    severity=Severity.ERROR,
+    summary="a base of a class is not a plain or dotted name",
+    explanation="""\
+Bases decide which source a class is built from, so each must be readable without running anything: a name (`OldMLP`)
+or a dotted one (`nn.Module`). A call, a subscript or a condition has a value only at run time.
+
+Give the class by its name. If the expression chooses between classes, write one class for each.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(type(OldMLP())):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str, base: str) -> Diagnostic:
+    """`base` is the expression as written."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"the base `{base}` of class `{name}` is not a name",
+        help="Write the base as a name or a dotted name, such as `OldMLP` or `nn.Module`.",
+    )

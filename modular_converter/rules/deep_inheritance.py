@@ -1,0 +1,86 @@
+"""MC312: a parent that is itself built on another model's class."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+OLDER = (
+    "models/older/modeling_older.py",
+    """\
+from torch import nn
+
+
+class OlderMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC312",
+    name="deep-inheritance",
+    severity=Severity.WARNING,
+    summary="the parent itself inherits from another model's class",
+    explanation="""\
+The parent's body is copied, and its bases are kept. One of them is a class of a third model, so the generated file is
+not self-contained: it goes on importing from that model, and part of what the class does cannot be read in it.
+
+Inherit from the class that holds the code (`OlderMLP`), or make the parent's own file flat first, as a generated file
+would be.
+""",
+    bad=(
+        OLDER,
+        (
+            "models/old/modeling_old.py",
+            """\
+from ..older.modeling_older import OlderMLP
+
+
+class OldMLP(OlderMLP):
+    def rescale(self, hidden_states):
+        return 2 * hidden_states
+""",
+        ),
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        OLDER,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..older.modeling_older import OlderMLP
+
+
+class NewMLP(OlderMLP):
+    def rescale(self, hidden_states):
+        return 2 * hidden_states
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str, parent: str, grandparent: str, module: str) -> Diagnostic:
+    """Class `name` inherits from `parent`, which inherits from `grandparent` of the model file `module`."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"the parent `{parent}` of `{name}` itself inherits from `{grandparent}` of {module}",
+        help=f"Inherit from `{grandparent}` and add what `{parent}` changes, so that the generated file stands alone.",
+    )

@@ -1,0 +1,86 @@
+"""MC304: `del self.x` while the class still reads `self.x`."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.up_proj = nn.Linear(8, 8)
+        self.dropout = nn.Dropout()
+
+    def forward(self, hidden_states):
+        return self.dropout(self.up_proj(hidden_states))
+""",
+)
+
+RULE = Rule(
+    code="MC304",
+    name="del-still-read",
+    severity=Severity.WARNING,
+    summary="`del self.x` while another method still reads `self.x`",
+    explanation="""\
+The assignment of `self.x` is gone from the generated class, but a method that it inherits still reads `self.x` and
+would fail with an `AttributeError` when it is called.
+
+Override that method as well, without the attribute, or keep the attribute.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config):
+        super().__init__(config)
+        del self.dropout
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config):
+        super().__init__(config)
+        del self.dropout
+
+    def forward(self, hidden_states):
+        return self.up_proj(hidden_states)
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, attribute: str, name: str, readers: tuple[str, ...]) -> Diagnostic:
+    """`readers` are the methods of the generated class `name` that still read `self.<attribute>`."""
+    listed = ", ".join(f"`{reader}`" for reader in readers)
+    return Diagnostic(
+        RULE,
+        location,
+        f"`self.{attribute}` is deleted, but `{name}` still reads it in {listed}",
+        help=f"Override {listed} without `self.{attribute}`, or keep the attribute.",
+    )

@@ -1,0 +1,86 @@
+"""MC303: `del self.x` of something that the parent does not assign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.up_proj = nn.Linear(8, 8)
+        self.dropout = nn.Dropout()
+
+    def forward(self, hidden_states):
+        return self.up_proj(hidden_states)
+""",
+)
+
+RULE = Rule(
+    code="MC303",
+    name="del-unknown-attribute",
+    severity=Severity.WARNING,
+    summary="`del self.x` names something that the parent does not assign",
+    explanation="""\
+After a `super()` call, `del self.x` takes the parent's statement `self.x = …` out of the body that replaces the call.
+The parent's method has no such statement at its top level, so nothing is taken out, and the `del` is dropped.
+
+Correct the name. What the parent assigns within an `if` or a loop is not found: write that method out in full.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config):
+        super().__init__(config)
+        del self.drop_out
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config):
+        super().__init__(config)
+        del self.dropout
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(
+    location: Location, attribute: str, method: str, parent: str, *, candidates: Iterable[str] = ()
+) -> Diagnostic:
+    """`candidates` are the attributes that `parent.method` assigns at its top level."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`del self.{attribute}` removes nothing: `{parent}.{method}` does not assign it",
+        help=did_you_mean(attribute, candidates) + "Correct the name, or drop the line.",
+    )

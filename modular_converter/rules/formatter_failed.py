@@ -1,0 +1,52 @@
+"""MC115: a formatter that is missing or gives up."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+RULE = Rule(
+    code="MC115",
+    name="formatter-failed",
+    severity=Severity.ERROR,
+    summary="the formatter is missing or failed",
+    explanation="""\
+Every generated file is formatted as the project formats its own files; unformatted code would show up as a difference
+in each check. The formatter could not be started, or ended with an error, so nothing is written.
+
+`ruff` is installed together with this tool: `pip install ruff`. For black, `pip install "modular-converter[black]"`.
+When the formatter rejects its configuration, correct the file that the message names, or choose another one with
+`ruff-config` in `[tool.modular-converter]`. `--formatter none` leaves the code as it is generated.
+""",
+)
+
+
+def missing(formatter: str) -> Diagnostic:
+    """The program or package `formatter` is not there."""
+    package = "modular-converter[black]" if formatter == "black" else formatter
+    return Diagnostic(
+        RULE,
+        Location(formatter),
+        f"the formatter `{formatter}` is not installed in this environment",
+        help=f'Run `pip install "{package}"`, or convert with `--formatter none`.',
+    )
+
+
+def diagnose(location: Location, formatter: str, reason: str) -> Diagnostic:
+    """`location` is the formatter's configuration or program; `reason` is what it said, or how it ended."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{formatter}` failed: {reason}",
+        help="Correct what the formatter complains about, or convert with `--formatter none`.",
+    )
+
+
+def unparsable(location: Location, reason: str) -> Diagnostic:
+    """`location` is in a generated file that is not valid Python, so that no formatter can read it."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"the generated code is not valid Python: {reason}",
+        help="Look at it with `--formatter none --dry-run --diff`. If your modular file is not the cause, report it.",
+    )

@@ -1,0 +1,32 @@
+"""MC103: a path that does not exist or cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+
+
+RULE = Rule(
+    code="MC103",
+    name="missing-file",
+    severity=Severity.ERROR,
+    summary="a file does not exist or cannot be read",
+    explanation="""\
+A path on the command line leads to no file, or to one that may not be read.
+
+Paths are taken relative to the current directory. A bare model name (`gemma`) is looked up under the models folder of
+the package instead: say which package with `--package NAME` or `--root DIR` when it is not found from the files.
+""",
+)
+
+
+def diagnose(location: Location, *, reason: str = "no such file", candidates: Iterable[str] = ()) -> Diagnostic:
+    """`candidates` are names that exist, for a spelling hint."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"cannot read this file: {reason}",
+        help=did_you_mean(location.path, candidates)
+        + "Check the path; it is relative to the current directory. For a model name, give `--package` or `--root`.",
+    )

@@ -1,0 +1,98 @@
+"""MC309: a public class that `__all__` does not name."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOURS = (
+    (
+        "models/old/configuration_old.py",
+        """\
+class OldConfig:
+    hidden_size: int = 8
+
+
+__all__ = ["OldConfig"]
+""",
+    ),
+    (
+        "models/old/modeling_old.py",
+        """\
+from torch import nn
+
+
+class OldModel(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+
+
+__all__ = ["OldModel"]
+""",
+    ),
+)
+
+RULE = Rule(
+    code="MC309",
+    name="missing-from-all",
+    severity=Severity.WARNING,
+    summary="a public class is missing from `__all__`",
+    explanation="""\
+`__all__` of the modular file is split over the generated files, and the package exports what it lists. This class
+inherits from one that its own file exports, but is not listed here, so users could not import it from the package.
+
+Add its name to `__all__`.
+""",
+    bad=(
+        *NEIGHBOURS,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.configuration_old import OldConfig
+from ..old.modeling_old import OldModel
+
+
+class NewConfig(OldConfig):
+    hidden_size: int = 16
+
+
+class NewModel(OldModel):
+    pass
+
+
+__all__ = ["NewConfig"]
+""",
+        ),
+    ),
+    good=(
+        *NEIGHBOURS,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.configuration_old import OldConfig
+from ..old.modeling_old import OldModel
+
+
+class NewConfig(OldConfig):
+    hidden_size: int = 16
+
+
+class NewModel(OldModel):
+    pass
+
+
+__all__ = ["NewConfig", "NewModel"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str) -> Diagnostic:
+    """`name` is the class."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"public class `{name}` is missing from `__all__`",
+        help=f'Add `"{name}"` to `__all__`.',
+    )

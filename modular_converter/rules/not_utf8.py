@@ -1,0 +1,30 @@
+"""MC102: a file whose bytes are not UTF-8."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+RULE = Rule(
+    code="MC102",
+    name="not-utf8",
+    severity=Severity.ERROR,
+    summary="the file is not encoded in UTF-8",
+    explanation="""\
+Sources are read and written as UTF-8 on every platform, so that a generated file is the same wherever it is made.
+This one holds bytes that are no UTF-8. Usually an editor has saved it in a local encoding such as Latin-1 or
+Windows-1252.
+
+Save it as UTF-8 in the editor, or convert it: `iconv -f latin1 -t utf-8 FILE > FILE.new`.
+""",
+)
+
+
+def diagnose(location: Location, byte: int, offset: int) -> Diagnostic:
+    """`byte` is the first one that does not fit, `offset` its place in the file from 0."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"the file is not UTF-8: byte 0x{byte:02x} at offset {offset}",
+        help="Save the file as UTF-8.",
+    )

@@ -1,0 +1,29 @@
+"""MC114: a path that leaves the tree that the run is about."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+RULE = Rule(
+    code="MC114",
+    name="outside-root",
+    severity=Severity.ERROR,
+    summary="a path leads out of the root",
+    explanation="""\
+Once symbolic links and `..` are followed, this path lies outside the folder that the run may read from or write to.
+A link in a stranger's pull request must not make the converter overwrite a file of yours, or copy one into the tree.
+
+Remove the link, or name the folder that holds both ends with `--root DIR` or `--output-dir DIR`.
+""",
+)
+
+
+def diagnose(location: Location, target: str, root: str) -> Diagnostic:
+    """`target` is where the path of `location` really leads."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"this path leads to {target}, outside of {root}",
+        help="Remove the symbolic link or the `..`, or choose a wider folder with `--root` or `--output-dir`.",
+    )

@@ -1,0 +1,74 @@
+"""MC202: the removal of a class attribute that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+
+
+NEIGHBOUR = (
+    "models/old/configuration_old.py",
+    """\
+class OldConfig:
+    hidden_size: int = 8
+    mlp_bias: bool = False
+""",
+)
+
+RULE = Rule(
+    code="MC202",
+    name="remove-unknown-attribute",
+    severity=Severity.ERROR,
+    summary="`x = AttributeError()` names something that the parent does not have",
+    explanation="""\
+`x = AttributeError()` in a class body takes the attribute `x` of the parent out of the generated class. Here the
+parent has no such attribute: it is misspelt, or the parent has changed since, and the line does nothing.
+
+Correct the name, or drop the line. An attribute that is assigned in a method (`self.x = …`) is removed with
+`del self.x` after the `super()` call in that method.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.configuration_old import OldConfig
+
+
+class NewConfig(OldConfig):
+    mlp_bais = AttributeError()
+
+
+__all__ = ["NewConfig"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.configuration_old import OldConfig
+
+
+class NewConfig(OldConfig):
+    mlp_bias = AttributeError()
+
+
+__all__ = ["NewConfig"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, attribute: str, parent: str, *, candidates: Iterable[str] = ()) -> Diagnostic:
+    """`candidates` are the attributes that `parent` does have."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{attribute} = AttributeError()` removes nothing: `{parent}` has no attribute `{attribute}`",
+        help=did_you_mean(attribute, candidates)
+        + f"Correct the name or drop the line. An instance attribute is removed by `del self.{attribute}`.",
+    )

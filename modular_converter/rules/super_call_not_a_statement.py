@@ -1,0 +1,78 @@
+"""MC302: a `super()` call within an expression."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC302",
+    name="super-call-not-a-statement",
+    severity=Severity.WARNING,
+    summary="`super().m()` is part of another statement, so it is not replaced",
+    explanation="""\
+Only `super().m(…)` or `return super().m(…)` at the top of a method's body is replaced by the parent's code. Within an
+expression, an assignment or a block the call stays, and in the generated class it no longer reaches the class that
+you inherit from, for that class is gone: it reaches the parent's bases, and most likely fails or does something else.
+
+Write the parent's lines out and change what you need, or put the call on a line of its own and your lines around it.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states):
+        output = super().forward(hidden_states)
+        return 2 * output
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states):
+        hidden_states = 2 * hidden_states
+        return super().forward(hidden_states)
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, method: str, parent: str) -> Diagnostic:
+    """`parent` is the neighbour class whose `method` the author meant to call."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`super().{method}()` is not a statement of its own; in the generated class it does not reach `{parent}`",
+        help=f"Write the lines of `{parent}.{method}` out, or make the call a statement: `super().{method}(…)`.",
+    )

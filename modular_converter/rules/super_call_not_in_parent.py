@@ -1,0 +1,78 @@
+"""MC301: `super().m()` where the parent has no `m` of its own."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC301",
+    name="super-call-not-in-parent",
+    severity=Severity.WARNING,
+    summary="`super().m()` where the parent does not define `m` itself",
+    explanation="""\
+`super().m(…)` on a line of its own is replaced by the body of the parent's `m`. This parent inherits `m` instead of
+defining it, so there is no body to put there. The call stays, and in the generated class it reaches the parent's
+bases, which is what Python would do as well.
+
+If that is what you want, say so by naming the class: `nn.Module.m(self, …)`. Otherwise check the name of the method.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def extra_repr(self):
+        return super().extra_repr()
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from torch import nn
+
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def extra_repr(self):
+        return nn.Module.extra_repr(self)
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, method: str, parent: str) -> Diagnostic:
+    """`parent` is the neighbour class that inherits `method` or lacks it."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`super().{method}()` stays as it is: `{parent}` does not define `{method}` itself",
+        help=f"Name the class whose `{method}` you want, as in `Base.{method}(self, …)`, or check the name.",
+    )

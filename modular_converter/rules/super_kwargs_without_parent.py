@@ -1,0 +1,78 @@
+"""MC203: `**super_kwargs` where no parent method gives its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states, scale=1.0):
+        return scale * hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC203",
+    name="super-kwargs-without-parent",
+    severity=Severity.ERROR,
+    summary="`**super_kwargs` in a method that the parent does not define",
+    explanation="""\
+`**super_kwargs` in the signature of an override stands for the parameters of the parent's method of that name. This
+method has no counterpart in the parent's own body, so there is nothing that it could stand for.
+
+Write the parameters out, use an ordinary `**kwargs`, or correct the name of the method.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def rescale(self, hidden_states, **super_kwargs):
+        return hidden_states
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states, **super_kwargs):
+        return 2 * scale * hidden_states
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, method: str, parent: str, *, candidates: Iterable[str] = ()) -> Diagnostic:
+    """`parent` is "" for a class without a neighbour parent; `candidates` are the methods that it does define."""
+    lacking = f"`{parent}` does not define it" if parent else "the class has no neighbour parent"
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{method}` takes `**super_kwargs`, but {lacking}",
+        help=did_you_mean(method, candidates) + "Write its parameters out, or use an ordinary `**kwargs`.",
+    )

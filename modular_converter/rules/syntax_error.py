@@ -1,0 +1,76 @@
+"""MC101: a file that Python cannot parse."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC101",
+    name="syntax-error",
+    severity=Severity.ERROR,
+    summary="the file is not valid Python",
+    explanation="""\
+A modular file, or a neighbour that it takes code from, cannot be parsed, so there is nothing to build on.
+The place is the one that Python's own parser gives; the mistake is there or just above, often a bracket or a quote
+that was never closed.
+
+Put the file right first: `python -m py_compile FILE` must pass. When the file uses syntax of a newer Python than the
+one that runs the converter, run the converter with that newer Python.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP)
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, reason: str, *, neighbour_of: str = "") -> Diagnostic:
+    """`reason` is the parser's own message; `neighbour_of` the modular file that needed this one, if it is another."""
+    needed = f" (needed by {neighbour_of})" if neighbour_of else ""
+    return Diagnostic(
+        RULE,
+        location,
+        f"this is not valid Python: {reason}{needed}",
+        help=f"Correct the file until `python -m py_compile {location.path}` passes.",
+    )

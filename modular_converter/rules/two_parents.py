@@ -1,0 +1,88 @@
+"""MC108: a class with parents in two neighbours."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOURS = (
+    (
+        "models/old/modeling_old.py",
+        """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+    ),
+    (
+        "models/other/modeling_other.py",
+        """\
+class OtherMixin:
+    def scale(self, hidden_states):
+        return 2 * hidden_states
+""",
+    ),
+)
+
+RULE = Rule(
+    code="MC108",
+    name="two-parents",
+    severity=Severity.ERROR,
+    summary="a class inherits from two classes of neighbours",
+    explanation="""\
+A generated class is one parent's body with the child's changes laid over it. Two neighbour parents give two bodies
+that would have to be woven together, and a reader could not tell whose method comes first.
+
+Inherit from the one that gives most, and write what you want of the other into the child: its methods, or a call such
+as `super().forward(…)` beside your own lines. Ordinary bases that come from no neighbour (`nn.Module`, mixins of the
+library) may be added freely.
+""",
+    bad=(
+        *NEIGHBOURS,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+from ..other.modeling_other import OtherMixin
+
+
+class NewMLP(OldMLP, OtherMixin):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        *NEIGHBOURS,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def scale(self, hidden_states):
+        return 2 * hidden_states
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str, parents: tuple[str, ...]) -> Diagnostic:
+    """`parents` are the bases of class `name` that come from neighbours."""
+    listed = ", ".join(f"`{parent}`" for parent in parents)
+    return Diagnostic(
+        RULE,
+        location,
+        f"class `{name}` inherits from more than one neighbour class: {listed}",
+        help=f"Keep one of them as the parent and write what you need of the others into `{name}`.",
+    )

@@ -1,0 +1,79 @@
+"""MC313: a name in generated code that nothing defines."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC313",
+    name="undefined-name",
+    severity=Severity.WARNING,
+    summary="generated code uses a name that it neither defines nor imports",
+    explanation="""\
+The generated file would fail with a `NameError` when it reaches this name. Usually the modular file uses a name
+without importing it, or a helper was renamed together with its model.
+
+Import the name in the modular file or define it there: what a class uses is carried along with it.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states):
+        return double(hidden_states)
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+def double(hidden_states):
+    return 2 * hidden_states
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states):
+        return double(hidden_states)
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str) -> Diagnostic:
+    """`location` is in the generated file, as formatted."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"the generated code uses `{name}`, which is neither defined nor imported in it",
+        help=f"Import or define `{name}` in the modular file.",
+    )

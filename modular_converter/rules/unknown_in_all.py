@@ -1,0 +1,75 @@
+"""MC310: a name in `__all__` that nothing defines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC310",
+    name="unknown-in-all",
+    severity=Severity.WARNING,
+    summary="`__all__` lists a name that the generated file does not define",
+    explanation="""\
+`from package.models.new.modeling_new import *`, and the package's lazy imports, would fail on this name: no generated
+file defines it.
+
+Correct its spelling, define it, or take it out of `__all__`.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP", "NewModel"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str, *, candidates: Iterable[str] = ()) -> Diagnostic:
+    """`candidates` are the names that the generated files do define."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`__all__` lists `{name}`, which no generated file defines",
+        help=did_you_mean(name, candidates) + "Correct the name, or take it out of `__all__`.",
+    )

@@ -1,0 +1,78 @@
+"""MC104: an import from a model file that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC104",
+    name="unknown-neighbour",
+    severity=Severity.ERROR,
+    summary="the imported model file does not exist",
+    explanation="""\
+The modular file imports from a model file that is neither on disk nor generated in this run, so the code that its
+classes inherit cannot be read.
+
+Neighbours are found from the place of the modular file and the root of the package; nothing is imported. Check the
+spelling of the model and of the file (`..llama.modeling_llama`). If the neighbour is itself generated, convert its
+modular file in the same run. If it belongs to another package, name that package with `--package` or `--root`.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..odl.modeling_odl import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, module: str, path: str, *, candidates: Iterable[str] = ()) -> Diagnostic:
+    """`module` as written in the import, `path` where it was looked for, `candidates` modules that do exist."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{module}` does not exist: there is no {path}",
+        help=did_you_mean(module, candidates)
+        + "Correct the import, convert the neighbour's own modular file in the same run, or give `--root`.",
+    )

@@ -1,0 +1,76 @@
+"""MC105: a name that the neighbour does not define."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC105",
+    name="unknown-parent",
+    severity=Severity.ERROR,
+    summary="the neighbour does not define the imported name",
+    explanation="""\
+The model file exists, but the class or function that is imported from it does not. Perhaps it was renamed, or lives
+in another file of that model, such as `configuration_old` instead of `modeling_old`.
+
+Import the name as the neighbour's source spells it. A name that the neighbour merely imports from elsewhere must be
+imported from where it is defined.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMlp
+
+
+class NewMLP(OldMlp):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str, neighbour: str, *, candidates: Iterable[str] = ()) -> Diagnostic:
+    """`neighbour` is the path of the file that lacks `name`, `candidates` what it does define."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{name}` is not defined in {neighbour}",
+        help=did_you_mean(name, candidates) + "Import a name from the file that defines it.",
+    )

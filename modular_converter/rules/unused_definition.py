@@ -1,0 +1,83 @@
+"""MC308: a function or assignment that no class uses."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC308",
+    name="unused-definition",
+    severity=Severity.WARNING,
+    summary="a function or assignment is used by no class, so it is not generated",
+    explanation="""\
+Generated files hold classes and what these use. No class of this modular file uses this definition, directly or
+through another, so it appears in no generated file: an import of it from there would fail.
+
+Use it, or remove it. If it was meant to replace a function of a neighbour, it must have the name that the neighbour's
+function gets after renaming.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+def double(hidden_states):
+    return 2 * hidden_states
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+def double(hidden_states):
+    return 2 * hidden_states
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states):
+        return double(hidden_states)
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str) -> Diagnostic:
+    """`name` is the function or variable."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"no class uses `{name}`, so it is in no generated file",
+        help=f"Use `{name}` in a class, or remove it.",
+    )

@@ -1,0 +1,178 @@
+"""A lexical view of Python text: where its comments, strings and f-string texts are.
+
+A full tokenizer is not needed to rename or to list identifiers: the places where text is not code are
+found from their first character, and only f-strings, which nest, are walked by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+_MARK = re.compile(r"[#\"']")
+_STRING_END = {
+    '"""': re.compile(r'(?:[^"\\]|\\.|"(?!""))*"""', re.DOTALL),
+    "'''": re.compile(r"(?:[^'\\]|\\.|'(?!''))*'''", re.DOTALL),
+    '"': re.compile(r'(?:[^"\\\n]|\\.)*"', re.DOTALL),
+    "'": re.compile(r"(?:[^'\\\n]|\\.)*'", re.DOTALL),
+}
+_PREFIX = re.compile(r"(?<![^\W_])(?<!_)[rRbBuUfFtT]{1,2}\Z")
+_TEMPLATE_OPENING = re.compile(r"[fFtT][rR]?[\"']|[rR][fFtT][\"']")
+_IDENTIFIER = re.compile(r"\b[^\W\d]\w*")
+
+Span = tuple[int, int]
+
+
+class Token(NamedTuple):
+    """A comment, a plain string literal or a whole f-string: half-open offsets, the prefix included."""
+
+    kind: str
+    start: int
+    end: int
+    texts: tuple[Span, ...] = ()
+    """For an f-string: the spans of its literal texts, nested f-strings included."""
+    others: tuple[Span, ...] = ()
+    """For an f-string: the spans of quotes, conversions, comments and plain strings in it, which are no code either."""
+
+
+def has_template(text: str) -> bool:
+    """Whether `text` may hold an f-string (false alarms are possible, misses are not)."""
+    return _TEMPLATE_OPENING.search(text) is not None
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The comments and strings of `text`, in order."""
+    position = 0
+    while mark := _MARK.search(text, position):
+        token = _token_at(text, mark.start())
+        yield token
+        position = token.end
+
+
+def template_text_spans(text: str) -> list[Span]:
+    """Offsets of the literal text of every f-string in `text`, nested ones included."""
+    return sorted(span for token in tokens(text) for span in token.texts)
+
+
+def comments(text: str) -> Iterator[Span]:
+    """Offsets of the comments of `text`, in order."""
+    return ((token.start, token.end) for token in tokens(text) if token.kind == "comment")
+
+
+def code_only(text: str) -> str:
+    """`text` with comments, strings and the literal text of f-strings blanked out; all offsets are kept."""
+    pieces: list[str] = []
+    position = 0
+    for token in tokens(text):
+        spans = sorted(token.texts + token.others) if token.kind == "template" else [(token.start, token.end)]
+        for start, end in spans:
+            pieces += (text[position:start], " " * (end - start))
+            position = end
+    pieces.append(text[position:])
+    return "".join(pieces)
+
+
+def identifiers(text: str) -> frozenset[str]:
+    """Every identifier (keywords too) in the code of `text`, attribute and argument names included."""
+    return frozenset(_IDENTIFIER.findall(code_only(text)))
+
+
+def _token_at(text: str, mark: int) -> Token:
+    """The token whose `#` or opening quote stands at `mark`."""
+    if text[mark] == "#":
+        end = text.find("\n", mark)
+        return Token("comment", mark, len(text) if end < 0 else end)
+    prefix = _PREFIX.search(text, max(0, mark - 3), mark)
+    start = prefix.start() if prefix else mark
+    quote = text[mark : mark + 3] if text[mark : mark + 3] in _STRING_END else text[mark]
+    body = mark + len(quote)
+    letters = text[start:mark].lower()
+    if "f" in letters or "t" in letters:
+        walk = _TemplateWalk(text, quote, "r" in letters)
+        end = walk.template(body)
+        return Token("template", start, end, tuple(walk.texts), ((start, body), *walk.others))
+    match = _STRING_END[quote].match(text, body)
+    return Token("string", start, match.end() if match else len(text))
+
+
+class _TemplateWalk:
+    """One pass over an f-string, by hand: fields nest, and hold code, strings and format texts of their own."""
+
+    def __init__(self, text: str, quote: str, raw: bool) -> None:
+        self.text, self.quote, self.raw = text, quote, raw
+        self.texts: list[Span] = []
+        self.others: list[Span] = []
+
+    def template(self, position: int) -> int:
+        """Walk from the first character of the content; return the offset behind the closing quote."""
+        text, literal = self.text, position
+        while position < len(text):
+            char = text[position]
+            if text.startswith(self.quote, position):
+                self.texts.append((literal, position))
+                end = position + len(self.quote)
+                self.others.append((position, end))
+                return end
+            if char == "\\":
+                # `\N{NAME}` is the one escape with braces of its own.
+                named = not self.raw and text.startswith("\\N{", position)
+                position = text.find("}", position) + 1 if named else position + 2
+            elif char == "{" and text.startswith("{{", position):
+                position += 2
+            elif char == "{":
+                self.texts.append((literal, position))
+                position = literal = self.field(position + 1)
+            else:
+                position += 1
+        return len(text)
+
+    def field(self, position: int) -> int:
+        """Walk one replacement field, of which `{` has been read; return the offset behind its `}`."""
+        text, depth = self.text, 0
+        while position < len(text):
+            char = text[position]
+            if char in "#\"'":
+                if char != "#" and text.startswith(self.quote, position) and not self._opens_string(position):
+                    return position  # the f-string ends inside a field: not Python, and ast says so
+                position = self._nested(position)
+            elif char in "([{":
+                depth, position = depth + 1, position + 1
+            elif char in ")]" or (char == "}" and depth):
+                depth, position = depth - 1, position + 1
+            elif char == "}":
+                return position + 1
+            elif char == "!" and not depth and not text.startswith("!=", position):
+                self.others.append((position, position + 2))
+                position += 2
+            elif char == ":" and not depth:
+                return self.format_spec(position + 1)
+            else:
+                position += 1
+        return len(text)
+
+    def format_spec(self, position: int) -> int:
+        """Walk a format specification, literal text that may hold fields, up to and over the closing `}`."""
+        text, literal = self.text, position
+        while position < len(text) and not text.startswith(self.quote, position):
+            if text[position] == "{":
+                self.texts.append((literal, position))
+                position = literal = self.field(position + 1)
+            elif text[position] == "}":
+                self.texts.append((literal, position))
+                return position + 1
+            else:
+                position += 1
+        return position
+
+    def _opens_string(self, position: int) -> bool:
+        """Whether the outer quote, met inside a field, opens a string of its own (Python 3.12): one that closes again."""
+        match = _STRING_END[self.quote].match(self.text, position + len(self.quote))
+        return match is not None and self.text.find("}", match.end()) >= 0
+
+    def _nested(self, position: int) -> int:
+        token = _token_at(self.text, position)
+        self.texts += token.texts
+        self.others += token.others if token.kind == "template" else [(token.start, token.end)]
+        return token.end

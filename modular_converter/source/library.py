@@ -1,0 +1,164 @@
+"""The only reader of files: source texts, their index, and where modules lie. Nothing is imported or executed."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+
+from modular_converter.config import Settings
+from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.records import Module
+from modular_converter.source.index import index_module
+from modular_converter.source.names import ModelNames, read_config_table
+
+
+@dataclass
+class Library:
+    """What a run has read, and, over the disk, what it has regenerated.
+
+    `overlay` maps absolute paths to the texts that this run gives them; they are seen in place of the files.
+    """
+
+    settings: Settings
+    overlay: MutableMapping[str, str] = field(default_factory=dict)
+    _modules: dict[str, Module] = field(default_factory=dict)
+    _names: dict[str, ModelNames] = field(default_factory=dict)
+    _reads: set[str] = field(default_factory=set)
+    _working_on: str = ""
+
+    @property
+    def working_on(self) -> str:
+        """The class that is being worked on, for the report of an internal error."""
+        return self._working_on
+
+    def note(self, name: str) -> None:
+        """Say which class is being worked on."""
+        self._working_on = name
+
+    def start(self) -> None:
+        """Forget which files were read, so that `reads` tells those of the next conversion alone."""
+        self._reads.clear()
+        self._working_on = ""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The files that were asked for since `start`, sorted; those that were missing too."""
+        return tuple(sorted(self._reads))
+
+    def put(self, texts: Mapping[str, str]) -> None:
+        """Lay regenerated files over the disk."""
+        for path, text in texts.items():
+            self.overlay[path] = text
+            self._modules.pop(path, None)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file, on disk or in the overlay."""
+        self._reads.add(path)
+        return path in self.overlay or os.path.isfile(path)
+
+    def text(self, path: str) -> str:
+        """The text of a file, with `\\n` line ends.
+
+        Raises `ConversionError` for a file that is missing, too large, or not UTF-8.
+        """
+        self._reads.add(path)
+        if path in self.overlay:
+            return self.overlay[path]
+        try:
+            with open(path, "rb") as file:
+                content = file.read(self.settings.max_file_bytes + 1)
+        except OSError as error:
+            from modular_converter.rules import missing_file
+
+            reason = error.strerror or type(error).__name__
+            raise ConversionError(missing_file.diagnose(Location(path), reason=reason)) from None
+        if len(content) > self.settings.max_file_bytes:
+            from modular_converter.rules import too_large
+
+            raise ConversionError(
+                too_large.diagnose(Location(path), os.path.getsize(path), self.settings.max_file_bytes)
+            )
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            from modular_converter.rules import not_utf8
+
+            raise ConversionError(
+                not_utf8.diagnose(_place(path, content, error.start), content[error.start], error.start)
+            ) from None
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+
+    def module(self, path: str) -> Module:
+        """The index of a file, read once.
+
+        Raises `ConversionError` for a file that cannot be read or is not Python.
+        """
+        self._reads.add(path)
+        module = self._modules.get(path)
+        if module is None:
+            module = self._modules[path] = self._index(path)
+        return module
+
+    def _index(self, path: str) -> Module:
+        text = self.text(path)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is none of ours
+                return index_module(text, path)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            from modular_converter.rules import syntax_error
+
+            line, column = getattr(error, "lineno", 1) or 1, getattr(error, "offset", 1) or 1
+            reason = getattr(error, "msg", "") or str(error) or type(error).__name__
+            diagnostic = syntax_error.diagnose(Location(path, line, column), reason)
+            raise ConversionError(diagnostic.with_source(text)) from None
+
+    def names(self, models_folder: str) -> ModelNames:
+        """The table of model names below a folder of models, read from literals."""
+        names = self._names.get(models_folder)
+        paths = [os.path.join(models_folder, *table.split("/")) for table in self.settings.auto_tables]
+        paths = [path for path in paths if self.exists(path)]
+        if names is None:
+            sources = [self.text(path) for path in paths]
+            names = self._names[models_folder] = ModelNames(read_config_table(sources, self.settings.config_table))
+        return names
+
+
+def _place(path: str, content: bytes, offset: int) -> Location:
+    """The line and column of a byte."""
+    before = content[:offset].decode("utf-8", "replace")
+    return Location(path, before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
+
+
+def models_folder_of(path: str) -> str:
+    """The folder of models that a modular file or a neighbour lies in: `models` of `models/gemma/modular_gemma.py`."""
+    return os.path.dirname(os.path.dirname(path))
+
+
+def package_of(folder: str) -> tuple[str, str]:
+    """The top folder of the package that `folder` lies in, and the dotted name of `folder` in it.
+
+    A folder belongs to a package as long as it holds an `__init__.py`.
+    """
+    parts: list[str] = []
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, name = os.path.split(folder)
+        parts.append(name)
+    return (os.path.join(folder, parts[-1]) if parts else folder), ".".join(reversed(parts))
+
+
+def find_package(name: str, beside: str) -> str | None:
+    """The folder of a package: one that holds `beside`, else an installed one. It is located, never imported."""
+    top, dotted = package_of(beside)
+    if dotted.partition(".")[0] == name:
+        return top
+    if not re.fullmatch(r"[^\W\d]\w*", name):
+        return None
+    from importlib.machinery import PathFinder
+
+    spec = PathFinder.find_spec(name)
+    locations = list(spec.submodule_search_locations or []) if spec else []
+    return locations[0] if locations else None

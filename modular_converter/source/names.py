@@ -1,0 +1,85 @@
+"""Names of models and of their files: cased and lowercase forms, kinds of file, the package's own table."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class ModelNames:
+    """The model-type to config-class table of a package, both ways.
+
+    `configs` maps a model type (`big_bird`, `blip-2`) to its config class (`BigBirdConfig`).
+    """
+
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    def cased(self, model: str) -> str:
+        """`big_bird` -> `BigBird`, by the table, else by title-casing each part."""
+        config = self.configs.get(model) or self.configs.get(model.replace("_", "-"))
+        if config:
+            return config.replace("Config", "")
+        return "".join(part.title() for part in model.split("_"))
+
+    def lowercase(self, cased: str) -> str:
+        """`BigBird` -> `big_bird`, by the table backwards, else by cutting before each capital."""
+        for model, config in reversed(list(self.configs.items())):
+            if config.replace("Config", "") == cased:
+                return model.replace("-", "_")
+        return "_".join(part.lower() for part in re.findall(r"[A-Z][^A-Z]*", cased)) or cased.lower()
+
+
+def read_config_table(sources: list[str], variable: str) -> dict[str, str]:
+    """Evaluate the literals that `variable` is built from, in the order of `sources`. Nothing is executed."""
+    table: dict[str, str] = {}
+    for source in sources:
+        if variable not in source:
+            continue
+        for node in ast.parse(source).body:
+            table = _apply(node, variable, table)
+    return table
+
+
+def _apply(node: ast.stmt, variable: str, table: dict[str, str]) -> dict[str, str]:
+    if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [variable]:
+        return _literal_pairs(node.value, variable, table)
+    if (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+        and node.value.func.attr == "update"
+        and isinstance(node.value.func.value, ast.Name)
+        and node.value.func.value.id == variable
+    ):
+        return {**table, **(_literal_pairs(node.value.args[0], variable, table) if node.value.args else {})}
+    return table
+
+
+def _literal_pairs(node: ast.expr, variable: str, table: dict[str, str]) -> dict[str, str]:
+    """The string pairs of `{…}`, `[(k, v), …]`, `dict(…)`, `OrderedDict(…, **other)` and of the variable itself."""
+    pairs: dict[str, str] = {}
+    if isinstance(node, ast.Name):
+        return dict(table) if node.id == variable else {}
+    if isinstance(node, ast.Call):
+        for argument in [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg is None)]:
+            pairs.update(_literal_pairs(argument, variable, table))
+    elif isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values):
+            if key is None:
+                pairs.update(_literal_pairs(value, variable, table))
+            else:
+                _add_pair(pairs, key, value)
+    elif isinstance(node, (ast.List, ast.Tuple)):
+        for item in node.elts:
+            if isinstance(item, ast.Tuple) and len(item.elts) == 2:
+                _add_pair(pairs, item.elts[0], item.elts[1])
+    return pairs
+
+
+def _add_pair(pairs: dict[str, str], key: ast.expr, value: ast.expr) -> None:
+    texts = [node.value for node in (key, value) if isinstance(node, ast.Constant)]
+    if len(texts) == 2 and isinstance(texts[0], str) and isinstance(texts[1], str):
+        pairs[texts[0]] = texts[1]

@@ -1,0 +1,127 @@
+"""TOML files of a project, read only when there are any, and the errors that point into them."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.rules import bad_setting
+
+
+TOOL_TABLES = (b"modular-converter", b"ruff", b"black")
+"""A pyproject.toml without one of these words holds nothing for us, and is not parsed."""
+RUFF_NAMES = (".ruff.toml", "ruff.toml")
+"""Before pyproject.toml in ruff's own order of precedence."""
+
+
+class SettingsError(ConversionError):
+    """Raised for settings that cannot be obeyed."""
+
+
+class TomlFile(NamedTuple):
+    """A parsed TOML file with its text, so that errors can name a line."""
+
+    path: str
+    text: str
+    table: Mapping[str, object]
+
+    @property
+    def tools(self) -> Mapping[str, object]:
+        """The `[tool]` table of a pyproject.toml."""
+        tools = self.table.get("tool", {})
+        return tools if isinstance(tools, dict) else {}
+
+    @property
+    def ruff(self) -> Mapping[str, object]:
+        """Ruff's options: the whole of a ruff.toml, the `[tool.ruff]` of a pyproject.toml."""
+        options = self.tools.get("ruff", {}) if os.path.basename(self.path) == "pyproject.toml" else self.table
+        return options if isinstance(options, dict) else {}
+
+    def beside(self, path: str) -> str:
+        """An absolute path of what is written relative to this file's folder."""
+        return os.path.normpath(os.path.join(os.path.dirname(self.path), os.path.expanduser(path)))
+
+    def error(self, key: str, problem: str) -> SettingsError:
+        """The error to raise for a value that does not fit."""
+        return SettingsError(bad_setting.diagnose(self._place(key), key, problem).with_source(self.text))
+
+    def unknown(self, key: str, candidates: Iterable[str]) -> SettingsError:
+        """The error to raise for a key that is none of `candidates`."""
+        return SettingsError(bad_setting.unknown(self._place(key), key, candidates).with_source(self.text))
+
+    def _place(self, key: str) -> Location:
+        """Where a key of our table stands: after the table's header, as `key =` or in the header itself."""
+        header = re.search(r"(?m)^\s*\[\s*tool\s*\.\s*[\"']?modular-converter", self.text)
+        start = header.start() if header else 0
+        entry = re.compile(rf"(?m)^[ \t]*(?:\[[^\]\n]*?)?[\"']?({re.escape(key)})[\"']?[ \t]*[=.\]]")
+        match = entry.search(self.text, start)
+        if match is None:
+            return Location(self.path)
+        line = self.text.count("\n", 0, match.start(1)) + 1
+        column = match.start(1) - self.text.rfind("\n", 0, match.start(1))
+        return Location(self.path, line, column, line, column + len(key))
+
+
+def read_toml(path: str) -> TomlFile:
+    """Read and parse a TOML file. Raises `SettingsError` when it cannot be."""
+    try:
+        with open(path, "rb") as file:
+            return _parse(path, file.read())
+    except OSError as error:
+        raise SettingsError(bad_setting.unreadable(Location(path), error.strerror or str(error))) from None
+
+
+def read_pyproject(folder: str) -> TomlFile | None:
+    """The pyproject.toml of a folder, or None when there is none or it does not mention a tool of ours."""
+    path = os.path.join(folder, "pyproject.toml")
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise SettingsError(bad_setting.unreadable(Location(path), error.strerror or str(error))) from None
+    return _parse(path, content) if any(word in content for word in TOOL_TABLES) else None
+
+
+def ruff_config_in(folder: str, pyproject: TomlFile | None) -> str:
+    """The file that ruff itself would take its options for this folder from, or ""."""
+    for name in RUFF_NAMES:
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            return path
+    return pyproject.path if pyproject is not None and "ruff" in pyproject.tools else ""
+
+
+def ruff_source_roots(file: TomlFile, folder: str) -> tuple[str, ...]:
+    """The folders of ruff's `src`, by default `folder` and `src` in it; it may come from an `extend` file."""
+    base = file
+    for _ in range(8):
+        source = base.ruff.get("src")
+        if isinstance(source, list):
+            return tuple(os.path.normpath(os.path.join(folder, str(entry))) for entry in source)
+        extended = base.ruff.get("extend")
+        if not isinstance(extended, str) or not os.path.isfile(base.beside(extended)):
+            break
+        base = read_toml(base.beside(extended))
+    return (folder, os.path.join(folder, "src"))
+
+
+def _parse(path: str, content: bytes) -> TomlFile:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        text = content.decode("utf-8").replace("\r\n", "\n")
+        return TomlFile(path, text, tomllib.loads(text))
+    except UnicodeDecodeError as error:
+        raise SettingsError(bad_setting.unreadable(Location(path), f"not UTF-8: {error.reason}")) from None
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"at line (\d+), column (\d+)", str(error))
+        location = Location(path, int(place[1]), int(place[2])) if place else Location(path)
+        raise SettingsError(bad_setting.unreadable(location, str(error)).with_source(text)) from None

@@ -1,0 +1,35 @@
+"""A rule explained at length."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from modular_converter.diagnostics import Rule
+from modular_converter.reporting.explain import explain, page
+from modular_converter.rules import all_rules, by_code
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)
+def test_a_page_holds_all_that_a_rule_says(rule: Rule) -> None:
+    text = page(rule)
+    assert text.startswith(f"# {rule.code} {rule.name}\n")
+    assert rule.explanation.strip() in text
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert bool(blocks) == bool(rule.bad)
+    assert text.count("```") == 2 * len(blocks)
+    if blocks:
+        ast.parse(blocks[-1])
+
+
+def test_the_good_example_shows_what_is_other_than_in_the_bad_one() -> None:
+    bad, good = page(by_code("two-parents")).split("## Write")
+    assert bad.count("```python") == 3 and good.count("```python") == 1
+
+
+def test_a_terminal_gets_the_same_words() -> None:
+    rule = by_code("MC103")
+    assert explain(rule) == page(rule)
+    assert "no file" in explain(rule, color=True) and "\x1b[" in explain(rule, color=True)

@@ -1,0 +1,132 @@
+"""The report for people."""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.reporting import FORMATS, render, wants_color
+
+
+ERROR = Rule("MC901", "an-error", Severity.ERROR, "a summary", "an explanation")
+WARNING = Rule("MC902", "a-warning", Severity.WARNING, "a summary", "an explanation")
+
+
+def text(diagnostic: Diagnostic) -> list[str]:
+    return render("text", [diagnostic], cwd="/project").splitlines()
+
+
+def test_place_message_line_caret_and_help() -> None:
+    diagnostic = Diagnostic(ERROR, Location("m.py", 12, 14, 12, 20), "`OldMlp` is not there", "Write `OldMLP`.")
+    assert text(diagnostic.with_source("\n" * 11 + "class NewMLP(OldMlp):\n")) == [
+        "m.py:12:14: error MC901 `OldMlp` is not there",
+        "   12 | class NewMLP(OldMlp):",
+        "      |              ^^^^^^",
+        "  help: Write `OldMLP`.",
+    ]
+
+
+def test_without_line_and_help_one_line_is_enough() -> None:
+    assert text(Diagnostic(WARNING, Location("m.py"), "odd")) == ["m.py:1:1: warning MC902 odd"]
+
+
+@pytest.mark.parametrize(
+    ("line", "location", "carets"),
+    [
+        pytest.param("abc", Location("m.py", 1, 2), " ^", id="no end is one caret"),
+        pytest.param("abc", Location("m.py", 1, 2, 3, 1), " ^^", id="an end on another line marks the rest"),
+        pytest.param("abc", Location("m.py", 1, 9), "   ^", id="a column past the end marks the end"),
+        pytest.param("\tabc", Location("m.py", 1, 2, 1, 5), "    ^^^", id="a tab takes four cells"),
+        pytest.param("漢 = x", Location("m.py", 1, 5, 1, 6), "     ^", id="a wide character takes two"),
+        pytest.param("漢", Location("m.py", 1, 1, 1, 2), "^^", id="and two carets"),
+        pytest.param("e\u0301 = x", Location("m.py", 1, 6, 1, 7), "    ^", id="a combining accent takes none"),
+    ],
+)
+def test_carets_stand_below_what_they_mark(line: str, location: Location, carets: str) -> None:
+    assert text(Diagnostic(ERROR, location, "wrong", source_line=line))[2] == "      | " + carets
+
+
+def test_order_is_by_place_and_code_whatever_comes_first() -> None:
+    places = [("b.py", 1, 1), ("a.py", 10, 1), ("a.py", 2, 9), ("a.py", 2, 1)]
+    diagnostics = [Diagnostic(rule, Location(*place), "x") for place in places for rule in (WARNING, ERROR)]
+    report = render("text", diagnostics)
+    assert report == render("text", reversed(diagnostics))
+    in_order = ["a.py:2:1", "a.py:2:9", "a.py:10:1", "b.py:1:1"]
+    assert [line.split(": ")[0] for line in report.splitlines()[::2]] == in_order
+    assert "MC901" in report.splitlines()[0]
+
+
+def test_paths_are_shown_relative_to_where_one_stands(tmp_path: pathlib.Path) -> None:
+    def shown(path: pathlib.Path | str) -> str:
+        return render("text", [Diagnostic(ERROR, Location(str(path)), "x")], cwd=str(tmp_path / "here")).split(":1:1")[
+            0
+        ]
+
+    assert shown(tmp_path / "here" / "a" / "m.py") == os.path.join("a", "m.py")
+    assert shown(tmp_path / "m.py") == str(tmp_path / "m.py")
+    assert shown(tmp_path / "here" / "..m.py") == "..m.py"
+    assert shown("a/m.py") == "a/m.py"
+
+
+def test_colours_change_nothing_but_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.text import Text
+
+    monkeypatch.setenv("COLUMNS", "20")
+    message = "[bold]a message that is much longer than the terminal is wide[/bold] :smile: https://x.y"
+    diagnostic = Diagnostic(ERROR, Location("m.py", 1, 2), message, "Some help.", "abc")
+    plain, coloured = render("text", [diagnostic]), render("text", [diagnostic], color=True)
+    assert "\x1b[1;31m" in coloured
+    assert Text.from_ansi(coloured.replace("\n", "\\n")).plain == plain.replace("\n", "\\n")
+
+
+def test_nothing_to_say_is_nothing() -> None:
+    assert render("text", []) == render("text", [], color=True) == render("github", []) == ""
+
+
+def test_an_unknown_format_is_named() -> None:
+    with pytest.raises(ValueError, match="'xml'; there are text, json, github, sarif"):
+        render("xml", [])
+    assert FORMATS == ("text", "json", "github", "sarif")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environment", "expected"),
+    [
+        (Terminal(), {"TERM": "xterm"}, True),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (io.StringIO(), {"TERM": "xterm"}, False),
+        (io.StringIO(), {"FORCE_COLOR": "1"}, True),
+    ],
+)
+def test_colours_are_for_terminals(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, environment: dict[str, str], expected: bool
+) -> None:
+    for name in ("TERM", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert wants_color(stream) is expected
+
+
+def test_plain_text_does_not_import_rich() -> None:
+    code = (
+        "import sys\n"
+        "from modular_converter.diagnostics import Diagnostic, Location\n"
+        "from modular_converter.reporting import render\n"
+        "from modular_converter.rules import cycle\n"
+        "render('text', [cycle.diagnose(Location('m.py'), ('a', 'b'))])\n"
+        "print('rich' in sys.modules)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"

@@ -1,0 +1,88 @@
+"""The rules as a whole: every file is listed, codes are in order, and the examples are what they say."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from modular_converter import rules
+from modular_converter.diagnostics import Rule, Severity
+
+
+FOLDER = pathlib.Path(inspect.getfile(rules)).parent
+ALL = pytest.mark.parametrize("rule", rules.all_rules(), ids=lambda rule: rule.name)
+
+
+def test_every_rule_file_is_listed() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} - {"__init__"} == set(rules.MODULES)
+
+
+def test_codes_and_names_are_unique_and_in_order() -> None:
+    codes = [rule.code for rule in rules.all_rules()]
+    assert codes == sorted(set(codes))
+    assert [rule.name.replace("-", "_") for rule in rules.all_rules()] == list(rules.MODULES)
+
+
+@ALL
+def test_the_hundreds_say_how_heavy_a_rule_is(rule: Rule) -> None:
+    assert (rule.severity is Severity.WARNING) == rule.code.startswith("MC3")
+
+
+@ALL
+def test_an_explanation_teaches_in_a_few_lines(rule: Rule) -> None:
+    lines = rule.explanation.strip().splitlines()
+    assert 3 <= len(lines) <= 11
+    assert max(map(len, lines)) < 120
+    assert not rule.summary.endswith(".") and "\n" not in rule.summary
+
+
+@ALL
+def test_examples_are_small_trees_with_a_modular_file(rule: Rule) -> None:
+    assert bool(rule.bad) == bool(rule.good)
+    for example in filter(None, (rule.bad, rule.good)):
+        paths = [path for path, _ in example]
+        assert len(set(paths)) == len(paths)
+        assert any(path.split("/")[-1].startswith("modular_") for path in paths)
+        for path, text in example:
+            assert path.startswith("models/") and text.endswith("\n") and not text.endswith("\n\n")
+            if not (rule.name == "syntax-error" and example is rule.bad):
+                ast.parse(text)
+
+
+@ALL
+def test_good_and_bad_differ_in_the_modular_file_alone(rule: Rule) -> None:
+    good = dict(rule.good)
+    changed = [path for path, text in rule.bad if path in good and good[path] != text]
+    assert all("/modular_" in path for path in changed)
+    assert changed or not rule.bad
+
+
+@ALL
+def test_every_rule_words_its_diagnostics(rule: Rule) -> None:
+    module = importlib.import_module(f"modular_converter.rules.{rule.name.replace('-', '_')}")
+    assert callable(module.diagnose)
+
+
+@pytest.mark.parametrize("spelling", ["MC105", "mc105", " MC105 ", "unknown-parent", "unknown_parent"])
+def test_a_rule_is_found_by_code_or_name(spelling: str) -> None:
+    assert rules.by_code(spelling).code == "MC105"
+
+
+def test_an_unknown_code_gets_a_hint() -> None:
+    with pytest.raises(rules.UnknownRuleError, match="Did you mean `unknown-parent`"):
+        rules.by_code("unknown-parant")
+
+
+def test_one_rule_does_not_import_the_others() -> None:
+    code = (
+        "import sys; from modular_converter.rules import cycle\n"
+        "print(sorted(name for name in sys.modules if name.startswith('modular_converter.rules.')))"
+    )
+    out = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert out.strip() == "['modular_converter.rules.cycle']"

@@ -1,0 +1,130 @@
+"""What the rules say: the message names the thing, the help says what to write."""
+
+from __future__ import annotations
+
+import pytest
+
+from modular_converter.diagnostics import Diagnostic, Location, Severity
+from modular_converter.rules import (
+    ambiguous_prefix,
+    bad_setting,
+    base_not_a_name,
+    colliding_prefix,
+    config_from_modeling,
+    cycle,
+    deep_inheritance,
+    del_still_read,
+    del_unknown_attribute,
+    formatter_failed,
+    import_from_package_root,
+    internal_error,
+    missing_file,
+    missing_from_all,
+    not_utf8,
+    nothing_to_convert,
+    outside_root,
+    plan_names_missing_layer,
+    read_only_target,
+    remove_unknown_attribute,
+    replaced_dependency,
+    stub_still_called,
+    super_call_not_a_statement,
+    super_call_not_in_parent,
+    super_kwargs_without_parent,
+    syntax_error,
+    too_large,
+    two_parents,
+    undefined_name,
+    unknown_in_all,
+    unknown_neighbour,
+    unknown_parent,
+    unused_definition,
+)
+
+
+AT = Location("models/new/modular_new.py", 3, 7)
+OLD = "models/old/modeling_old.py"
+
+WORDED = [
+    (syntax_error.diagnose(AT, "expected ':'"), "expected ':'", "py_compile models/new/modular_new.py"),
+    (syntax_error.diagnose(AT, "expected ':'", neighbour_of="m.py"), "(needed by m.py)", "py_compile"),
+    (not_utf8.diagnose(AT, 0xE9, 12), "byte 0xe9 at offset 12", "UTF-8"),
+    (missing_file.diagnose(Location("gema.py"), candidates=["gemma.py"]), "no such file", "Did you mean `gemma.py`?"),
+    (
+        unknown_neighbour.diagnose(AT, "..odl.modeling_odl", OLD, candidates=["..old.modeling_old"]),
+        "`..odl.modeling_odl` does not exist",
+        "`..old.modeling_old`",
+    ),
+    (unknown_parent.diagnose(AT, "OldMlp", OLD, candidates=["OldMLP"]), f"not defined in {OLD}", "`OldMLP`"),
+    (
+        config_from_modeling.diagnose(AT, "OldConfig", "..old.modeling_old"),
+        "`OldConfig` is imported from `..old.modeling_old`",
+        "`from ..old.configuration_old import OldConfig`",
+    ),
+    (
+        import_from_package_root.diagnose(AT, "Cache", "transformers", module="transformers.cache_utils"),
+        "`Cache` is imported from the root",
+        "`from transformers.cache_utils import Cache`",
+    ),
+    (two_parents.diagnose(AT, "NewMLP", ("OldMLP", "OtherMLP")), "`OldMLP`, `OtherMLP`", "Keep one"),
+    (base_not_a_name.diagnose(AT, "NewMLP", "make()"), "`make()`", "dotted name"),
+    (cycle.diagnose(AT, ("a", "b")), "a -> b -> a", "outside the circle"),
+    (nothing_to_convert.diagnose("gema", candidates=["gemma"]), "`gema` leads to no modular file", "`gemma`"),
+    (too_large.diagnose(AT, 5_000_000, 4_000_000), "5,000,000 bytes", "max-file-bytes"),
+    (read_only_target.diagnose(AT, "it is read-only"), "it is read-only", "--output-dir"),
+    (outside_root.diagnose(AT, "/etc/passwd", "models"), "leads to /etc/passwd", "symbolic link"),
+    (formatter_failed.missing("black"), "`black` is not installed", 'pip install "modular-converter[black]"'),
+    (formatter_failed.diagnose(AT, "ruff", "bad key"), "`ruff` failed: bad key", "--formatter none"),
+    (formatter_failed.unparsable(AT, "unmatched ')'"), "not valid Python: unmatched ')'", "report it"),
+    (bad_setting.unknown(AT, "wrokers", ["workers"]), "unknown setting `wrokers`", "Did you mean `workers`?"),
+    (internal_error.diagnose(AT, KeyError("x"), class_name="NewMLP"), "class `NewMLP`: KeyError: 'x'", "report it"),
+    (
+        replaced_dependency.diagnose(AT, "NewFancyEmbeddings", "NewEmbeddings", "NewModel"),
+        "`NewFancyEmbeddings` changes `NewEmbeddings`",
+        "`NewModel.__init__`",
+    ),
+    (
+        remove_unknown_attribute.diagnose(AT, "mlp_bais", "OldConfig", candidates=["mlp_bias"]),
+        "`OldConfig` has no attribute `mlp_bais`",
+        "`mlp_bias`",
+    ),
+    (super_kwargs_without_parent.diagnose(AT, "scale", ""), "no neighbour parent", "**kwargs"),
+    (super_kwargs_without_parent.diagnose(AT, "scale", "OldMLP"), "`OldMLP` does not define it", "**kwargs"),
+    (super_call_not_in_parent.diagnose(AT, "forward", "OldMLP"), "`super().forward()` stays", "Base.forward(self, …)"),
+    (super_call_not_a_statement.diagnose(AT, "forward", "OldMLP"), "does not reach `OldMLP`", "OldMLP.forward"),
+    (del_unknown_attribute.diagnose(AT, "x", "__init__", "OldMLP"), "`OldMLP.__init__` does not assign", "drop"),
+    (
+        del_still_read.diagnose(AT, "dropout", "NewMLP", ("forward",)),
+        "reads it in `forward`",
+        "without `self.dropout`",
+    ),
+    (stub_still_called.diagnose(AT, "scale", "NewMLP", ("NewMLP.forward",)), "`NewMLP.scale` is removed", "keep"),
+    (ambiguous_prefix.diagnose(AT, OLD, ("NewText", "New"), "New"), "`NewText`, `New`; `New` is used", "begin alike"),
+    (colliding_prefix.diagnose(AT, OLD, "NewText", "NewTextMLP", "New"), "collides with `NewTextMLP`", "`New`"),
+    (unused_definition.diagnose(AT, "helper"), "no class uses `helper`", "remove it"),
+    (missing_from_all.diagnose(AT, "NewModel"), "`NewModel` is missing", 'Add `"NewModel"`'),
+    (unknown_in_all.diagnose(AT, "NewMode", candidates=["NewModel"]), "`NewMode`", "`NewModel`"),
+    (plan_names_missing_layer.diagnose(AT, "mlp.up", "base_model_tp_plan"), "`mlp.up`", "Override"),
+    (deep_inheritance.diagnose(AT, "NewMLP", "OldMLP", "OlderMLP", "m.py"), "`OlderMLP` of m.py", "`OlderMLP`"),
+    (undefined_name.diagnose(AT, "torhc"), "`torhc`", "modular file"),
+]
+
+
+@pytest.mark.parametrize(("diagnostic", "message", "help"), WORDED)
+def test_wording(diagnostic: Diagnostic, message: str, help: str) -> None:
+    assert message in diagnostic.message
+    assert help in diagnostic.help
+    assert not diagnostic.message.endswith(".")
+    assert diagnostic.help.endswith(".")
+
+
+def test_every_rule_is_worded_here() -> None:
+    from modular_converter.rules import all_rules
+
+    assert {diagnostic.code for diagnostic, _, _ in WORDED} == {rule.code for rule in all_rules()}
+
+
+def test_a_profile_may_make_a_warning_of_a_replaced_dependency() -> None:
+    names = ("NewFancyEmbeddings", "NewEmbeddings", "NewModel")
+    assert replaced_dependency.diagnose(AT, *names).is_error
+    assert not replaced_dependency.diagnose(AT, *names, severity=Severity.WARNING).is_error
