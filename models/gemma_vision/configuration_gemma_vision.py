@@ -80,10 +80,10 @@ class GemmaVisionConfig(PreTrainedConfig):
 
 
 @strict
-class GemmaVisionDecoderConfig(PreTrainedConfig):
+class GemmaVisionCaptionConfig(PreTrainedConfig):
     """Sizes and switches of the caption decoder; `hidden_size` is the `projection_dim` of the towers."""
 
-    model_type = "gemma_vision_decoder"
+    model_type = "gemma_vision_caption"
     keys_to_ignore_at_inference = ["past_key_values"]
     base_model_tp_plan = {
         "layers.*.self_attn.q_proj": "colwise",
@@ -134,4 +134,4 @@ class GemmaVisionDecoderConfig(PreTrainedConfig):
             )
 
 
-__all__ = ["GemmaVisionConfig", "GemmaVisionDecoderConfig", "GemmaVisionTextConfig", "GemmaVisionVisionConfig"]
+__all__ = ["GemmaVisionConfig", "GemmaVisionCaptionConfig", "GemmaVisionTextConfig", "GemmaVisionVisionConfig"]

@@ -29,7 +29,12 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.utils.generic import ModelOutput, TransformersKwargs, can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .configuration_gemma_vision import GemmaVisionConfig, GemmaVisionTextConfig, GemmaVisionVisionConfig
+from .configuration_gemma_vision import (
+    GemmaVisionCaptionConfig,
+    GemmaVisionConfig,
+    GemmaVisionTextConfig,
+    GemmaVisionVisionConfig,
+)
 
 
 class GemmaVisionVisionEmbeddings(nn.Module):
@@ -432,7 +437,7 @@ class GemmaVisionVisionModelWithProjection(GemmaVisionPreTrainedModel):
         )
 
 
-class GemmaVisionRMSNorm(nn.Module):
+class GemmaVisionCaptionRMSNorm(nn.Module):
     """Root mean square norm of the last axis, (..., hidden) -> (..., hidden), scaled by 1 + weight.
     All of it in float32: the cast back comes last."""
 
@@ -447,6 +452,22 @@ class GemmaVisionRMSNorm(nn.Module):
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         return (self.normalize(hidden_states) * (1.0 + self.weight.float())).to(hidden_states.dtype)
+
+
+class GemmaVisionCaptionMLP(nn.Module):
+    """Gated MLP, (..., hidden) -> (..., hidden) by way of two (..., intermediate)."""
+
+    def __init__(self, config: GemmaVisionCaptionConfig):
+        super().__init__()
+        self.hidden_size = config.hidden_size
+        self.intermediate_size = config.intermediate_size
+        self.gate_proj = nn.Linear(self.hidden_size, self.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(self.hidden_size, self.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(self.intermediate_size, self.hidden_size, bias=False)
+        self.act_fn = ACT2FN[config.hidden_act]
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(self.act_fn(self.gate_proj(hidden_states)) * self.up_proj(hidden_states))
 
 
 def rotate_half(states: torch.Tensor) -> torch.Tensor:
@@ -465,15 +486,60 @@ def repeat_kv(states: torch.Tensor, groups: int) -> torch.Tensor:
     return states.repeat_interleave(groups, dim=1) if groups > 1 else states
 
 
-class GemmaVisionDecoderLayer(GradientCheckpointingLayer):
+class GemmaVisionCaptionAttention(nn.Module):
+    """Causal self-attention with rotary positions, (batch, sequence, hidden) -> the same, and the weights.
+    Several query heads may share one key/value head."""
+
+    def __init__(self, config: GemmaVisionCaptionConfig, layer_idx: int):
+        super().__init__()
+        self.config = config
+        self.layer_idx = layer_idx
+        self.head_dim = config.head_dim
+        self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
+        self.scaling = self.head_dim**-0.5
+        self.attention_dropout = config.attention_dropout
+        self.is_causal = True
+
+        query_size = config.num_attention_heads * self.head_dim
+        key_value_size = config.num_key_value_heads * self.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, query_size, bias=config.attention_bias)
+        self.k_proj = nn.Linear(config.hidden_size, key_value_size, bias=config.attention_bias)
+        self.v_proj = nn.Linear(config.hidden_size, key_value_size, bias=config.attention_bias)
+        self.o_proj = nn.Linear(query_size, config.hidden_size, bias=config.attention_bias)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        batch_size, length, _ = hidden_states.shape
+        heads = (batch_size, length, -1, self.head_dim)
+        query = apply_rotary_pos_emb(self.q_proj(hidden_states).view(heads).transpose(1, 2), *position_embeddings)
+        key = apply_rotary_pos_emb(self.k_proj(hidden_states).view(heads).transpose(1, 2), *position_embeddings)
+        value = self.v_proj(hidden_states).view(heads).transpose(1, 2)
+        if past_key_values is not None:
+            key, value = past_key_values.update(key, value, self.layer_idx)
+
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        dropout = self.attention_dropout if self.training else 0.0
+        output, weights = attend(
+            self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
+        )
+        return self.o_proj(output.reshape(batch_size, length, -1)), weights
+
+
+class GemmaVisionCaptionDecoderLayer(GradientCheckpointingLayer):
     """Attention and MLP, each after a norm and added to its input; (batch, sequence, hidden) -> the same."""
 
-    def __init__(self, config: GemmaVisionConfig, layer_idx: int):
+    def __init__(self, config: GemmaVisionCaptionConfig, layer_idx: int):
         super().__init__()
-        self.self_attn = GemmaVisionAttention(config, layer_idx)
-        self.mlp = GemmaVisionMLP(config)
-        self.input_layernorm = GemmaVisionRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.post_attention_layernorm = GemmaVisionRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.self_attn = GemmaVisionCaptionAttention(config, layer_idx)
+        self.mlp = GemmaVisionCaptionMLP(config)
+        self.input_layernorm = GemmaVisionCaptionRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.post_attention_layernorm = GemmaVisionCaptionRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
     def forward(
         self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None, **kwargs
@@ -483,24 +549,24 @@ class GemmaVisionDecoderLayer(GradientCheckpointingLayer):
         return hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
 
 
-class GemmaVisionDecoderPreTrainedModel(PreTrainedModel):
+class GemmaVisionCaptionPreTrainedModel(PreTrainedModel):
     """What all models of this file share: configuration class, supported kernels, recordable outputs."""
 
-    config: GemmaVisionConfig
+    config: GemmaVisionCaptionConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["GemmaVisionDecoderDecoderLayer"]
+    _no_split_modules = ["GemmaVisionCaptionDecoderLayer"]
     _skip_keys_device_placement = ["past_key_values"]
     _supports_flash_attn = True
     _supports_sdpa = True
     _supports_flex_attn = True
     _supports_attention_backend = True
-    _can_record_outputs = {"hidden_states": GemmaVisionDecoderLayer, "attentions": GemmaVisionAttention}
+    _can_record_outputs = {"hidden_states": GemmaVisionCaptionDecoderLayer, "attentions": GemmaVisionCaptionAttention}
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
         super()._init_weights(module)
-        if isinstance(module, GemmaVisionRMSNorm):
+        if isinstance(module, GemmaVisionCaptionRMSNorm):
             init.zeros_(module.weight)
 
 
@@ -509,7 +575,7 @@ def scale_embeddings(embeddings: torch.Tensor, scale: float) -> torch.Tensor:
     return embeddings * torch.tensor(scale, dtype=embeddings.dtype, device=embeddings.device)
 
 
-class GemmaVisionScaledEmbedding(nn.Embedding):
+class GemmaVisionCaptionScaledEmbedding(nn.Embedding):
     """Word embeddings times a constant, (batch, sequence) -> (batch, sequence, hidden).
     The output head, tied to the weight, sees it unscaled."""
 
@@ -521,11 +587,11 @@ class GemmaVisionScaledEmbedding(nn.Embedding):
         return scale_embeddings(super().forward(input_ids), self.scale)
 
 
-class GemmaVisionRotaryEmbedding(nn.Module):
+class GemmaVisionCaptionRotaryEmbedding(nn.Module):
     """Cosines and sines, each (batch, sequence, head_dim), of positions (batch, sequence).
     Frequencies are recomputed at each call: no buffer to load, move or cast."""
 
-    def __init__(self, config: GemmaVisionConfig):
+    def __init__(self, config: GemmaVisionCaptionConfig):
         super().__init__()
         if config.rope_parameters["rope_type"] != "default":
             raise ValueError(f"rope_type {config.rope_parameters['rope_type']!r} is not supported, only 'default'")
@@ -540,18 +606,20 @@ class GemmaVisionRotaryEmbedding(nn.Module):
         return angles.cos().to(hidden_states.dtype), angles.sin().to(hidden_states.dtype)
 
 
-class GemmaVisionDecoderModel(GemmaVisionPreTrainedModel):
+class GemmaVisionCaptionModel(GemmaVisionCaptionPreTrainedModel):
     """Decoder without a head: token ids (batch, sequence) -> hidden states (batch, sequence, hidden).
     `attention_mask` (batch, seen + sequence) is 1 for tokens and 0 for padding."""
 
-    def __init__(self, config: GemmaVisionConfig):
+    def __init__(self, config: GemmaVisionCaptionConfig):
         super().__init__(config)
-        self.embed_tokens = GemmaVisionScaledEmbedding(
+        self.embed_tokens = GemmaVisionCaptionScaledEmbedding(
             config.vocab_size, config.hidden_size, config.pad_token_id, scale=config.embedding_scale
         )
-        self.layers = nn.ModuleList([GemmaVisionDecoderLayer(config, i) for i in range(config.num_hidden_layers)])
-        self.norm = GemmaVisionRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.rotary_emb = GemmaVisionRotaryEmbedding(config)
+        self.layers = nn.ModuleList(
+            [GemmaVisionCaptionDecoderLayer(config, i) for i in range(config.num_hidden_layers)]
+        )
+        self.norm = GemmaVisionCaptionRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.rotary_emb = GemmaVisionCaptionRotaryEmbedding(config)
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -598,16 +666,16 @@ class GemmaVisionDecoderModel(GemmaVisionPreTrainedModel):
         return BaseModelOutputWithPast(last_hidden_state=self.norm(hidden_states), past_key_values=past_key_values)
 
 
-class GemmaVisionDecoderForCausalLM(GemmaVisionPreTrainedModel, GenerationMixin):
+class GemmaVisionCaptionForCausalLM(GemmaVisionCaptionPreTrainedModel, GenerationMixin):
     """Caption decoder: token ids (batch, sequence), or embeddings that begin with the image's, -> logits
     (batch, kept positions, vocabulary). `labels` (batch, sequence) are shifted inside; -100 is ignored."""
 
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
     _tp_plan = {"lm_head": "colwise_gather_output"}
 
-    def __init__(self, config: GemmaVisionConfig):
+    def __init__(self, config: GemmaVisionCaptionConfig):
         super().__init__(config)
-        self.model = GemmaVisionModel(config)
+        self.model = GemmaVisionCaptionModel(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 
@@ -651,9 +719,9 @@ class GemmaVisionDecoderForCausalLM(GemmaVisionPreTrainedModel, GenerationMixin)
 
 
 __all__ = [
-    "GemmaVisionDecoderForCausalLM",
-    "GemmaVisionDecoderModel",
-    "GemmaVisionDecoderPreTrainedModel",
+    "GemmaVisionCaptionForCausalLM",
+    "GemmaVisionCaptionModel",
+    "GemmaVisionCaptionPreTrainedModel",
     "GemmaVisionModel",
     "GemmaVisionPreTrainedModel",
     "GemmaVisionTextModel",

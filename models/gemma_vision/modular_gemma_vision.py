@@ -35,7 +35,7 @@ class GemmaVisionConfig(CLIPConfig):
     pass
 
 
-class GemmaVisionDecoderConfig(GemmaConfig):
+class GemmaVisionCaptionConfig(GemmaConfig):
     """Sizes and switches of the caption decoder; `hidden_size` is the `projection_dim` of the towers."""
 
 
@@ -91,15 +91,15 @@ class GemmaVisionVisionModelWithProjection(CLIPVisionModelWithProjection):
     pass
 
 
-class GemmaVisionDecoderPreTrainedModel(GemmaPreTrainedModel):
+class GemmaVisionCaptionPreTrainedModel(GemmaPreTrainedModel):
     pass
 
 
-class GemmaVisionDecoderModel(GemmaModel):
+class GemmaVisionCaptionModel(GemmaModel):
     pass
 
 
-class GemmaVisionDecoderForCausalLM(GemmaForCausalLM):
+class GemmaVisionCaptionForCausalLM(GemmaForCausalLM):
     """Caption decoder: token ids (batch, sequence), or embeddings that begin with the image's, -> logits
     (batch, kept positions, vocabulary). `labels` (batch, sequence) are shifted inside; -100 is ignored."""
 
@@ -110,10 +110,10 @@ class GemmaVisionDecoderForCausalLM(GemmaForCausalLM):
 
 __all__ = [
     "GemmaVisionConfig",
-    "GemmaVisionDecoderConfig",
-    "GemmaVisionDecoderForCausalLM",
-    "GemmaVisionDecoderModel",
-    "GemmaVisionDecoderPreTrainedModel",
+    "GemmaVisionCaptionConfig",
+    "GemmaVisionCaptionForCausalLM",
+    "GemmaVisionCaptionModel",
+    "GemmaVisionCaptionPreTrainedModel",
     "GemmaVisionModel",
     "GemmaVisionPreTrainedModel",
     "GemmaVisionTextConfig",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 
 from modular_converter.emit.banner import banner
 from modular_converter.emit.imports import ImportSource, render_imports, used_names
@@ -32,13 +33,23 @@ class _Assembler:
         )
         self.sources = [self._own_imports(), *(self._imports_of(one) for one in neighbours.neighbours.values())]
 
+    @cached_property
+    def importable(self) -> set[str]:
+        """Every name that any import of the sources binds."""
+        return {
+            source.rename(name).bound
+            for source in self.sources
+            for statement in source.statements
+            for name in statement.imports
+        }
+
     def text(self, file: GeneratedFile) -> str:
         """The text of one file."""
         definitions = file.ordered
         body = "".join(_with_lead(definition) for definition in definitions) + self._module_getattr(file.kind)
         imports = render_imports(
             self.sources,
-            used_names(body),
+            used_names(body, self.importable),
             {definition.name for definition in definitions if not definition.is_store},
             self._siblings(file),
             optional=file.kind in self.settings.optional_kinds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.records import ImportedName, Role, Statement
@@ -14,7 +14,9 @@ from modular_converter.source import lexer
 OPTIONAL_LIBRARIES = ("torch", "torchvision")
 """Libraries whose imports an optional kind of file gathers under `if is_<library>_available():`."""
 
-_STRING_ANNOTATION = re.compile(r"[:>\[,|(]\s*[\"']\w")
+_QUOTED = re.compile(r"""[:>\[,|(]\s*(?:"([^"\n]+)"|'([^'\n]+)')""")
+"""A string where an annotation may be (`x: "Tensor | None"`); there are false alarms."""
+_WORD = re.compile(r"\b[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
@@ -38,18 +40,26 @@ class _Gathered:
     bound: set[str] = field(default_factory=set)
 
 
-def used_names(body: str) -> set[str]:
-    """The names that a text uses in code or in annotations that are strings."""
+def used_names(body: str, importable: Collection[str]) -> set[str]:
+    """The names that a text uses in code or in annotations that are strings.
+
+    Args:
+        importable: the names for which annotations matter: parsing them is what costs.
+    """
     used = set(lexer.identifiers(body))
-    if not _STRING_ANNOTATION.search(body):
-        return used
-    for node in ast.walk(ast.parse(body)):
-        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
-            if isinstance(annotation, ast.expr):
-                for part in ast.walk(annotation):
-                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                        used.update(re.findall(r"\b[^\W\d]\w*", part.value))
+    quoted = {word for match in _QUOTED.finditer(body) for word in _WORD.findall(match[1] or match[2])}
+    if (quoted & set(importable)) - used:
+        for node in ast.walk(ast.parse(body)):
+            for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+                if isinstance(annotation, ast.expr):
+                    used.update(_words_in_strings(annotation))
     return used
+
+
+def _words_in_strings(annotation: ast.expr) -> Iterator[str]:
+    for part in ast.walk(annotation):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield from _WORD.findall(part.value)
 
 
 def render_imports(

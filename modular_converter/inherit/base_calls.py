@@ -6,30 +6,30 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from modular_converter.inherit.blocks import parse_definition
+from modular_converter.inherit.blocks import pad, parse_padded
 
 
-_CALL_ON_NAME = re.compile(r"[^\W\d]\w*\.[^\W\d]\w*\(")
-
-
-def call_super_for_bases(text: str, bases: Sequence[str]) -> str:
+def call_super_for_bases(text: str, method: str, bases: Sequence[str]) -> str:
     """The text of a method in which `Base.method(self, …)` is `super().method(…)` where both reach the same.
 
     Args:
+        method: its name.
         bases: the bases of the generated class.
     """
-    if not _CALL_ON_NAME.search(text):
+    # A quick test: most methods call no base, and need not be parsed.
+    if not re.search(rf"\w\.{method}\(", text):
         return text
-    for start, end, replacement in sorted(_edits(text, bases), reverse=True):
-        text = text[:start] + replacement + text[end:]
-    return text
+    padded = pad(text)
+    padding = len(padded) - len(text)
+    for start, end, replacement in sorted(_edits(padded, method, bases), reverse=True):
+        padded = padded[:start] + replacement + padded[end:]
+    return padded[padding:]
 
 
-def _edits(text: str, bases: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    method = parse_definition(text)
-    offset = _Offsets(text)
-    for call in ast.walk(method):
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)) or call.func.attr != method.name:
+def _edits(padded: str, method: str, bases: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    offset = _Offsets(padded)
+    for call in ast.walk(parse_padded(padded)):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)) or call.func.attr != method:
             continue
         base = call.func.value
         if not _reaches_super(_dotted_name(base), bases):
@@ -37,7 +37,7 @@ def _edits(text: str, bases: Sequence[str]) -> Iterator[tuple[int, int, str]]:
         yield (*offset(base), "super()")
         if call.args and isinstance(call.args[0], ast.Name) and call.args[0].id == "self":
             start, end = offset(call.args[0])
-            comma = re.match(r"\s*,\s*", text[end:])
+            comma = re.match(r"\s*,\s*", padded[end:])
             yield (start, end + (comma.end() if comma else 0), "")
 
 

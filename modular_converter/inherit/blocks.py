@@ -7,7 +7,7 @@ text: what is not touched keeps its bytes. `ast` says where each statement begin
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from modular_converter.source.index import end_with_footer, first_line, is_docstring
@@ -29,6 +29,10 @@ class Part:
     nodes: tuple[ast.stmt, ...]
     column: int
     """Indentation, in characters."""
+    lines: list[str] = field(default_factory=list, compare=False, repr=False)
+    """The lines that the nodes count in, each with its newline; shared by the parts of a class."""
+    span: tuple[int, int] = (0, 0)
+    """Where its own lines are among `lines`, half-open, from 0."""
 
     @property
     def node(self) -> ast.stmt:
@@ -76,8 +80,8 @@ class Block:
     parts: tuple[Part, ...]
     node: Definition
     column: int
-    source: str
-    """The text that `node` was parsed from."""
+    lines: list[str] = field(default_factory=list, compare=False, repr=False)
+    """The lines that `node` counts in, each with its newline."""
     footer: str = ""
     """Comments behind the last statement that still belong to the block."""
 
@@ -87,18 +91,20 @@ class Block:
         assert isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef))
         return self.node
 
-    def segment(self, node: ast.AST) -> str:
+    def segment(self, node: ast.expr | ast.arg) -> str:
         """The source text of a node of this block."""
-        return ast.get_source_segment(self.source, node) or ast.unparse(node)
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        rows = [line.encode() for line in self.lines[node.lineno - 1 : node.end_lineno]]
+        rows[-1] = rows[-1][: node.end_col_offset]
+        rows[0] = rows[0][node.col_offset :]
+        return b"".join(rows).decode()
 
     def comma_follows(self, node: ast.expr | ast.arg) -> bool:
-        """Whether the next token behind a node is a comma."""
-        lines = code_only(self.source).split("\n")
+        """Whether the next token behind a node of the header is a comma."""
         assert node.end_lineno is not None and node.end_col_offset is not None
-        raw = self.source.split("\n")[node.end_lineno - 1]
-        rest = lines[node.end_lineno - 1][len(raw.encode()[: node.end_col_offset].decode()) :]
-        following = "\n".join([rest, *lines[node.end_lineno :]])
-        return following.lstrip().startswith(",")
+        behind = self.lines[node.end_lineno - 1].encode()[node.end_col_offset :].decode()
+        rest = "".join([behind, *self.lines[node.end_lineno : self.node.body[0].lineno]])
+        return code_only(rest).lstrip().startswith(",")
 
     def render(self) -> str:
         """The text of the block."""
@@ -124,62 +130,56 @@ def _lines_inside_strings(text: str) -> set[int]:
 
 def parse_block(text: str) -> Block:
     """Take a class or function apart; `text` is its whole lines, decorators included, at any indentation."""
-    node = parse_definition(text)
+    padded = pad(text)
     # Not `splitlines`: form feeds and Unicode separators end no line of Python.
-    lines = [line + "\n" for line in text.removesuffix("\n").split("\n")]
-    decorator_lines = [decorator.lineno for decorator in node.decorator_list]
-    definition = node.lineno
-    starts = [*decorator_lines, definition]
-    decorators = tuple(
-        "".join(lines[(0 if index == 0 else start - 1) : starts[index + 1] - 1])
-        for index, start in enumerate(decorator_lines)
-    )
-    column = len(lines[definition - 1]) - len(lines[definition - 1].lstrip())
-    header_end, lines = _header_end(lines, node, column)
-    header = "".join(lines[definition - 1 : header_end])
-    parts, footer = split_body(node.body, lines, header_end)
-    docstring = None
-    if parts and is_docstring(parts[0].node):
-        docstring, parts = parts[0], parts[1:]
-    return Block(decorators, header, docstring, tuple(parts), node, column, text, footer)
+    lines = [line + "\n" for line in padded.removesuffix("\n").split("\n")]
+    return _take_apart(parse_padded(padded), lines, int(padded is not text), len(lines))
 
 
-def parse_definition(text: str) -> Definition:
-    """The syntax tree of one definition that may be indented; line 1 is the first line of `text`."""
-    indented = text[:1] in (" ", "\t")
-    tree = ast.parse("if 1:\n" + text if indented else text)
-    if indented:
-        ast.increment_lineno(tree, -1)
-        wrapper = tree.body[0]
-        assert isinstance(wrapper, ast.If)
-        node = wrapper.body[0]
-    else:
-        node = tree.body[0]
+def method_block(part: Part) -> Block:
+    """Take a method of a class apart, with the syntax tree that the class already has."""
+    return _take_apart(part.function, part.lines, *part.span)
+
+
+def pad(text: str) -> str:
+    """A definition as a text that can be parsed: an indented one gets a line above it."""
+    return f"if 1:\n{text}" if text[:1] in (" ", "\t") else text
+
+
+def parse_padded(padded: str) -> Definition:
+    """The syntax tree of the definition in a padded text; lines count from the padding."""
+    node = ast.parse(padded).body[0]
+    if isinstance(node, ast.If):
+        node = node.body[0]
     assert isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
     return node
 
 
-def _header_end(lines: list[str], node: Definition, column: int) -> tuple[int, list[str]]:
-    """The number of lines up to the body; a body on the header's line is moved to a line of its own."""
-    first = node.body[0]
-    body_line = first_line(first)
-    line = lines[body_line - 1]
-    start = len(line.encode()[: first.col_offset].decode())
-    if not line[:start].strip():
-        # The colon stands on some line above; comments between belong to the first statement.
-        end = body_line - 1
-        while end > 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
-            end -= 1
-        return end, lines
-    indent = " " * (column + 4)
-    moved = [*lines[: body_line - 1], line[:start].rstrip() + "\n", indent + line[start:], *lines[body_line:]]
-    for statement in node.body:
-        ast.increment_lineno(statement, 1)
-    return body_line, moved
+def _take_apart(node: Definition, lines: list[str], start: int, end: int) -> Block:
+    """The block of a definition whose own lines are `start` to `end` (half-open, from 0) of `lines`."""
+    column = len(lines[node.lineno - 1]) - len(lines[node.lineno - 1].lstrip())
+    body_line = first_line(node.body[0])
+    before_body = lines[body_line - 1].encode()[: node.body[0].col_offset].decode()
+    if before_body.strip() and not getattr(node.body[0], "decorator_list", None):
+        rest = lines[body_line - 1][len(before_body) :]
+        moved = [*lines[start : body_line - 1], before_body.rstrip() + "\n", " " * (column + 4) + rest]
+        return parse_block("".join([*moved, *lines[body_line:end]]))
+    starts = [*(decorator.lineno - 1 for decorator in node.decorator_list), node.lineno - 1]
+    decorators = tuple(
+        "".join(lines[start if index == 0 else line : starts[index + 1]]) for index, line in enumerate(starts[:-1])
+    )
+    header_end = body_line - 1
+    # Comments between the header and the body belong to the body's first statement.
+    while not lines[header_end - 1].strip() or lines[header_end - 1].lstrip().startswith("#"):
+        header_end -= 1
+    parts, footer = split_body(node.body, lines, header_end, end)
+    docstring = parts.pop(0) if parts and is_docstring(parts[0].node) else None
+    header = "".join(lines[node.lineno - 1 : header_end])
+    return Block(decorators, header, docstring, tuple(parts), node, column, lines, footer)
 
 
-def split_body(nodes: list[ast.stmt], lines: list[str], start: int) -> tuple[list[Part], str]:
-    """Cut the lines from `start` (from 0) on at the statements `nodes`; return also what is left behind the last."""
+def split_body(nodes: list[ast.stmt], lines: list[str], start: int, end: int) -> tuple[list[Part], str]:
+    """Cut the lines `start` to `end` (half-open, from 0) at the statements `nodes`; return also what is left over."""
     parts: list[Part] = []
     previous = start
     index = 0
@@ -190,9 +190,10 @@ def split_body(nodes: list[ast.stmt], lines: list[str], start: int) -> tuple[lis
             group.append(nodes[index])
         index += 1
         first = first_line(group[0]) - 1
-        limit = first_line(nodes[index]) - 1 if index < len(nodes) else len(lines)
+        limit = first_line(nodes[index]) - 1 if index < len(nodes) else end
         column = len(lines[first]) - len(lines[first].lstrip())
         last = end_with_footer(lines, group[-1].end_lineno or 0, limit, column)
-        parts.append(Part("".join(lines[previous:first]), "".join(lines[first:last]), tuple(group), column))
+        lead, text = "".join(lines[previous:first]), "".join(lines[first:last])
+        parts.append(Part(lead, text, tuple(group), column, lines, (first, last)))
         previous = last
-    return parts, "".join(lines[previous:])
+    return parts, "".join(lines[previous:end])

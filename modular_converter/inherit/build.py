@@ -47,5 +47,5 @@ def _build(statement: Statement, neighbours: Neighbourhood) -> BuiltClass:
         return BuiltClass(statement, statement.text, statement.lead, statement.uses)
     base, dotted, parent_name = found
     parent = neighbours.neighbours[dotted].definitions[parent_name]
-    text = merge_class(statement.text, parent.text, base, neighbours.names)
+    text = merge_class(statement.text, parent.text, parent.name, base, neighbours.names)
     return BuiltClass(statement, text, parent.lead, lexer.identifiers(text), dotted, parent)

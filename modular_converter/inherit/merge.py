@@ -16,17 +16,19 @@ from modular_converter.source.names import ModelNames
 from modular_converter.source.rename import Renamer
 
 
-def merge_class(child_text: str, parent_text: str, parent_base: str, names: ModelNames) -> str:
+def merge_class(child_text: str, parent_text: str, parent_name: str, parent_base: str, names: ModelNames) -> str:
     """The text of the generated class.
 
     Args:
         child_text: the class of the modular file.
         parent_text: the class of the neighbour, renamed.
+        parent_name: its name in that text.
         parent_base: the base, as the child writes it, that `parent_text` stands for.
     """
-    child, parent = parse_block(child_text), parse_block(parent_text)
-    if child.node.name != parent.node.name:
-        parent = parse_block(rename_class(parent_text, parent.node.name, child.node.name, names))
+    child = parse_block(child_text)
+    if child.node.name != parent_name:
+        parent_text = rename_class(parent_text, parent_name, child.node.name, names)
+    parent = parse_block(parent_text)
     bases = merge_bases(child, parent, parent_base)
     merged = replace(
         child,
@@ -114,7 +116,7 @@ def _merge_body(child: Block, parent: Block, bases: list[str]) -> list[Part]:
         if part.is_function:
             key = method_key(part)
             if key not in methods:
-                methods[key] = replace(part, text=call_super_for_bases(part.text, bases))
+                methods[key] = replace(part, text=call_super_for_bases(part.text, part.function.name, bases))
             elif is_raising_stub(part):
                 del methods[key]
             else:

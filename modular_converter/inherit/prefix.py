@@ -59,7 +59,7 @@ def choose_prefix(
 
     The most asked for wins; on a tie the model's own, else the one asked for last. A prefix that only adds to the
     model's own (`EmuText` = `Emu` + `Text`) falls back to the own one where the neighbour tells such classes apart
-    already (it has a `LlamaText…` beside `Llama…`): two of its classes could end up under one name.
+    already (it has a `LlamaText…`): its own distinction would be lost.
 
     Args:
         children: `(child, parent)` for each class that inherits from the neighbour, in order.

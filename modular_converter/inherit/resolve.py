@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Mapping
@@ -94,10 +95,15 @@ def resolve(target: Target, library: Library) -> Resolution:
 
 def neighbour_module(dotted: str, settings: Settings) -> NeighbourModule | None:
     """Take `..llama.modeling_llama` apart; None for a module that is no neighbour."""
+    return _neighbour_module(dotted, tuple(settings.kinds.values()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _neighbour_module(dotted: str, kinds: tuple[str, ...]) -> NeighbourModule | None:
     match = re.fullmatch(r"(?:\.\.|\.\.\.models\.|(?:[^\W\d]\w*\.)*models\.)([^\W\d]\w*)\.([^\W\d]\w*)", dotted)
     if match is None or match[1] == "auto":
         return None
-    for kind in sorted(set(settings.kinds.values()) | {"modeling"}, key=len, reverse=True):
+    for kind in sorted({*kinds, "modeling"}, key=lambda kind: (-len(kind), kind)):
         if match[2].startswith(kind + "_"):
             return NeighbourModule(match[1], kind, match[2][len(kind) + 1 :])
     return None
@@ -178,10 +184,10 @@ def _check_taken(
     target: Target,
     library: Library,
 ) -> list[Diagnostic]:
-    location = _locate(target, statement, name.name, library)
     if found.kind == "modeling" and name.name.endswith("Config"):
         from modular_converter.rules import config_from_modeling
 
+        location = _locate(target, statement, name.name, library)
         return [config_from_modeling.diagnose(location, name.name, name.module)]
     return []
 
@@ -193,10 +199,10 @@ def _check_classes(resolution: Resolution, library: Library) -> list[Diagnostic]
         if statement.role is not Role.CLASS:
             continue
         parents = [base for base in statement.bases if _is_class(resolution.definition(base))]
-        location = _locate(target, statement, statement.name, library)
         if len(parents) > 1:
             from modular_converter.rules import two_parents
 
+            location = _locate(target, statement, statement.name, library)
             problems.append(two_parents.diagnose(location, statement.name, tuple(parents)))
         for base in statement.bases:
             if base in resolution.taken and not _exists(base, resolution):
@@ -209,6 +215,7 @@ def _check_classes(resolution: Resolution, library: Library) -> list[Diagnostic]
             if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[.*\])?", base, re.DOTALL):
                 from modular_converter.rules import base_not_a_name
 
+                location = _locate(target, statement, statement.name, library)
                 problems.append(base_not_a_name.diagnose(location, statement.name, base))
     return problems
 

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from modular_converter.inherit.base_calls import call_super_for_bases
-from modular_converter.inherit.blocks import Block, Part, parse_block
+from modular_converter.inherit.blocks import Block, Part, method_block
 from modular_converter.inherit.signature import merge_signature
 
 
@@ -17,7 +17,7 @@ def merge_method(child_part: Part, parent_part: Part, bases: list[str], override
         bases: the bases of the generated class.
         overrides: the assignments, by target, that the child made behind `super()` calls so far; extended here.
     """
-    child, parent = parse_block(child_part.text), parse_block(parent_part.text)
+    child, parent = method_block(child_part), method_block(parent_part)
     merged = replace(
         child,
         decorators=inherited_decorators(child, parent),
@@ -25,7 +25,8 @@ def merge_method(child_part: Part, parent_part: Part, bases: list[str], override
         docstring=child.docstring or parent.docstring,
         parts=tuple(_merge_statements(child, parent, overrides)),
     )
-    return replace(child_part, lead=parent_part.lead, text=call_super_for_bases(merged.render(), bases))
+    text = call_super_for_bases(merged.render(), child.node.name, bases)
+    return replace(child_part, lead=parent_part.lead, text=text)
 
 
 def inherited_decorators(child: Block, parent: Block) -> tuple[str, ...]:

@@ -114,6 +114,8 @@ def _failed_in(error: BaseException) -> str:
 
 def _judge(applied: Applied, found: Reference, whole: Reference) -> Verdict:
     size = applied.group.size
+    if not any(torch.isfinite(tensor).all() for tensor in whole.outputs):
+        return Verdict(size, math.inf, math.inf, "the outputs", "the whole model's own outputs are not finite")
     output_error, gradient_error, layer, reason = 0.0, 0.0, "", ""
     for index, (got, want) in enumerate(zip(found.outputs, whole.outputs)):
         error = relative_error(got, want)

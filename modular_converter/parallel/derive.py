@@ -14,7 +14,7 @@ from modular_converter.parallel.graph import INPUT, Op, Parameter, Trace
 from modular_converter.parallel.plan import Plan, wildcard
 from modular_converter.parallel.rules_compute import COMPUTE_RULES, pointwise
 from modular_converter.parallel.rules_view import VIEW_RULES
-from modular_converter.parallel.write_rules import Sharded, rules_of
+from modular_converter.parallel.write_rules import Sharded, generic_attributes, rules_of
 
 
 ALL_RULES = {**VIEW_RULES, **COMPUTE_RULES}
@@ -23,21 +23,22 @@ GATHER_SHARE = 0.2
 _LINEAR_CALLS = {"linear", "addmm"}
 
 
-def derive(trace: Trace, gather: bool = True) -> Plan:
+def derive(trace: Trace, gather: bool = True, pairs: bool = True) -> Plan:
     """The plan of a traced model; the same for the same trace.
 
     Args:
         trace: one recorded forward.
         gather: also shard layers whose output must be gathered (right, with more communication).
+        pairs: shard column/row pairs; without, only gathered layers and embeddings.
     """
     flow = follow(trace, ALL_RULES, pointwise)
-    choice, found = _consistent(flow)
+    choice, found = _consistent(flow) if pairs else (Choice(set(), set(), []), Entries())
     shards = _shards(flow, choice)
     _add_vocabulary(flow, shards)
     if gather:
         _add_gathers(flow, shards)
     rules = rules_of(trace, shards, found)
-    attributes = sorted({f"{wildcard(path)}:{name}" for path, name in choice.attributes})
+    attributes = generic_attributes(trace, choice.attributes)
     whole = _whole(flow, choice, shards)
     return Plan(trace.model, tuple(rules), tuple(attributes), tuple(whole))
 
@@ -96,16 +97,26 @@ def _shards(flow: Flow, choice: Choice) -> dict[str, Sharded]:
             blocks = layout(flow, seq, choice.chosen)
             if not all(split for _, split in blocks):
                 continue
-            roles = {_role(index, parameter.tensor, contracted) for index, _ in uses(flow, parameter)}
+            roles = {_role(flow, index, parameter, contracted, choice) for index, _ in uses(flow, parameter)}
             role = next((r for r in ("rowwise", "colwise") if r in roles), "shard")
             parts = tuple(length for length, _ in blocks) if len(blocks) > 1 else ()
             result[parameter.name] = Sharded(role, dim, _reduced(parts))
     return result
 
 
-def _role(index: int, tensor: int, contracted: dict[tuple[int, int], bool]) -> str:
-    row = contracted.get((index, tensor))
-    return "shard" if row is None else "rowwise" if row else "colwise"
+def _role(
+    flow: Flow, index: int, parameter: Parameter, contracted: dict[tuple[int, int], bool], choice: Choice
+) -> str:
+    """A product whose other side is sharded already is local: depthwise convolutions, one matrix a head."""
+    row = contracted.get((index, parameter.tensor))
+    if row is None:
+        return "shard"
+    sides = next(c.operands for c in flow.contractions if c.op == index)
+    others = [n for n in sides if flow.origin.get(n) != parameter.tensor]
+    leaves = {atom.number for n in others for seq in flow.of(n) for atom in flow.axes.leaves(seq)}
+    if row:
+        return "rowwise"
+    return "shard" if leaves & choice.chosen else "colwise"
 
 
 def _reduced(parts: tuple[int, ...]) -> tuple[int, ...]:
@@ -145,7 +156,7 @@ def _is_linear(flow: Flow, op: Op) -> bool:
 def _add_gathers(flow: Flow, shards: dict[str, Sharded]) -> None:
     """Linear layers that are still whole, not small, and whose output may be gathered."""
     layered = [p for p in flow.trace.parameters if "*" in wildcard(p.name) and len(p.shape) > 1]
-    largest = max((p.size for p in layered), default=0)
+    largest = max((p.size for p in layered if len(p.shape) == 2), default=0)
     for parameter in flow.trace.parameters:
         if parameter.name in shards or len(parameter.shape) != 2:
             continue

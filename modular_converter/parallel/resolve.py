@@ -62,15 +62,15 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
     """
     modules = dict(model.named_modules())
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    experts = {path for rule in plan.rules if rule.style == "moe_tp_experts" for path in _matches(rule.pattern, modules)}
+    experts = {path for rule in plan.rules if rule.style == "moe_tp_experts" for path in matches(rule.pattern, modules)}
     pieces: dict[str, Piece] = {}
     hooks: list[tuple[str, str]] = []
     for rule in plan.rules:
-        paths = _matches(rule.pattern, modules)
+        paths = matches(rule.pattern, modules)
         if rule.style in _MODULE_STYLES:
             hooks.extend((path, rule.style) for path in _some(paths, rule))
             continue
-        names = _matches(rule.pattern, parameters)
+        names = matches(rule.pattern, parameters)
         for name, leaf in [(n, "") for n in names] or [(p, "m") for p in _some(paths, rule)]:
             found = _module_pieces(name, modules[name], rule) if leaf else {name: _piece(rule, parameters[name])}
             for key, piece in found.items():
@@ -79,7 +79,8 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
     return Resolution(_tied(pieces, parameters), tuple(hooks), tuple(_attributes(plan, modules)))
 
 
-def _matches(pattern: str, names: Iterable[str]) -> list[str]:
+def matches(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that a pattern stands for; ``*`` is one number."""
     if "*" not in pattern:
         return [name for name in names if name == pattern]
     expression = re.compile(re.escape(pattern).replace(r"\*", r"\d+"))
@@ -142,7 +143,7 @@ def _attributes(plan: Plan, modules: dict[str, torch.nn.Module]) -> list[tuple[s
     found = []
     for text in plan.attributes:
         pattern, _, name = text.partition(":")
-        paths = _matches(pattern, modules)
+        paths = matches(pattern, modules)
         if not paths:
             raise ApplyError(f"{text}: matches no module of the model")
         found.extend((path, name) for path in paths)

@@ -38,9 +38,9 @@ class _Role:
         with torch._C.DisableTorchFunctionSubclass():
             if name == "__get__":
                 return _property(func, args)
-            owners = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, _Role)]
+            owners = _owners((*args, *kwargs.values()))
             owner = next((o for o in owners if o.roles & _ACTIVE), None)
-            if name in CARRIERS and owners and owners[0] is args[0]:
+            if name in CARRIERS and owners and isinstance(args[0], _Role):
                 return _carried(func(*args, **kwargs), owners[0])
             if owner is None:
                 return func(*args, **kwargs)
@@ -72,6 +72,16 @@ def make_parameter(local: torch.Tensor, like: torch.Tensor, roles: frozenset[str
     return made
 
 
+def _owners(values: Any) -> list[_Role]:
+    found: list[_Role] = []
+    for value in values:
+        if isinstance(value, _Role):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.extend(_owners(value))
+    return found
+
+
 def _property(func: Any, args: Any) -> Any:
     value = func(*args)
     owner = args[0]
@@ -97,6 +107,8 @@ def _with_gradient(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     def convert(value: Any) -> Any:
         if isinstance(value, _Role) and GRADIENT in value.roles and isinstance(value, torch.Tensor):
             return enter(value.as_subclass(torch.Tensor), value.group)
+        if type(value) in (list, tuple):
+            return type(value)(convert(item) for item in value)
         return value
 
     return func(*(convert(arg) for arg in args), **{key: convert(value) for key, value in kwargs.items()})

@@ -19,6 +19,8 @@ def reshape(flow: Flow, op: Op) -> None:
     source, out = ref(op.args[0]), op.outputs[0]
     shape_in, shape_out = flow.shape(source), flow.shape(out)
     dims_in = flow.of(source)
+    if 0 in shape_out:
+        return flow.fresh(out, "an empty tensor")
     dims_out: list[Seq] = []
     i = 0
     pool: Seq = ()

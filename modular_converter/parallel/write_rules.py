@@ -57,6 +57,20 @@ def _generic(trace: Trace, exact: list[Rule]) -> list[Rule]:
     return list(result.values())
 
 
+def generic_attributes(trace: Trace, attributes: set[tuple[str, str]]) -> list[str]:
+    """``<module pattern>:<name>``, as general as the modules of the same class allow."""
+    found = set()
+    for path, name in attributes:
+        kind = trace.module_classes.get(path)
+        for pattern in _patterns(path):
+            same = [p for p, other in trace.module_classes.items() if other == kind and pattern in _patterns(p)]
+            matched = [p for p in trace.module_classes if pattern in _patterns(p)]
+            if len(same) == len(matched) and all((p, name) in attributes for p in same):
+                found.add(f"{pattern}:{name}")
+                break
+    return sorted(found)
+
+
 def _patterns(path: str) -> list[str]:
     """From general to exact: all numbers wild, all but the last, the first only, none."""
     words = path.split(".")

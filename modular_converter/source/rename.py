@@ -51,7 +51,16 @@ class Renamer:
 
     def name(self, name: str) -> str:
         """Rename one identifier."""
-        return name if name in self.kept else self._pattern.sub(self._replacement, name)
+        renamed = self._renamed.get(name)
+        if renamed is None:
+            renamed = name if name in self.kept else self._pattern.sub(self._replacement, name)
+            self._renamed[name] = renamed
+        return renamed
+
+    @cached_property
+    def _renamed(self) -> dict[str, str]:
+        """The identifiers renamed so far: the same ones occur in many definitions."""
+        return {}
 
     def import_modules(self, text: str) -> str:
         """Rename only the relative modules that the import statements of `text` import from."""

@@ -144,7 +144,7 @@ CASES = [
         "gemma_vision",
         ["Model", "ForCausalLM"],
         GEMMA_SIZES,
-        prefix="GemmaVisionDecoder",
+        prefix="GemmaVisionCaption",
         oracle="gemma",
         oracle_prefix="Gemma",
     ),
@@ -191,7 +191,7 @@ def test_same_gradients(case: Case):
     torch.testing.assert_close(*gradients)
 
 
-@of("LlamaForCausalLM", "GemmaForCausalLM", "GemmaVisionDecoderForCausalLM")
+@of("LlamaForCausalLM", "GemmaForCausalLM", "GemmaVisionCaptionForCausalLM")
 def test_same_greedy_tokens(case: Case):
     ours, theirs = case.pair()
     prompt = {name: case.inputs()[name].flip(1) for name in ("input_ids", "attention_mask")}
@@ -202,7 +202,7 @@ def test_same_greedy_tokens(case: Case):
     torch.testing.assert_close(got, ours.generate(**prompt, **options, use_cache=False))
 
 
-@of("LlamaForCausalLM", "GemmaForCausalLM", "GemmaVisionDecoderForCausalLM")
+@of("LlamaForCausalLM", "GemmaForCausalLM", "GemmaVisionCaptionForCausalLM")
 @torch.no_grad()
 def test_same_logits_in_half_precision(case: Case):
     ours, theirs = case.pair()
@@ -244,7 +244,7 @@ def test_save_and_load(case: Case, tmp_path):
         ("RobertaForMaskedLM", "lm_head.bias", 0.0),
         ("LlamaModel", "norm.weight", 1.0),
         ("GemmaModel", "norm.weight", 0.0),
-        ("GemmaVisionDecoderModel", "norm.weight", 0.0),
+        ("GemmaVisionCaptionModel", "norm.weight", 0.0),
         ("CLIPModel", "logit_scale", 2.6592),
         ("GemmaVisionModel", "logit_scale", 2.6592),
     ],
@@ -277,7 +277,7 @@ def test_gemma_configuration():
 @torch.no_grad()
 def test_gemma_vision_captions():
     """What is not in either oracle: cosines without the scale, and captions that begin with an image."""
-    case, decoder_case = BY_NAME["GemmaVisionModel"], BY_NAME["GemmaVisionDecoderForCausalLM"]
+    case, decoder_case = BY_NAME["GemmaVisionModel"], BY_NAME["GemmaVisionCaptionForCausalLM"]
     (model, theirs), (decoder, _) = case.pair(), decoder_case.pair()
     inputs = {name: value for name, value in case.inputs().items() if name != "return_loss"}
     expected = theirs(**inputs).logits_per_image / theirs.logit_scale.exp()

@@ -8,6 +8,20 @@ from __future__ import annotations
 from typing import Any
 
 
+# A default backbone from a library that may be missing becomes a ResNet of two stages.
+_RESNET = {
+    "use_timm_backbone": False,
+    "backbone": None,
+    "backbone_config": {
+        "model_type": "resnet",
+        "embedding_size": 8,
+        "hidden_sizes": [8, 16],
+        "depths": [1, 1],
+        "layer_type": "basic",
+        "out_features": ["stage2"],
+    },
+}
+
 OVERRIDES: dict[str, dict[str, Any]] = {
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2},
     "reformer": {
@@ -25,6 +39,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "led": {"attention_window": [4, 4]},
     "big_bird": {"attention_type": "original_full"},
     "bigbird_pegasus": {"attention_type": "original_full"},
+    **{name: _RESNET for name in ("detr", "conditional_detr", "table-transformer", "dab-detr")},
 }
 
 # Sequence lengths that a model insists on.

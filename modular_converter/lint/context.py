@@ -1,0 +1,93 @@
+"""What the checks look at: the modular file, the classes built from it, and the files that they went to."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from modular_converter.diagnostics import Location, locate, locate_word
+from modular_converter.emit.split import exported_names
+from modular_converter.inherit.build import BuiltClass
+from modular_converter.inherit.rename_neighbours import Neighbourhood
+from modular_converter.inline.collect import Collection
+from modular_converter.records import Definition, Module, Statement
+from modular_converter.source.library import Library
+
+_METHOD = re.compile(r"^([ \t]+)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Context:
+    """One conversion, as the checks see it."""
+
+    neighbours: Neighbourhood
+    classes: Mapping[str, BuiltClass]
+    collection: Collection
+    library: Library
+
+    @property
+    def path(self) -> str:
+        """The path of the modular file."""
+        return self.neighbours.target.path
+
+    @property
+    def module(self) -> Module:
+        """The modular file."""
+        return self.neighbours.target.module
+
+    @cached_property
+    def source(self) -> str:
+        """The text of the modular file; read only when there is something to say."""
+        return self.library.text(self.path)
+
+    @cached_property
+    def exported(self) -> frozenset[str]:
+        """The names in the modular file's `__all__`."""
+        return frozenset(exported_names(self.module.definitions.get("__all__")))
+
+    @cached_property
+    def generated(self) -> Mapping[str, Definition]:
+        """The definitions of all generated files by name."""
+        return {name: one for file in self.collection.files for name, one in file.definitions.items()}
+
+    def at(self, word: str, statement: Statement) -> Location:
+        """The first place of a word in a statement of the modular file."""
+        return locate_word(self.path, word, self.source, statement.line)
+
+    def at_class(self, built: BuiltClass) -> Location:
+        """The place of a class's name where it is defined."""
+        return self.at(built.name, built.statement)
+
+    def at_node(self, node: ast.AST, statement: Statement) -> Location:
+        """The place of a node of the syntax tree of one statement."""
+        place = locate(self.path, node, statement.text)
+        below = statement.line - 1
+        end = None if place.end_line is None else place.end_line + below
+        return replace(place, line=place.line + below, end_line=end)
+
+
+def methods(text: str) -> Mapping[str, str]:
+    """The methods of a class, or of several with one name the last: name -> text. Found by their indentation."""
+    found = list(_METHOD.finditer(text))
+    indent = min((len(match[1]) for match in found), default=0)
+    own = [match for match in found if len(match[1]) == indent]
+    ends = [match.start() for match in own[1:]] + [len(text)]
+    return {match[2]: text[match.start() : end] for match, end in zip(own, ends)}
+
+
+def bases_within(name: str, definitions: Mapping[str, Definition]) -> Iterator[Definition]:
+    """A class and those of its ancestors that one generated file defines."""
+    todo, seen = [name], {name}
+    while todo:
+        definition = definitions.get(todo.pop())
+        if definition is None:
+            continue
+        yield definition
+        header = definition.text[definition.text.index("class ") :].partition(":\n")[0]
+        for base in re.findall(r"\w+", header.partition("(")[2]):
+            if base not in seen:
+                seen.add(base)
+                todo.append(base)

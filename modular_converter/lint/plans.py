@@ -1,0 +1,73 @@
+"""MC311: entries of parallel plans that name a layer which the generated model does not have."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.inline.collect import GeneratedFile
+from modular_converter.lint.context import Context
+from modular_converter.records import Definition
+
+PLANS = ("base_model_tp_plan", "base_model_pp_plan", "base_model_ep_plan", "_tp_plan", "_pp_plan", "_ep_plan", "ep_plan")
+
+_PLAN = re.compile(rf"^[ \t]+({'|'.join(PLANS)})\b[^=\n]*=[ \t]*\{{", re.MULTILINE)
+_ASSIGNED = re.compile(r"\bself\.(\w+)[ \t]*(?:,|=(?!=)|:[^=\n]*=)")
+_STRING = re.compile(r"[\"'](\w+)[\"']")
+
+
+def check_plans(context: Context) -> Iterator[Diagnostic]:
+    """Compare the plans of the generated configuration with the attributes of the generated model."""
+    configuration, modeling = context.collection.file("configuration"), context.collection.file("modeling")
+    if configuration is None or modeling is None:
+        return
+    layers: set[str] | None = None
+    for definition in configuration.definitions.values():
+        if "_plan" not in definition.text:
+            continue
+        for plan, entry in _entries(definition.text):
+            layers = _layers(modeling) if layers is None else layers
+            missing = [part for part in entry.split(".") if part.isidentifier() and part not in layers]
+            if layers and missing:
+                from modular_converter.rules import plan_names_missing_layer
+
+                place = _place(context, definition, entry)
+                yield plan_names_missing_layer.diagnose(place, entry, plan, candidates=())
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    """The plans of a class that are literals: name of the plan, pattern."""
+    if not _PLAN.search(text):
+        return
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(node.value, ast.Dict):
+            continue
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        if isinstance(target, ast.Name) and target.id in PLANS:
+            for key in node.value.keys:
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield target.id, key.value
+
+
+def _layers(modeling: GeneratedFile) -> set[str]:
+    """The names that layers of a modeling file may have: attributes, and strings, which may name some too."""
+    layers: set[str] = set()
+    for definition in modeling.definitions.values():
+        layers.update(_ASSIGNED.findall(definition.text))
+        layers.update(_STRING.findall(definition.text))
+    return layers
+
+
+def _place(context: Context, definition: Definition, entry: str) -> Location:
+    """The entry where the modular file writes it, else the class that inherits it."""
+    built = context.classes.get(definition.name)
+    if built is None:
+        return Location(context.path)
+    written = built.statement.text.find(f'"{entry}"')
+    if written < 0:
+        return context.at_class(built)
+    line = built.statement.line + built.statement.text.count("\n", 0, written)
+    column = written - built.statement.text.rfind("\n", 0, written)
+    return Location(context.path, line, column, line, column + len(entry) + 2)

@@ -1,0 +1,115 @@
+"""What a plan costs and saves: bytes and collectives a rank, and a table of its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from modular_converter.parallel.graph import Trace
+from modular_converter.parallel.plan import Plan, Rule
+from modular_converter.parallel.resolve import Piece, matches
+
+# Collectives of one forward that a matched module or parameter brings, by style.
+COLLECTIVES = {
+    "rowwise": "all-reduce",
+    "packed_rowwise": "all-reduce",
+    "rowwise_split_input": "all-reduce",
+    "embedding_rowwise": "all-reduce",
+    "colwise_gather_output": "all-gather",
+    "moe_tp_experts": "all-reduce",
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Bytes (float32) of all parameters and of one rank's, bytes of layer weights, and collectives of one forward."""
+
+    whole: int
+    rank: int
+    layer_whole: int
+    layer_sharded: int
+    collectives: int
+
+    @property
+    def share(self) -> float:
+        """The part of the bytes of repeated layers' matrices that is sharded, 0 to 1."""
+        return self.layer_sharded / self.layer_whole if self.layer_whole else 0.0
+
+
+def cost(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: int) -> Cost:
+    """The cost of a plan on a traced model. Parameters that the forward does not use do not count as layer weights."""
+    used = {number for op in trace.ops for number in op.inputs()}
+    whole = rank = layers = sharded = 0
+    for parameter in trace.parameters:
+        size = 4 * parameter.size
+        piece = pieces.get(parameter.name)
+        split = piece is not None and piece.dim >= 0
+        whole += size
+        rank += size // ranks if split else size
+        if len(parameter.shape) > 1 and any(word.isdigit() for word in parameter.name.split(".")):
+            if parameter.tensor in used:
+                layers += size
+                sharded += size if split else 0
+    return Cost(whole, rank, layers, sharded, sum(_calls(trace, rule) for rule in plan.rules))
+
+
+def _calls(trace: Trace, rule: Rule) -> int:
+    if rule.style not in COLLECTIVES:
+        return 0
+    experts = {call.path for call in trace.modules if call.path.endswith("experts")}
+    paths = set(matches(rule.pattern, [call.path for call in trace.modules]))
+    if paths:
+        return sum(call.path in paths for call in trace.modules)
+    owners = [p.name for p in trace.parameters if matches(rule.pattern, [p.name])]
+    return sum(name.rpartition(".")[0] not in experts for name in owners)
+
+
+def table(trace: Trace, plan: Plan, ranks: int) -> list[tuple[str, str, str, str, str]]:
+    """One row a rule: pattern, style, shape whole, shape a rank, communication."""
+    rows = []
+    for rule in plan.rules:
+        shape = _shape(trace, rule)
+        dim = rule.dim if rule.dim is not None else _usual(rule.style, len(shape))
+        local = tuple(n // ranks if i == dim else n for i, n in enumerate(shape))
+        rows.append((rule.pattern, rule.style, _say(shape), _say(local), COLLECTIVES.get(rule.style, "")))
+    return rows
+
+
+def _shape(trace: Trace, rule: Rule) -> tuple[int, ...]:
+    for parameter in trace.parameters:
+        for name in parameter.names:
+            if matches(rule.pattern, [name]) or matches(f"{rule.pattern}.weight", [name]):
+                return parameter.shape
+    return ()
+
+
+def _usual(style: str, rank: int) -> int:
+    if style == "embedding_rowwise":
+        return 0
+    if "colwise" in style:
+        return max(rank - 2, 0)
+    return rank - 1 if "rowwise" in style else -1
+
+
+def _say(shape: Iterable[int]) -> str:
+    return "x".join(map(str, shape)) or "-"
+
+
+def static_findings(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: int) -> list[str]:
+    """What is wrong without running: blocks that do not divide, large weights neither covered nor said to be whole."""
+    said = [pattern for pattern, _ in plan.whole]
+    found = []
+    largest = max((p.size for p in trace.parameters), default=0)
+    for parameter in trace.parameters:
+        piece = pieces.get(parameter.name)
+        if piece is None:
+            quiet = any(matches(pattern, parameter.names) for pattern in said)
+            if not quiet and 4 * parameter.size >= largest:
+                found.append(f"{parameter.name}: large, without a rule, and not said to be whole")
+        elif piece.dim >= 0:
+            blocks = sum(piece.parts) or 1
+            length = parameter.shape[piece.dim]
+            if length % (blocks * ranks):
+                found.append(f"{parameter.name}: {length} in {blocks} parts does not divide over {ranks} ranks")
+    return found
+

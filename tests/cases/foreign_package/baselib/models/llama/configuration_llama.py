@@ -1,0 +1,2 @@
+class LlamaConfig:
+    model_type = "llama"

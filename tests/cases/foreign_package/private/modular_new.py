@@ -1,0 +1,5 @@
+from baselib.models.llama.modeling_llama import LlamaMLP
+
+
+class NewMLP(LlamaMLP):
+    pass

@@ -1,0 +1,5 @@
+from .configuration_llama import LlamaConfig
+
+
+class LlamaModel:
+    config_class = LlamaConfig

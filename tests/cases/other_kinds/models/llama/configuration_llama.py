@@ -1,0 +1,3 @@
+class LlamaConfig:
+    model_type = "llama"
+    size = 1

@@ -1,0 +1,1 @@
+CONFIG_MAPPING_NAMES = {"gpt": "GPTConfig", "new_one": "NewOneConfig"}

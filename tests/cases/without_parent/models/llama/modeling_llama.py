@@ -1,0 +1,5 @@
+import math
+
+
+def rotate(x):
+    return math.sin(x)

@@ -1,0 +1,81 @@
+"""Models of the library: derived plans pass their screen, and a mutated plan is refused with a layer named."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from modular_converter.parallel.compare import check_in_threads
+from modular_converter.parallel.plan import Rule
+
+pytest.importorskip("transformers")
+from modular_converter.parallel.errors import BuildError, UnknownModel  # noqa: E402
+from modular_converter.parallel.prove import derive_model, prove  # noqa: E402
+from modular_converter.parallel.ranks import RankPool  # noqa: E402
+from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
+
+MODELS = ["llama", "bert", "gpt2", "t5", "mixtral", "albert", "deberta", "xlnet", "gpt_neox", "bart", "vit", "olmoe"]
+_SWAP = {"colwise": "rowwise", "rowwise": "shard", "packed_colwise": "colwise", "colwise_gather_output": "colwise"}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def derived(request):
+    return derive_model(target_of(request.param))
+
+
+def test_derived_plan_passes(derived):
+    assert derived.screen.passed, derived.screen
+    assert derived.plan.rules
+
+
+def mutations(plan):
+    """Each rule with a swapped style; a ``rowwise`` that keeps its shard and loses its sum is silent in shapes."""
+    for index, rule in enumerate(plan.rules):
+        if rule.style in _SWAP and rule.dim is None:
+            dim = 1 if rule.style == "rowwise" else None
+            changed = Rule(rule.pattern, _SWAP[rule.style], dim)
+            if changed.style == "shard":
+                changed = Rule(f"{rule.pattern}.weight", "shard", 1)
+            yield dataclasses.replace(plan, rules=plan.rules[:index] + (changed,) + plan.rules[index + 1 :])
+
+
+def test_mutated_plans_are_refused(derived):
+    for plan in list(mutations(derived.plan))[:8]:
+        verdict = check_in_threads(derived.small.model, plan, derived.small.inputs, 2)
+        assert not verdict.passed, str(plan)
+        assert verdict.layer
+
+
+def test_the_same_plan_each_time():
+    assert derive_model(target_of("t5")).plan == derive_model(target_of("t5")).plan
+
+
+def test_processes_and_the_library_loader():
+    with RankPool(2) as pool:
+        for name in ("llama", "gpt2"):
+            found = derive_model(target_of(name))
+            assert prove(found, found.plan, pool).passed
+        found = derive_model(target_of("llama"))
+        wrong = dataclasses.replace(found.plan, rules=found.plan.rules[:-1])
+        assert not prove(found, wrong, pool).passed
+        processes = list(pool.processes)
+    assert not any(process.is_alive() for process in processes)
+
+
+def test_unknown_types_list_the_nearest():
+    with pytest.raises(UnknownModel, match="did you mean.*llama"):
+        target_of("lama")
+
+
+def test_a_model_that_cannot_be_built_says_why():
+    with pytest.raises(BuildError, match="cannot be built small"):
+        build(target_of("llama"), {"num_attention_heads": 7})
+
+
+def test_help_and_solver_import_no_torch():
+    code = (
+        "import sys, modular_converter.parallel.cli, modular_converter.parallel.derive;"
+        "assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

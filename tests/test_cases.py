@@ -1,0 +1,59 @@
+"""Golden cases: each folder of `cases/` holds models, a modular file and, under `expected/`, what is generated from it.
+
+A new case needs no code: add the folder, run with `UPDATE_CASES=1`, and read what appears under `expected/`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+from collections.abc import Mapping
+
+import pytest
+
+from modular_converter.config import Settings, profile_settings
+from modular_converter.emit.format import format_files
+from modular_converter.pipeline import convert
+from modular_converter.source.library import Library
+
+CASES = pathlib.Path(__file__).parent / "cases"
+NAMES = sorted(entry.name for entry in CASES.iterdir() if entry.is_dir())
+UPDATE = bool(os.environ.get("UPDATE_CASES"))
+SETTINGS: Settings = dataclasses.replace(profile_settings(), banner_root="")
+
+
+def generate(root: pathlib.Path) -> dict[str, str]:
+    """Convert the modular file below `root`: name of each generated file -> its final text."""
+    (modular,) = root.glob("**/modular_*.py")
+    conversion = convert(str(modular), Library(SETTINGS))
+    assert not conversion.failed, conversion.diagnostics
+    formatted = format_files(conversion.files, SETTINGS)
+    assert not formatted.failures
+    assert not formatted.undefined
+    for path, text in formatted.texts.items():
+        pathlib.Path(path).write_bytes(text.encode())
+    return {os.path.basename(path): text for path, text in formatted.texts.items()}
+
+
+def write_expected(folder: pathlib.Path, texts: Mapping[str, str]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).write_bytes(text.encode())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_case(name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(CASES / name, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("expected"))
+    (tmp_path / "pyproject.toml").touch()  # the banner tells the path from here
+    monkeypatch.syspath_prepend(str(tmp_path))  # where a case's own package is found
+    texts = generate(tmp_path)
+    if UPDATE:
+        write_expected(CASES / name / "expected", texts)
+    expected = {path.name: path.read_bytes().decode() for path in (CASES / name / "expected").iterdir()}
+    assert sorted(texts) == sorted(expected)
+    for file, text in expected.items():
+        assert texts[file] == text, file
+    assert generate(tmp_path) == texts, "a second conversion, beside the generated files, differs"

@@ -1,0 +1,115 @@
+"""Figures of the converter, as whole processes in turn with a yardstick: `python utils/bench_convert.py`.
+
+One model: from process start to files written, formatting included, against `python -c "import libcst"`.
+The corpus: all modular files of the installed `transformers`, one worker, cold, against `libcst.parse_module`
+of the same modular files and neighbours, once each. Times are medians of CPU seconds (children included);
+the ratio is the median of the pairs'.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import version
+
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+IMPORT_LIBCST = [sys.executable, "-c", "import libcst"]
+PARSE = """
+import sys, libcst
+sys.path.insert(0, {root!r})
+from modular_converter.config import profile_settings
+from modular_converter.dependencies import required_files
+from modular_converter.discover import discover
+from modular_converter.source.library import Library
+library = Library(profile_settings())
+modular = discover([{models!r}], None).paths
+neighbours = {{file for path in modular for file in required_files(path, library)}}
+for path in sorted({{*modular, *neighbours}}):
+    libcst.parse_module(library.text(path))
+print(len(modular), len(neighbours))
+"""
+STEPS = """
+import cProfile, pstats, sys
+sys.path.insert(0, {root!r})
+from modular_converter import pipeline, runner
+from modular_converter.config import profile_settings
+from modular_converter.discover import discover
+profile = cProfile.Profile()
+paths = discover([{models!r}], None).paths
+profile.runcall(runner.Run(profile_settings(), workers=1).convert, paths)
+stats = pstats.Stats(profile).stats
+for step in ("required_files", "open_target", "resolve", "rename_neighbours", "build_classes", "collect", "assemble",
+             "lint", "format_files"):
+    found = [entry for (_, _, name), entry in stats.items() if name == step]
+    print(f"{{step:20}} {{max((entry[3] for entry in found), default=0.0):8.2f}} s")
+"""
+
+
+def cpu_seconds(command: Sequence[str]) -> float:
+    """CPU seconds, user and system, of a finished process and of those it waited for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def compare(name: str, command: Sequence[str], yardstick: Sequence[str], runs: int) -> tuple[float, float, float]:
+    """Run the two in turn; print and return both medians and the median ratio."""
+    cpu_seconds(command), cpu_seconds(yardstick)
+    pairs = [(cpu_seconds(command), cpu_seconds(yardstick)) for _ in range(runs)]
+    ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
+    ratio = statistics.median(mine / other for mine, other in pairs)
+    print(f"{name:28} {ours:8.2f} s   yardstick {theirs:8.2f} s   ratio {ratio:.2f}", flush=True)
+    return ours, theirs, ratio
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5, help="pairs for one model (the corpus takes one pair fewer)")
+    parser.add_argument("--no-corpus", action="store_true", help="only the single models")
+    options = parser.parse_args()
+    import importlib.util
+
+    models = os.path.join(os.path.dirname(str(importlib.util.find_spec("transformers").origin)), "models")  # type: ignore[union-attr]
+    print(
+        f"{datetime.date.today()}, Python {platform.python_version()}, {os.cpu_count()} cores, "
+        f"transformers {version('transformers')}, libcst {version('libcst')}, ruff {version('ruff')}"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        convert = [sys.executable, "-m", "modular_converter", "--quiet", "--package", "transformers", "--output-dir"]
+        for model in ("gemma", "olmo2"):
+            compare(f"one model ({model})", [*convert, folder, model], IMPORT_LIBCST, options.runs)
+        if options.no_corpus:
+            return
+        parse = [sys.executable, "-c", PARSE.format(root=ROOT, models=models)]
+        compare("corpus, one worker, cold", [*convert, folder, "--workers", "1", "all"], parse, max(1, options.runs // 2))
+        peak = peak_kib([*convert, folder, "--workers", "1", "all"])
+        print(f"peak memory of a worker      {peak / 1024:8.0f} MB")
+    print("where the time goes (cumulative, under a profiler, which about doubles it):")
+    print(subprocess.run([sys.executable, "-c", STEPS.format(root=ROOT, models=models)], capture_output=True, text=True).stdout)
+
+
+def peak_kib(command: Sequence[str]) -> int:
+    """Peak resident memory of one process, in KiB; a fresh interpreter asks, so that no other child counts."""
+    code = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], capture_output=True, check=True);"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    output = subprocess.run([sys.executable, "-c", code, *command], cwd=ROOT, capture_output=True, text=True, check=True)
+    return int(output.stdout)
+
+
+if __name__ == "__main__":
+    main()
