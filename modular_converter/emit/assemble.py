@@ -6,12 +6,13 @@ import os
 from functools import cached_property
 
 from modular_converter.emit.banner import banner
-from modular_converter.emit.imports import ImportSource, render_imports, used_names
+from modular_converter.emit.imports import ImportSource, names_in_annotations, render_imports
 from modular_converter.emit.split import exported_names, kind_of, names_in_strings, on_one_line, render_all
 from modular_converter.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.inherit.resolve import neighbour_module
 from modular_converter.inline.collect import Collection, GeneratedFile
 from modular_converter.records import Definition, ImportedName
+from modular_converter.source import lexer
 from modular_converter.source.library import Library
 
 
@@ -46,10 +47,12 @@ class _Assembler:
     def text(self, file: GeneratedFile) -> str:
         """The text of one file."""
         definitions = file.ordered
-        body = "".join(_with_lead(definition) for definition in definitions) + self._module_getattr(file.kind)
+        getattr_text = self._module_getattr(file.kind)
+        body = "".join(_with_lead(definition) for definition in definitions) + getattr_text
+        used = lexer.identifiers(getattr_text).union(*(definition.uses for definition in definitions))
         imports = render_imports(
             self.sources,
-            used_names(body, self.importable),
+            used | names_in_annotations(body, self.importable - used),
             {definition.name for definition in definitions if not definition.is_store},
             self._siblings(file),
             optional=file.kind in self.settings.optional_kinds,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.records import ImportedName, Role, Statement
-from modular_converter.source import lexer
 
 
 OPTIONAL_LIBRARIES = ("torch", "torchvision")
@@ -40,15 +39,15 @@ class _Gathered:
     bound: set[str] = field(default_factory=set)
 
 
-def used_names(body: str, importable: Collection[str]) -> set[str]:
-    """The names that a text uses in code or in annotations that are strings.
+def names_in_annotations(body: str, importable: Collection[str]) -> set[str]:
+    """The names that a text uses in annotations that are strings.
 
     Args:
-        importable: the names for which annotations matter: parsing them is what costs.
+        importable: the names that matter: a text is parsed only when one of them occurs in a string.
     """
-    used = set(lexer.identifiers(body))
+    used: set[str] = set()
     quoted = {word for match in _QUOTED.finditer(body) for word in _WORD.findall(match[1] or match[2])}
-    if (quoted & set(importable)) - used:
+    if not quoted.isdisjoint(importable):
         for node in ast.walk(ast.parse(body)):
             for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
                 if isinstance(annotation, ast.expr):

@@ -18,6 +18,7 @@ from modular_converter.lint.prefixes import check_prefixes
 from modular_converter.lint.replaced import check_replaced
 from modular_converter.source.library import Library
 
+
 CHECKS = (check_replaced, check_overrides, check_prefixes, check_unused, check_exports, check_plans, check_parents)
 """Each yields the findings of one group of rules."""
 

@@ -7,16 +7,20 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Union
 
 from modular_converter.diagnostics import Location, locate, locate_word
-from modular_converter.emit.split import exported_names
+from modular_converter.inherit.blocks import pad, parse_padded
 from modular_converter.inherit.build import BuiltClass
 from modular_converter.inherit.rename_neighbours import Neighbourhood
 from modular_converter.inline.collect import Collection
 from modular_converter.records import Definition, Module, Statement
 from modular_converter.source.library import Library
 
+
 _METHOD = re.compile(r"^([ \t]+)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
+
+Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,10 @@ class Context:
         return self.library.text(self.path)
 
     @cached_property
-    def exported(self) -> frozenset[str]:
-        """The names in the modular file's `__all__`."""
-        return frozenset(exported_names(self.module.definitions.get("__all__")))
+    def exported(self) -> Mapping[str, None]:
+        """The names in the modular file's `__all__`, in order."""
+        statement = self.module.definitions.get("__all__")
+        return dict.fromkeys(strings(statement.text)) if statement else {}
 
     @cached_property
     def generated(self) -> Mapping[str, Definition]:
@@ -61,21 +66,44 @@ class Context:
         """The place of a class's name where it is defined."""
         return self.at(built.name, built.statement)
 
-    def at_node(self, node: ast.AST, statement: Statement) -> Location:
-        """The place of a node of the syntax tree of one statement."""
-        place = locate(self.path, node, statement.text)
-        below = statement.line - 1
+    def at_node(self, node: ast.AST, statement: Statement, method: Method) -> Location:
+        """The place of a node of the syntax tree of one method of a class."""
+        place = locate(self.path, node, method.text)
+        below = statement.line - 1 + statement.text.count("\n", 0, method.start)
         end = None if place.end_line is None else place.end_line + below
         return replace(place, line=place.line + below, end_line=end)
 
 
-def methods(text: str) -> Mapping[str, str]:
-    """The methods of a class, or of several with one name the last: name -> text. Found by their indentation."""
+@dataclass(frozen=True)
+class Method:
+    """A method of a class, as text."""
+
+    name: str
+    text: str
+    """From its `def` on, without decorators."""
+    start: int
+    """Offset of `text` in the text of its class."""
+    indent: int
+
+
+def methods(text: str) -> Mapping[str, Method]:
+    """The methods of a class by name; of several with one name the last. They are found by their indentation."""
     found = list(_METHOD.finditer(text))
     indent = min((len(match[1]) for match in found), default=0)
     own = [match for match in found if len(match[1]) == indent]
     ends = [match.start() for match in own[1:]] + [len(text)]
-    return {match[2]: text[match.start() : end] for match, end in zip(own, ends)}
+    return {
+        match[2]: Method(match[2], text[match.start() : _end(text, match.start(), end)], match.start(), indent)
+        for match, end in zip(own, ends)
+    }
+
+
+def _end(text: str, start: int, end: int) -> int:
+    """The end of a method without the decorators of the next one, which are indented as its `def` is."""
+    method = text[start:end]
+    indent = method[: len(method) - len(method.lstrip())]
+    decorator = text.find(f"\n{indent}@", start, end)
+    return end if decorator < 0 else decorator + 1
 
 
 def bases_within(name: str, definitions: Mapping[str, Definition]) -> Iterator[Definition]:
@@ -91,3 +119,18 @@ def bases_within(name: str, definitions: Mapping[str, Definition]) -> Iterator[D
             if base not in seen:
                 seen.add(base)
                 todo.append(base)
+
+
+def strings(text: str) -> list[str]:
+    """The names that stand as strings in the literal of an `__all__`."""
+    return re.findall(r"[\"'](\w+)[\"']", re.sub(r"#[^\n]*", "", text))
+
+
+def parse_method(method: Method) -> Function | None:
+    """The syntax tree of a method, its lines counted from 1; None where its text was cut wrongly."""
+    try:
+        function = parse_padded(pad(method.text))
+    except SyntaxError:
+        return None
+    ast.increment_lineno(function, -1)
+    return function if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) else None

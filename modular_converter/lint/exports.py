@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from modular_converter.diagnostics import Diagnostic
-from modular_converter.emit.split import exported_names
 from modular_converter.lint.context import Context
 from modular_converter.records import Role
+
+
+UNSAID = frozenset({"logger"})
+"""What a file has by custom, whether or not anything uses it."""
 
 
 def check_unused(context: Context) -> Iterator[Diagnostic]:
     """Functions and assignments that no class uses."""
     for name, statement in context.module.definitions.items():
-        if statement.role is Role.CLASS or name.startswith("__") or name in context.generated:
+        if statement.role is Role.CLASS or name in UNSAID or name.startswith("__") or name in context.generated:
             continue
         from modular_converter.rules import unused_definition
 
@@ -26,7 +29,7 @@ def check_exports(context: Context) -> Iterator[Diagnostic]:
     if statement is None or not context.exported:
         return
     definitions = context.module.definitions
-    for name in exported_names(statement):
+    for name in context.exported:
         if name in context.generated or name in definitions or name in context.module.imported:
             continue
         from modular_converter.rules import unknown_in_all

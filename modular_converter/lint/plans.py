@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
 from modular_converter.diagnostics import Diagnostic, Location
 from modular_converter.inline.collect import GeneratedFile
 from modular_converter.lint.context import Context
-from modular_converter.records import Definition
+from modular_converter.records import Definition, Role
 
-PLANS = ("base_model_tp_plan", "base_model_pp_plan", "base_model_ep_plan", "_tp_plan", "_pp_plan", "_ep_plan", "ep_plan")
+
+PLANS = (
+    "base_model_tp_plan",
+    "base_model_pp_plan",
+    "base_model_ep_plan",
+    "_tp_plan",
+    "_pp_plan",
+    "_ep_plan",
+    "ep_plan",
+)
 
 _PLAN = re.compile(rf"^[ \t]+({'|'.join(PLANS)})\b[^=\n]*=[ \t]*\{{", re.MULTILINE)
-_ASSIGNED = re.compile(r"\bself\.(\w+)[ \t]*(?:,|=(?!=)|:[^=\n]*=)")
-_STRING = re.compile(r"[\"'](\w+)[\"']")
+_KEY = re.compile(r"(?<![fF])[\"']([\w.*]+)[\"'][ \t]*:")
+_NAMED = re.compile(r"(?:\bself\.|[\"'])(\w+)(?:[ \t]*(?:,|=(?!=)|:[^=\n]*=)|[\"'])")
 
 
 def check_plans(context: Context) -> Iterator[Diagnostic]:
@@ -39,24 +47,18 @@ def check_plans(context: Context) -> Iterator[Diagnostic]:
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
     """The plans of a class that are literals: name of the plan, pattern."""
-    if not _PLAN.search(text):
-        return
-    for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(node.value, ast.Dict):
-            continue
-        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-        if isinstance(target, ast.Name) and target.id in PLANS:
-            for key in node.value.keys:
-                if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    yield target.id, key.value
+    for match in _PLAN.finditer(text):
+        literal = text[match.end() :].partition("}")[0]
+        for key in _KEY.findall(literal):
+            yield match[1], key
 
 
 def _layers(modeling: GeneratedFile) -> set[str]:
     """The names that layers of a modeling file may have: attributes, and strings, which may name some too."""
     layers: set[str] = set()
     for definition in modeling.definitions.values():
-        layers.update(_ASSIGNED.findall(definition.text))
-        layers.update(_STRING.findall(definition.text))
+        if definition.role is Role.CLASS:
+            layers.update(_NAMED.findall(definition.text))
     return layers
 
 

@@ -23,7 +23,7 @@ def check_prefixes(context: Context) -> Iterator[Diagnostic]:
         if prefix.collides_with:
             from modular_converter.rules import colliding_prefix
 
-            wanted = next(asked for asked in prefix.asked if asked != prefix.cased)
+            wanted = next((asked for asked in prefix.asked if asked != prefix.cased), prefix.cased)
             yield colliding_prefix.diagnose(place, dotted, wanted, prefix.collides_with, prefix.cased)
         else:
             from modular_converter.rules import ambiguous_prefix

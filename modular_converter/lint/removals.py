@@ -6,41 +6,39 @@ import ast
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Union
 
-from modular_converter.diagnostics import ConversionError, Diagnostic
+from modular_converter.diagnostics import ConversionError, Diagnostic, locate_word
 from modular_converter.inherit.blocks import parse_block
 from modular_converter.inherit.build import BuiltClass
 from modular_converter.inherit.merge import is_raising_stub
 from modular_converter.inherit.resolve import module_path
-from modular_converter.lint.context import Context, bases_within, methods
+from modular_converter.lint.context import Context, Method, bases_within, methods
 from modular_converter.records import Definition, Module
 from modular_converter.source import lexer
 from modular_converter.source.library import Library
 
+
 _STUB = re.compile(r"^([ \t]+)(?:async def |def |\)).*:[ \t]*\n\1[ \t]+raise ", re.MULTILINE)
-_ATTRIBUTE = re.compile(r"^(?:[ \t]*\n)*([ \t]+)(?:(?:async[ \t]+)?(?:def|class)[ \t]+)?(\w+)[ \t]*(?:[:=(]|$)", re.MULTILINE)
+_REMOVAL = re.compile(r"^(?:    |\t)(\w+)[ \t]*(?::[^=\n]*)?=[ \t]*AttributeError\(", re.MULTILINE)
 
 
-def check_removed_attribute(
-    context: Context, built: BuiltClass, node: Union[ast.Assign, ast.AnnAssign]
-) -> Iterator[Diagnostic]:
+def check_removed_attributes(context: Context, built: BuiltClass) -> Iterator[Diagnostic]:
     """`x = AttributeError()` of something that neither the parent nor an ancestor of it has."""
-    value = node.value
-    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-    if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "AttributeError"):
-        return
-    written = context.neighbours.resolution.parent(built.statement)
-    if not isinstance(target, ast.Name) or written is None:
-        return
+    text = built.statement.text
+    written = context.neighbours.resolution.parent(built.statement) or ""
     taken = context.neighbours.resolution.taken[written]
     module = context.neighbours.resolution.neighbours[taken.neighbour].module
-    known = _attributes(taken.name, module, context.library)
-    if known is not None and target.id not in known:
-        from modular_converter.rules import remove_unknown_attribute
+    found = list(_REMOVAL.finditer(lexer.code_only(text)))
+    known = _attributes(taken.name, module, context.library) if found else None
+    renamer = context.neighbours.neighbours[taken.neighbour].definitions.renamer
+    names = None if known is None else set(map(renamer.name, known)) | known
+    for match in found:
+        if names is not None and match[1] not in names:
+            from modular_converter.rules import remove_unknown_attribute
 
-        place = context.at_node(target, built.statement)
-        yield remove_unknown_attribute.diagnose(place, target.id, taken.name, candidates=known)
+            line = built.statement.line + text.count("\n", 0, match.start(1))
+            place = locate_word(context.path, match[1], context.source, line)
+            yield remove_unknown_attribute.diagnose(place, match[1], taken.name, candidates=names)
 
 
 def _attributes(name: str, module: Module, library: Library, depth: int = 0) -> set[str] | None:
@@ -88,46 +86,42 @@ def _bound_in(body: list[ast.stmt]) -> Iterator[str]:
 
 
 def check_deleted(
-    context: Context,
-    built: BuiltClass,
-    function: Union[ast.FunctionDef, ast.AsyncFunctionDef],
-    position: int,
-    inherited: Mapping[str, str],
+    context: Context, built: BuiltClass, method: Method, behind: list[ast.stmt], inherited: Method
 ) -> Iterator[Diagnostic]:
-    """`del self.x` behind the `super()` call, which is the statement at `position`."""
-    for statement in function.body[position + 1 :]:
+    """`del self.x` among the statements behind the `super()` call of a method."""
+    for statement in behind:
         for target in statement.targets if isinstance(statement, ast.Delete) else []:
             if not (isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"):
                 continue
-            place = context.at_node(target, built.statement)
-            assigned = _assigned_at_top(inherited[function.name])
+            place = context.at_node(target, built.statement, method)
+            assigned = _assigned_at_top(inherited)
             if target.attr not in assigned:
                 from modular_converter.rules import del_unknown_attribute
 
                 parent = context.neighbours.resolution.parent(built.statement) or ""
-                yield del_unknown_attribute.diagnose(place, target.attr, function.name, parent, candidates=assigned)
+                yield del_unknown_attribute.diagnose(place, target.attr, method.name, parent, candidates=assigned)
             elif readers := _readers(context, built, target.attr):
                 from modular_converter.rules import del_still_read
 
                 yield del_still_read.diagnose(place, target.attr, built.name, readers)
 
 
-def _assigned_at_top(method: str) -> set[str]:
+def _assigned_at_top(method: Method) -> set[str]:
     """The attributes that a method assigns at the top level of its body."""
-    found = re.findall(r"^([ \t]+)self\.(\w+)[ \t]*(?::|=(?!=))", method, re.MULTILINE)
-    indent = 2 * (len(method) - len(method.lstrip()))
-    return {name for space, name in found if len(space) == indent}
+    found = re.findall(r"^([ \t]+)self\.(\w+)[ \t]*(?::|=(?!=))", method.text, re.MULTILINE)
+    return {name for space, name in found if len(space) == 2 * method.indent}
 
 
 def _readers(context: Context, built: BuiltClass, attribute: str) -> tuple[str, ...]:
     """The methods of a generated class that read an attribute which nothing in it or its visible bases binds."""
     file = next(file for file in context.collection.files if built.name in file.definitions)
-    binds = re.compile(rf"^[ \t]+(?:self\.|def ){attribute}\b[ \t]*(?:=(?!=)|:|\(|,)|^[ \t]+{attribute}[ \t]*[:=]", re.MULTILINE)
+    stored, defined = rf"(?:self\.|def ){attribute}\b[ \t]*(?:=(?!=)|:|\(|,)", rf"{attribute}[ \t]*[:=]"
+    binds = re.compile(rf"^[ \t]+(?:{stored}|{defined})", re.MULTILINE)
     if any(binds.search(lexer.code_only(base.text)) for base in bases_within(built.name, file.definitions)):
         return ()
     reads = re.compile(rf"\bself\.{attribute}\b(?![ \t]*=(?!=))")
     own = methods(built.text)
-    return tuple(name for name, text in own.items() if reads.search(lexer.code_only(text)))
+    return tuple(name for name, method in own.items() if reads.search(lexer.code_only(method.text)))
 
 
 def check_stubs(context: Context, built: BuiltClass) -> Iterator[Diagnostic]:
@@ -154,8 +148,8 @@ def _callers(context: Context, built: BuiltClass, method: str) -> tuple[str, ...
         f"{definition.name}.{name}"
         for definition in _heirs(built.name, definitions)
         if not any(method in methods(base.text) for base in bases_within(definition.name, definitions))
-        for name, text in methods(definition.text).items()
-        if call.search(lexer.code_only(text))
+        for name, caller in methods(definition.text).items()
+        if call.search(lexer.code_only(caller.text))
     )
 
 

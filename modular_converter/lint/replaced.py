@@ -15,7 +15,7 @@ def check_replaced(context: Context) -> Iterator[Diagnostic]:
     for file in context.collection.files:
         for name in file.definitions:
             built = context.classes.get(name)
-            if built is None or built.parent is None or built.name == built.parent.name:
+            if built is None or built.parent is None or built.name == built.parent.name or _says_nothing(built):
                 continue
             user = _user_of_copy(context, file, built)
             if user is None or _is_used(context, built):
@@ -32,7 +32,8 @@ def _user_of_copy(context: Context, file: GeneratedFile, built: BuiltClass) -> s
     """The first class of the modular file whose generated form uses a copy of the parent of `built`."""
     assert built.parent is not None
     copy = file.definitions.get(built.parent.name)
-    if copy is None or copy.origin.how != "copied":
+    source = context.neighbours.neighbours[built.neighbour].neighbour.path
+    if copy is None or copy.origin.how != "copied" or copy.origin.path != source:
         return None
     users = (other for other in context.classes.values() if other.name != built.name and other.parent is not None)
     return next((other.name for other in users if copy.name in other.uses and other.name in file.definitions), None)
@@ -41,3 +42,8 @@ def _user_of_copy(context: Context, file: GeneratedFile, built: BuiltClass) -> s
 def _is_used(context: Context, built: BuiltClass) -> bool:
     """Whether anything generated uses a class: then two classes were wanted, the changed one and the copy."""
     return any(built.name in one.uses for one in context.generated.values() if one.name != built.name)
+
+
+def _says_nothing(built: BuiltClass) -> bool:
+    """Whether a class is its parent under another name."""
+    return built.statement.text.rpartition(":")[2].split() == ["pass"]

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 
+# An axis unified with a shifted copy of itself is cut at every position; such an axis is never sharded, so stop early.
+STEP_LIMIT = 300
 LEAF, PRODUCT, SUM = "leaf", "product", "sum"
 
 
@@ -56,6 +58,8 @@ class Axes:
     def __init__(self) -> None:
         self.count = 0
         self.marks: list[Mark] = []
+        self.depth = 0
+        self.steps = 0
 
     def leaf(self, size: int) -> Seq:
         """A fresh axis of one leaf; an axis of length 1 has no atoms."""
@@ -98,11 +102,20 @@ class Axes:
             left, right: axes of the same length.
             reason: what to say when they cannot be lined up.
         """
-        a, b = list(self.flat(left)), list(self.flat(right))
+        self.steps = 0 if self.depth == 0 else self.steps
+        self.depth += 1
+        try:
+            self._unify(list(self.flat(left)), list(self.flat(right)), reason)
+        finally:
+            self.depth -= 1
+
+    def _unify(self, a: list[Atom], b: list[Atom], reason: str) -> None:
         if size(a) != size(b):
-            self._give_up(a, b, reason)
-            return
+            return self._give_up(a, b, reason)
         while a and b:
+            self.steps += 1
+            if self.steps > STEP_LIMIT:
+                return self._give_up(a, b, "axes shifted against each other")
             x, y = a[0], b[0]
             if x is y:
                 del a[0], b[0]

@@ -26,10 +26,11 @@ def choose(flow: Flow, banned: dict[int, str] | None = None) -> Choice:
         flow: a followed trace.
         banned: leaf -> why a later step found that it cannot be sharded after all.
     """
+    banned = banned or {}
     refused: list[tuple[Candidate, str]] = []
     accepted: list[Candidate] = []
     for candidate in candidates(flow):
-        said = next((banned[leaf] for leaf in sorted(candidate.leaves) if leaf in (banned or {})), None)
+        said = next((banned[leaf] for leaf in sorted(candidate.leaves) if leaf in banned), None)
         reason = said or (candidate.reasons[0] if candidate.reasons else _clash(candidate, accepted))
         if reason:
             refused.append((candidate, reason))
@@ -64,9 +65,10 @@ def _settle(flow: Flow, accepted: list[Candidate], refused: list[tuple[Candidate
     while True:
         chosen = {leaf for candidate in accepted for leaf in candidate.leaves}
         bad = _incomplete(flow, chosen)
+        attributes: set[tuple[str, str]] = set()
         if bad is None:
             attributes, bad = solve(flow, chosen)
-        if bad is None:
+        if bad is None or not accepted:
             return Choice(chosen, attributes, accepted, refused)
         hit = [candidate for candidate in accepted if candidate.leaves & bad.leaves]
         if not hit:

@@ -115,9 +115,7 @@ def candidates(flow: Flow) -> list[Candidate]:
     return _collect(flow, groups, places, sizes)
 
 
-def _collect(
-    flow: Flow, groups: Groups, places: dict[int, list[Place]], sizes: dict[int, int]
-) -> list[Candidate]:
+def _collect(flow: Flow, groups: Groups, places: dict[int, list[Place]], sizes: dict[int, int]) -> list[Candidate]:
     reasons = leaf_reasons(flow)
     result: dict[int, Candidate] = {}
     for leaf in sorted(places):
@@ -128,9 +126,7 @@ def _collect(
         if sizes[leaf] % DIVISOR:
             said.append(f"its length {sizes[leaf]} does not divide by {DIVISOR}")
         found.reasons.extend(reason for reason in said if reason not in found.reasons)
-    contracted = {
-        atom.number for c in flow.contractions if c.parameters for atom in flow.axes.leaves(c.seq)
-    }
+    contracted = {atom.number for c in flow.contractions if c.parameters for atom in flow.axes.leaves(c.seq)}
     for found in result.values():
         if not found.leaves & contracted:
             found.reasons.append("no weight sums over it")

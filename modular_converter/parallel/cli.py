@@ -139,7 +139,9 @@ def show(model: str, settings: tuple[str, ...], ranks: int) -> None:
         grid.add_row(*row)
     total = cost(found.trace, found.plan, resolve(found.plan, found.small.model).pieces, ranks)
     Console().print(grid)
-    click.echo(f"small instance: {total.whole} bytes whole, {total.rank} a rank; {total.collectives} collectives a forward")
+    click.echo(
+        f"small instance: {total.whole} bytes whole, {total.rank} a rank; {total.collectives} collectives a forward"
+    )
     for name in found.plan.attributes:
         click.echo(f"shrinks with the shard: {name}")
     for pattern, reason in found.plan.whole:
@@ -178,7 +180,9 @@ def diff(model: str, settings: tuple[str, ...]) -> None:
 @click.option("--resume", type=click.Path(path_type=Path), help="a JSON-lines file to go on from and append to")
 @click.option("--ranks", "sizes", multiple=True, type=int, default=(2,), show_default=True)
 @click.option("--date", default="", help="the date to print in the table")
-def coverage(models: tuple[str, ...], everything: bool, resume: Path | None, sizes: tuple[int, ...], date: str) -> None:
+def coverage(
+    models: tuple[str, ...], everything: bool, resume: Path | None, sizes: tuple[int, ...], date: str
+) -> None:
     """Derive and prove many MODELS; the table goes to stdout as markdown."""
     import torch
     import transformers

@@ -120,7 +120,7 @@ class _Gather(torch.autograd.Function):
 
 def enter(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     """A whole tensor into a sharded region: itself forward, its gradient summed over the ranks."""
-    return _Enter.apply(tensor, group) if tensor.requires_grad else tensor  # type: ignore[no-any-return,no-untyped-call]
+    return _Enter.apply(tensor, group) if tensor.requires_grad else tensor  # type: ignore[no-untyped-call]
 
 
 def summed(tensor: torch.Tensor, group: Group) -> torch.Tensor:

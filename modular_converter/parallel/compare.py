@@ -126,8 +126,12 @@ def _judge(applied: Applied, found: Reference, whole: Reference) -> Verdict:
     for name, want in whole.gradients.items():
         piece = applied.resolution.pieces.get(name)
         want = want if piece is None else local_part(want, piece, applied.group)
-        got = found.gradients.get(name)
-        error = math.inf if got is None else relative_error(got, want, max(_scale(whole.gradients[name]), largest * _SMALL))
+        share = found.gradients.get(name)
+        error = (
+            math.inf
+            if share is None
+            else relative_error(share, want, max(_scale(whole.gradients[name]), largest * _SMALL))
+        )
         gradient_error = max(gradient_error, error)
         if not error <= GRADIENT_TOLERANCE and not reason:
             layer, reason = name, f"the gradient of {name} differs by {error:.2g} of its scale"

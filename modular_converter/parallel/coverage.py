@@ -100,11 +100,14 @@ def _committed(derived: Any, pool: Any) -> Row | None:
     from modular_converter.parallel.emit import from_library
     from modular_converter.parallel.prove import prove
     from modular_converter.parallel.report import cost
-    from modular_converter.parallel.resolve import resolve
+    from modular_converter.parallel.resolve import matches, resolve
 
     rules = getattr(derived.small.model.config, "base_model_tp_plan", None)
     if not rules:
         return None
+    model = derived.small.model
+    names = [path for path, _ in model.named_modules()] + [name for name, _ in model.named_parameters()]
+    rules = {key: style for key, style in rules.items() if matches(key, names)}  # keys of layers this one has none of
     try:
         plan = from_library(derived.target.name, rules)
         pieces = resolve(plan, derived.small.model).pieces
@@ -120,11 +123,18 @@ def markdown(rows: list[Row], versions: str, date: str) -> str:
     """The table of ``docs/plans.md``."""
     proven = sum(row["state"] == "verified" for row in rows)
     lines = [f"{proven} of {len(rows)} model types verified ({versions}, {date}).", ""]
-    lines += ["| model | state | layer bytes sharded | collectives | gathered rules | committed plan |", "|---|---|---|---|---|---|"]
+    lines += [
+        "| model | state | layer bytes sharded | collectives | gathered rules | committed plan |",
+        "|---|---|---|---|---|---|",
+    ]
     for row in sorted(rows, key=lambda r: str(r["model"])):
         own = row.get("committed")
-        beside = "" if not own else own["state"] + (f", {own['share']:.0%}, {own['collectives']}" if "share" in own else "")
-        state = row["state"] if row["state"] == "verified" else f"{row['state']}: {row['reason'][:90]}".replace("|", "/")
+        beside = (
+            "" if not own else own["state"] + (f", {own['share']:.0%}, {own['collectives']}" if "share" in own else "")
+        )
+        state = (
+            row["state"] if row["state"] == "verified" else f"{row['state']}: {row['reason'][:90]}".replace("|", "/")
+        )
         cells = (row["model"], state, f"{row['share']:.0%}", row["collectives"], row.get("gathered", ""), beside)
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"

@@ -58,9 +58,10 @@ class GradientFlow:
     def handled(self, op: Op) -> bool:
         """A product with a sharded parameter sums the gradient of its input by itself."""
         origins = [self.flow.origin.get(number) for number in op.inputs()]
-        return any(
-            number in self.sharded and origin is not None for number, origin in zip(op.inputs(), origins)
-        ) and op.name in _PRODUCTS
+        return (
+            any(number in self.sharded and origin is not None for number, origin in zip(op.inputs(), origins))
+            and op.name in _PRODUCTS
+        )
 
     def inside(self, number: int) -> bool:
         """Whether every use of a whole tensor leads into a sharded region, so that its gradient is a share."""

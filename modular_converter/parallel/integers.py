@@ -61,7 +61,7 @@ def _halve(self: SourcedInt, other: Any) -> Any:
     return int.__truediv__(self, other)
 
 
-SourcedInt.__truediv__ = _halve  # type: ignore[method-assign]
+SourcedInt.__truediv__ = _halve  # type: ignore[method-assign, assignment]
 
 
 @contextmanager

@@ -112,4 +112,3 @@ def static_findings(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: i
             if length % (blocks * ranks):
                 found.append(f"{parameter.name}: {length} in {blocks} parts does not divide over {ranks} ranks")
     return found
-

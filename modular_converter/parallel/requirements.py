@@ -29,7 +29,9 @@ def solve(flow: Flow, chosen: set[int]) -> tuple[set[tuple[str, str]], Conflict 
         tensor, or an attribute that is needed whole elsewhere.
     """
     shrink: set[tuple[str, str]] = set()
-    for requirement in flow.requirements:
+    # One that does not even state the whole length was paired with the wrong integer of its call: it says nothing.
+    stated = [r for r in flow.requirements if _value(flow, r.source, set(), set()) == size(r.seq)]
+    for requirement in stated:
         want = local_size(flow, requirement.seq, chosen, RANKS)
         if _value(flow, requirement.source, chosen, shrink) == want:
             continue
@@ -37,7 +39,7 @@ def solve(flow: Flow, chosen: set[int]) -> tuple[set[tuple[str, str]], Conflict 
         if found is None:
             return shrink, _conflict(flow, requirement, chosen)
         shrink |= found
-    for requirement in flow.requirements:
+    for requirement in stated:
         if _value(flow, requirement.source, chosen, shrink) != local_size(flow, requirement.seq, chosen, RANKS):
             return shrink, _conflict(flow, requirement, chosen | {-1})
     return shrink, None

@@ -62,7 +62,9 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
     """
     modules = dict(model.named_modules())
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    experts = {path for rule in plan.rules if rule.style == "moe_tp_experts" for path in matches(rule.pattern, modules)}
+    experts = {
+        path for rule in plan.rules if rule.style == "moe_tp_experts" for path in matches(rule.pattern, modules)
+    }
     pieces: dict[str, Piece] = {}
     hooks: list[tuple[str, str]] = []
     for rule in plan.rules:
@@ -111,7 +113,9 @@ def _module_pieces(path: str, module: torch.nn.Module, rule: Rule) -> dict[str, 
     if role == GRADIENT:
         return {f"{path}.{leaf}": _piece(rule, parameter) for leaf, parameter in own.items()}
     if "weight" not in own or unknown:
-        raise ApplyError(f"{path}: style {rule.style} wants a module with weight and bias, not {sorted(own) or 'none'}")
+        raise ApplyError(
+            f"{path}: style {rule.style} wants a module with weight and bias, not {sorted(own) or 'none'}"
+        )
     found = {f"{path}.weight": _piece(rule, own["weight"])}
     if "bias" in own and role in (COLUMN, GATHER):
         found[f"{path}.bias"] = Piece(frozenset({LOCAL}), 0, rule.parts, rule.pattern)
@@ -140,7 +144,7 @@ def _tied(pieces: dict[str, Piece], parameters: dict[str, torch.nn.Parameter]) -
 
 
 def _attributes(plan: Plan, modules: dict[str, torch.nn.Module]) -> list[tuple[str, str]]:
-    found = []
+    found: list[tuple[str, str]] = []
     for text in plan.attributes:
         pattern, _, name = text.partition(":")
         paths = matches(pattern, modules)
@@ -148,5 +152,3 @@ def _attributes(plan: Plan, modules: dict[str, torch.nn.Module]) -> list[tuple[s
             raise ApplyError(f"{text}: matches no module of the model")
         found.extend((path, name) for path in paths)
     return found
-
-

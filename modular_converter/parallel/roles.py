@@ -17,10 +17,56 @@ from modular_converter.parallel.resolve import COLUMN, GATHER, GRADIENT, ROW, SP
 
 
 PRODUCTS = frozenset(
-    ["linear", "addmm", "matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "baddbmm", "einsum", "tensordot", "mv", "conv1d", "conv2d", "conv3d", "_grouped_mm", "grouped_mm"]
+    [
+        "linear",
+        "addmm",
+        "matmul",
+        "__matmul__",
+        "__rmatmul__",
+        "mm",
+        "bmm",
+        "baddbmm",
+        "einsum",
+        "tensordot",
+        "mv",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "_grouped_mm",
+        "grouped_mm",
+    ]
 )
 CARRIERS = frozenset(
-    ["t", "transpose", "permute", "view", "reshape", "__getitem__", "unsqueeze", "squeeze", "select", "index_select", "to", "type", "float", "contiguous", "expand", "narrow", "chunk", "split", "unbind", "flatten", "unflatten", "movedim", "swapaxes", "type_as", "clone", "half", "double", "bfloat16"]
+    [
+        "t",
+        "transpose",
+        "permute",
+        "view",
+        "reshape",
+        "__getitem__",
+        "unsqueeze",
+        "squeeze",
+        "select",
+        "index_select",
+        "to",
+        "type",
+        "float",
+        "contiguous",
+        "expand",
+        "narrow",
+        "chunk",
+        "split",
+        "unbind",
+        "flatten",
+        "unflatten",
+        "movedim",
+        "swapaxes",
+        "type_as",
+        "clone",
+        "half",
+        "double",
+        "bfloat16",
+    ]
 )
 
 
@@ -159,7 +205,9 @@ def _entered(value: Any, group: Group) -> Any:
     return value
 
 
-def _vocabulary(owner: Any, ids: torch.Tensor, weight: Any, padding_idx: int | None = None, *rest: Any, **more: Any) -> Any:
+def _vocabulary(
+    owner: Any, ids: torch.Tensor, weight: Any, padding_idx: int | None = None, *rest: Any, **more: Any
+) -> Any:
     """Rows that another rank holds count as zero here; the sum over the ranks is the whole embedding."""
     first, last = owner.rows
     known = (ids >= first) & (ids < last)

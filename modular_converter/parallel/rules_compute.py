@@ -95,7 +95,9 @@ def reduce(flow: Flow, op: Op) -> None:
     dims = flow.of(source)
     given = argument(op, 1, "dim")
     chosen = [at % max(len(dims), 1) for at in integers(given)] or list(range(len(dims)))
-    reason = "a norm or mean over it" if op.name in ("mean", "linalg_vector_norm", "var", "std") else f"{op.name} over it"
+    reason = (
+        "a norm or mean over it" if op.name in ("mean", "linalg_vector_norm", "var", "std") else f"{op.name} over it"
+    )
     for at in chosen:
         if at < len(dims):
             flow.whole(dims[at], reason)
@@ -212,9 +214,7 @@ def index(flow: Flow, op: Op) -> None:
     at = places[0] if adjacent else 0
     rest = [seq for i, seq in enumerate(dims) if i not in places]
     new = rest[:at] + picked + rest[at:]
-    if len(new) != len(flow.shape(out)) or any(
-        size(seq) != length for seq, length in zip(new, flow.shape(out))
-    ):
+    if len(new) != len(flow.shape(out)) or any(size(seq) != length for seq, length in zip(new, flow.shape(out))):
         return _index_opaque(flow, op)
     flow.set(out, new)
     flow.carry(op, source)
@@ -282,7 +282,9 @@ def uniform(flow: Flow, op: Op) -> None:
     out = op.outputs[0]
     dims = [flow.axes.leaf(length) for length in flow.shape(out)]
     flow.set(out, dims)
-    given = flow.call_integers(op, op.name, "zeros", "ones", "full", "new_zeros", "new_ones", "new_full", "empty") or ()
+    given = (
+        flow.call_integers(op, op.name, "zeros", "ones", "full", "new_zeros", "new_ones", "new_full", "empty") or ()
+    )
     for at, (seq, length) in enumerate(zip(dims, flow.shape(out))):
         if not seq:
             continue
@@ -338,9 +340,7 @@ def scalar(flow: Flow, op: Op) -> None:
         flow.fresh(out, "a value read by the program")
 
 
-_REDUCTIONS = (
-    "sum mean amax amin any all argmax argmin prod logsumexp var std max min median norm linalg_vector_norm count_nonzero"
-)
+_REDUCTIONS = "sum mean amax amin any all argmax argmin prod logsumexp var std max min median norm linalg_vector_norm count_nonzero"
 COMPUTE_RULES: dict[str, Rule] = {
     **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"), mm),
     **dict.fromkeys(_REDUCTIONS.split(), reduce),
@@ -352,7 +352,18 @@ COMPUTE_RULES: dict[str, Rule] = {
     **dict.fromkeys(("triu", "tril"), triangle),
     **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce", "index_add", "index_put", "index_copy"), scatter),
     **dict.fromkeys(
-        ["avg_pool1d", "avg_pool2d", "max_pool2d_with_indices", "_adaptive_avg_pool2d", "upsample_bilinear2d", "upsample_nearest2d", "upsample_bicubic2d", "adaptive_max_pool2d", "upsample_nearest1d", "_upsample_bilinear2d_aa"],
+        [
+            "avg_pool1d",
+            "avg_pool2d",
+            "max_pool2d_with_indices",
+            "_adaptive_avg_pool2d",
+            "upsample_bilinear2d",
+            "upsample_nearest2d",
+            "upsample_bicubic2d",
+            "adaptive_max_pool2d",
+            "upsample_nearest1d",
+            "_upsample_bilinear2d_aa",
+        ],
         spatial,
     ),
     **dict.fromkeys(
@@ -365,7 +376,9 @@ COMPUTE_RULES: dict[str, Rule] = {
     ),
     **dict.fromkeys(("_local_scalar_dense", "nonzero", "histc", "bincount", "equal", "unique"), scalar),
     # element by element, though torch's tag does not say so for them
-    **dict.fromkeys(("masked_fill", "floor_divide", "remainder", "fmod", "dropout", "bernoulli", "complex"), pointwise),
+    **dict.fromkeys(
+        ("masked_fill", "floor_divide", "remainder", "fmod", "dropout", "bernoulli", "complex"), pointwise
+    ),
     "_grouped_mm": grouped_mm,
     "convolution": convolution,
     "native_layer_norm": layer_norm,

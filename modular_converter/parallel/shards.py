@@ -35,7 +35,7 @@ def shard(tensor: torch.Tensor, dim: int, parts: Sequence[int], rank: int, size:
         ApplyError: a block does not divide by ``size``.
     """
     pieces = []
-    for block in tensor.split(blocks_of(tensor.shape[dim], parts), dim):
+    for block in tensor.split(blocks_of(tensor.shape[dim], parts), dim):  # type: ignore[no-untyped-call]
         length = block.shape[dim]
         if length % size:
             raise ApplyError(f"a block of length {length} does not divide over {size} ranks")
@@ -45,5 +45,5 @@ def shard(tensor: torch.Tensor, dim: int, parts: Sequence[int], rank: int, size:
 
 def unshard(pieces: Sequence[torch.Tensor], dim: int, parts: Sequence[int]) -> torch.Tensor:
     """The inverse of ``shard``, from the shares of all ranks in order."""
-    blocks = [piece.split(blocks_of(piece.shape[dim], parts), dim) for piece in pieces]
+    blocks = [piece.split(blocks_of(piece.shape[dim], parts), dim) for piece in pieces]  # type: ignore[no-untyped-call]
     return torch.cat([block for group in zip(*blocks) for block in group], dim).contiguous()

@@ -55,7 +55,9 @@ def record(model: torch.nn.Module, inputs: Mapping[str, Any], name: str = "") ->
                 result = model(**inputs)
     except Exception as error:
         where = recorder.stack[-1][0] if recorder.stack else "the model"
-        raise TraceError(f"{name}: forward fails in {where or 'the model'}: {type(error).__name__}: {error}") from error
+        raise TraceError(
+            f"{name}: forward fails in {where or 'the model'}: {type(error).__name__}: {error}"
+        ) from error
     return recorder.finish(name, result)
 
 
@@ -227,11 +229,11 @@ def _integers(value: Any) -> list[Source]:
     return []
 
 
-class _Dispatch(TorchDispatchMode):
+class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records the canonical operations below the calls."""
 
     def __init__(self, recorder: _Recorder) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -11,9 +11,18 @@ NEIGHBOUR = (
 from torch import nn
 
 
-class OldMLP(nn.Module):
+class OldNorm(nn.Module):
     def forward(self, hidden_states):
         return hidden_states
+
+
+class OldMLP(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = OldNorm()
+
+    def forward(self, hidden_states):
+        return self.norm(hidden_states)
 
 
 class OldTextMLP(nn.Module):
@@ -28,28 +37,14 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="the prefix of a class is already taken in the neighbour",
     explanation="""\
-The name of a class says what everything from its neighbour is to be called. With this one, a renamed class would get
-the name of another class that the neighbour already has. The model's own name is used instead.
+The name of a class says what everything from its neighbour is to be called: `NewTextMLP(OldMLP)` asks for `NewText…`.
+But this neighbour tells such classes apart already: it has an `OldTextMLP` beside its `OldMLP`, and both would become
+`NewTextMLP`. The model's own name is used instead for what comes along unseen.
 
-Begin the class with a name that the neighbour does not use, usually the model's own (`NewMLP`, `NewTextMLP`).
+Begin the class with a name that the neighbour does not use, usually the model's own (`NewMLP`), or derive it from the
+class that it is named after (`OldTextMLP`).
 """,
     bad=(
-        NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
-class OldTextMLP(OldMLP):
-    pass
-
-
-__all__ = ["OldTextMLP"]
-""",
-        ),
-    ),
-    good=(
         NEIGHBOUR,
         (
             "models/new/modular_new.py",
@@ -62,6 +57,22 @@ class NewTextMLP(OldMLP):
 
 
 __all__ = ["NewTextMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
 """,
         ),
     ),

@@ -56,7 +56,7 @@ class NewModel(OldModel):
     pass
 
 
-__all__ = ["NewRotaryTable", "NewModel"]
+__all__ = ["NewModel"]
 """,
         ),
     ),
@@ -79,7 +79,7 @@ class NewModel(OldModel):
         self.embeddings = NewRotaryTable()
 
 
-__all__ = ["NewRotaryTable", "NewModel"]
+__all__ = ["NewModel"]
 """,
         ),
     ),

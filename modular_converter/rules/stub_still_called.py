@@ -26,7 +26,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="a raising stub removes a method that the generated file still calls",
     explanation="""\
-An override that only raises (`raise AttributeError("…")`) removes the parent's method from the generated class. The
+An override that only raises (`raise AttributeError("…")`), behind a blank line, removes the parent's method from the generated class. The
 generated file still calls it, so the call would fail, or reach a method of that name in a base class.
 
 Override the caller as well, or keep the method.
@@ -40,6 +40,8 @@ from ..old.modeling_old import OldMLP
 
 
 class NewMLP(OldMLP):
+    is_scaled = False
+
     def rescale(self, hidden_states):
         raise AttributeError("not needed here")
 
@@ -57,6 +59,8 @@ from ..old.modeling_old import OldMLP
 
 
 class NewMLP(OldMLP):
+    is_scaled = False
+
     def rescale(self, hidden_states):
         raise AttributeError("not needed here")
 

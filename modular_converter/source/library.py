@@ -24,6 +24,7 @@ class Library:
 
     settings: Settings
     overlay: MutableMapping[str, str] = field(default_factory=dict)
+    _texts: dict[str, str] = field(default_factory=dict)
     _modules: dict[str, Module] = field(default_factory=dict)
     _names: dict[str, ModelNames] = field(default_factory=dict)
     _reads: set[str] = field(default_factory=set)
@@ -67,6 +68,12 @@ class Library:
         self._reads.add(path)
         if path in self.overlay:
             return self.overlay[path]
+        text = self._texts.get(path)
+        if text is None:
+            text = self._texts[path] = self._from_disk(path)
+        return text
+
+    def _from_disk(self, path: str) -> str:
         try:
             with open(path, "rb") as file:
                 content = file.read(self.settings.max_file_bytes + 1)

@@ -94,7 +94,11 @@ def proven(model, **inputs):
 
 @pytest.mark.parametrize(
     "layout, style, parts",
-    [("contiguous", "packed_colwise", (1, 1, 1)), ("interleaved", "colwise", ()), ("stacked", "packed_colwise", (1, 1, 1))],
+    [
+        ("contiguous", "packed_colwise", (1, 1, 1)),
+        ("interleaved", "colwise", ()),
+        ("stacked", "packed_colwise", (1, 1, 1)),
+    ],
 )
 def test_three_layouts_of_fused_projections(layout, style, parts):
     _, rules = proven(Stack(lambda: Attention(layout)))
@@ -105,7 +109,9 @@ def test_three_layouts_of_fused_projections(layout, style, parts):
 def test_a_norm_over_the_full_width_forbids_column_projections():
     plan, rules = proven(Stack(lambda: Attention(norm="full")))
     assert rules["layers.*.q"].style == "colwise_gather_output"
-    wrong = dataclasses.replace(plan, rules=tuple(Rule(f"layers.*.{n}", "colwise") for n in "qkv") + (Rule("layers.*.o", "rowwise"),))
+    wrong = dataclasses.replace(
+        plan, rules=tuple(Rule(f"layers.*.{n}", "colwise") for n in "qkv") + (Rule("layers.*.o", "rowwise"),)
+    )
     model = Stack(lambda: Attention(norm="full")).eval()
     assert not check_in_threads(model, wrong, {"x": torch.randn(2, 6, HIDDEN)}, 2).passed
 
@@ -134,9 +140,7 @@ def test_gate_and_up_fused_is_packed():
 def test_fused_gate_up_as_plain_colwise_is_refused():
     model, inputs = Stack(GatedUp).eval(), {"x": torch.randn(2, 6, HIDDEN)}
     plan = derive(record(model, inputs, "trap"))
-    wrong = dataclasses.replace(
-        plan, rules=tuple(Rule(r.pattern, "colwise") if r.parts else r for r in plan.rules)
-    )
+    wrong = dataclasses.replace(plan, rules=tuple(Rule(r.pattern, "colwise") if r.parts else r for r in plan.rules))
     assert not check_in_threads(model, wrong, inputs, 2).passed
 
 

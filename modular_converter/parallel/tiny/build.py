@@ -171,4 +171,6 @@ def _advice(reasons: list[str]) -> str:
     joined = " ".join(reasons)
     if "No module named" in joined or "requires the" in joined.lower() or "ImportError" in joined:
         return "\n  it needs a library that is not installed; install the one named above"
-    return "\n  give configuration values with --set field=value (for example the width or the list that is named above)"
+    return (
+        "\n  give configuration values with --set field=value (for example the width or the list that is named above)"
+    )

@@ -124,7 +124,9 @@ def _videos(config: Any, generator: torch.Generator) -> torch.Tensor | None:
         return None
     size = integer(vision, ("image_size", "crop_size"), 32)
     frames = integer(vision, ("num_frames", "frames_per_clip"), 4)
-    return torch.randn(BATCH, frames, integer(vision, ("num_channels", "in_chans"), 3), size, size, generator=generator)
+    return torch.randn(
+        BATCH, frames, integer(vision, ("num_channels", "in_chans"), 3), size, size, generator=generator
+    )
 
 
 _MAKERS: Mapping[str, Callable[[Any, torch.Generator], Any]] = {

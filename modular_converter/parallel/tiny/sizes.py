@@ -35,7 +35,10 @@ KINDS: tuple[tuple[str, int | None], ...] = (
     (r"patch_size$", 8),
     (r"image_size$|input_size$|^img_size$", 32),
     (r"position|max_.*length|^n_ctx$|^n_positions$|max_source|max_target|context_length|max_seq", 128),
-    (r"hidden_size|d_model|embed_dim|^n_embd$|^dim$|hidden_dim|_dim$|^width$|_width$|_size$|embedding_size|^n_embed", HIDDEN),
+    (
+        r"hidden_size|d_model|embed_dim|^n_embd$|^dim$|hidden_dim|_dim$|^width$|_width$|_size$|embedding_size|^n_embed",
+        HIDDEN,
+    ),
 )
 _COMPILED = tuple((re.compile(pattern), value) for pattern, value in KINDS)
 DEPTH_KINDS = re.compile(r"(^|_)(num_.*layers|layers|n_layers?|depth)$|vocab(ulary)?(_size)?$|experts?$")

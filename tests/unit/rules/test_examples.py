@@ -1,0 +1,56 @@
+"""The examples of the rules are true: each bad one breaks its rule and no other, each good one breaks none."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from modular_converter import rules
+from modular_converter.config import profile_settings
+from modular_converter.diagnostics import Diagnostic, Example, Rule
+from modular_converter.emit.format import format_files
+from modular_converter.pipeline import convert
+from modular_converter.source.library import Library
+
+
+WHOLE_RUN = {"cycle"}
+"""Rules about several modular files at once: their examples are converted in `test_runner.py`."""
+
+WITH_EXAMPLES = [rule for rule in rules.all_rules() if rule.bad and rule.name not in WHOLE_RUN]
+
+
+def findings(example: Example, folder: pathlib.Path) -> tuple[list[str], tuple[Diagnostic, ...]]:
+    """The codes of what is found in an example, undefined names included, and the diagnostics of the conversion."""
+    for path, text in example:
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    [modular] = [folder / path for path, _ in example if "/modular_" in path]
+    library = Library(profile_settings())
+    conversion = convert(str(modular), library)
+    undefined = format_files(conversion.files, library.settings).undefined
+    names = {name.name for found in undefined.values() for name in found}
+    codes = [diagnostic.code for diagnostic in conversion.diagnostics] + ["MC313"] * len(names)
+    return codes, conversion.diagnostics
+
+
+@pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.name)
+def test_a_bad_example_breaks_its_rule_alone(rule: Rule, tmp_path: pathlib.Path) -> None:
+    codes, diagnostics = findings(rule.bad, tmp_path)
+    assert codes == [rule.code]
+    for diagnostic in diagnostics:
+        assert diagnostic.severity is rule.severity
+        assert diagnostic.location.path.startswith(str(tmp_path))
+        assert diagnostic.location.path.endswith("modular_new.py")
+
+
+@pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.name)
+def test_a_good_example_breaks_no_rule(rule: Rule, tmp_path: pathlib.Path) -> None:
+    codes, _ = findings(rule.good, tmp_path)
+    assert codes == []
+
+
+@pytest.mark.parametrize("rule", rules.all_rules(), ids=lambda rule: rule.name)
+def test_every_rule_has_a_page(rule: Rule) -> None:
+    assert rule.summary.strip() and rule.explanation.strip()

@@ -1,0 +1,112 @@
+"""The documentation is true: the rule pages are current, and the examples convert as they say.
+
+In the guide and the README an HTML comment above a fenced block makes it part of an example:
+`<!-- shared: PATH -->` is a file of every example, `<!-- before: PATH -->` one of this example, and
+`<!-- after: PATH -->` what is generated at that path. A line `...` in the latter leaves something out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import re
+from dataclasses import dataclass, field
+
+import pytest
+
+from modular_converter import convert_paths
+
+
+ROOT = pathlib.Path(__file__).parents[2]
+BLOCK = re.compile(r"<!-- (shared|before|after): (\S+) -->\n```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass
+class Example:
+    """The files of one example, by path."""
+
+    name: str
+    before: dict[str, str] = field(default_factory=dict)
+    after: dict[str, str] = field(default_factory=dict)
+
+
+def read_examples(name: str) -> tuple[dict[str, str], list[Example]]:
+    """The shared files of a page, and its examples: a `before` that follows an `after` begins a new one."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    shared: dict[str, str] = {}
+    examples: list[Example] = []
+    for match in BLOCK.finditer(text):
+        role, path, code = match.groups()
+        if role == "shared":
+            shared[path] = code
+            continue
+        if role == "before" and (not examples or examples[-1].after):
+            heading = re.findall(r"^#+ (.+)$", text[: match.start()], re.MULTILINE)[-1]
+            examples.append(Example(f"{name}, {heading}, line {text.count(chr(10), 0, match.start()) + 1}"))
+        (examples[-1].before if role == "before" else examples[-1].after)[path] = code
+    return shared, examples
+
+
+SHARED, EXAMPLES = read_examples("docs/guide.md")
+EXAMPLES += read_examples("README.md")[1]
+
+
+def convert(example: Example, root: pathlib.Path) -> dict[str, str]:
+    """The generated texts of an example, by path relative to `root`."""
+    (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n', encoding="utf-8")
+    for path, text in {**SHARED, **example.before}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+        if "lib/" in path:  # a library is a package, down to the model's folder
+            for folder in pathlib.PurePath(path).parents[:-1]:
+                (root / folder / "__init__.py").touch()
+    conversions = convert_paths(root.glob("**/modular_*.py"))
+    errors = [finding for one in conversions for finding in one.diagnostics if finding.is_error]
+    assert not errors, errors
+    return {
+        pathlib.Path(path).relative_to(root).as_posix(): text
+        for conversion in conversions
+        for path, text in conversion.files.items()
+    }
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_example_converts_as_it_says(example, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))  # where the package of a foreign neighbour is found
+    texts = convert(example, tmp_path)
+    assert example.after
+    for path, shown in example.after.items():
+        position = 0
+        for piece in re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE):
+            found = ("\n" + texts[path]).find("\n" + piece.strip("\n") + "\n", position)
+            assert found >= 0, f"not in {path}, at least not there:\n{piece}\n\n{texts[path]}"
+            position = found + 1
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) > 15
+    assert [example for example in EXAMPLES if example.name.startswith("README")]
+
+
+def test_rule_pages_are_current():
+    path = ROOT / "utils" / "write_rule_docs.py"
+    spec = importlib.util.spec_from_file_location("write_rule_docs", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    current = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    assert current == module.render(), "run `python utils/write_rule_docs.py`"
+
+
+@pytest.mark.parametrize("name", ["core", "dev"])
+def test_setup_commands_can_be_found(name):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(re.findall(rf"^<!-- setup: {name} -->\n```sh\n[^\n]+\n```$", text, re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/architecture.md", "docs/corpus.md"])
+def test_links_lead_somewhere(page):
+    path = ROOT / page
+    for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        target = link.partition("#")[0]
+        if target and "://" not in target:
+            assert (path.parent / target).exists(), link
