@@ -18,6 +18,7 @@ from modular_converter.emit.format import format_files
 from modular_converter.pipeline import convert
 from modular_converter.source.library import Library
 
+
 CASES = pathlib.Path(__file__).parent / "cases"
 NAMES = sorted(entry.name for entry in CASES.iterdir() if entry.is_dir())
 UPDATE = bool(os.environ.get("UPDATE_CASES"))

@@ -94,11 +94,17 @@ def main() -> None:
         if options.no_corpus:
             return
         parse = [sys.executable, "-c", PARSE.format(root=ROOT, models=models)]
-        compare("corpus, one worker, cold", [*convert, folder, "--workers", "1", "all"], parse, max(1, options.runs // 2))
+        compare(
+            "corpus, one worker, cold", [*convert, folder, "--workers", "1", "all"], parse, max(1, options.runs // 2)
+        )
         peak = peak_kib([*convert, folder, "--workers", "1", "all"])
         print(f"peak memory of a worker      {peak / 1024:8.0f} MB")
     print("where the time goes (cumulative, under a profiler, which about doubles it):")
-    print(subprocess.run([sys.executable, "-c", STEPS.format(root=ROOT, models=models)], capture_output=True, text=True).stdout)
+    print(
+        subprocess.run(
+            [sys.executable, "-c", STEPS.format(root=ROOT, models=models)], capture_output=True, text=True
+        ).stdout
+    )
 
 
 def peak_kib(command: Sequence[str]) -> int:
@@ -107,7 +113,9 @@ def peak_kib(command: Sequence[str]) -> int:
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], capture_output=True, check=True);"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
-    output = subprocess.run([sys.executable, "-c", code, *command], cwd=ROOT, capture_output=True, text=True, check=True)
+    output = subprocess.run(
+        [sys.executable, "-c", code, *command], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return int(output.stdout)
 
 

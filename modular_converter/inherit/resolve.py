@@ -140,7 +140,7 @@ def _open(
     if path is None or not library.exists(path):
         from modular_converter.rules import unknown_neighbour
 
-        location = _locate(target, statement, name.module.rpartition(".")[2], library)
+        location = _locate(target, statement, name.module, library)
         looked = path or f"package `{name.module.partition('.')[0]}`"
         candidates = _modules_like(path) if path else ()
         problems.append(unknown_neighbour.diagnose(location, name.module, looked, candidates=candidates))

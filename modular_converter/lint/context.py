@@ -20,7 +20,7 @@ from modular_converter.source.library import Library
 
 _METHOD = re.compile(r"^([ \t]+)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 
-Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]  # noqa: UP007  (evaluated, also by Python 3.9)
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,9 @@ class Context:
 
     def at_node(self, node: ast.AST, statement: Statement, method: Method) -> Location:
         """The place of a node of the syntax tree of one method of a class."""
-        place = locate(self.path, node, method.text)
-        below = statement.line - 1 + statement.text.count("\n", 0, method.start)
+        padded = pad(method.text)
+        place = locate(self.path, node, padded)
+        below = statement.line - 1 - (padded is not method.text) + statement.text.count("\n", 0, method.start)
         end = None if place.end_line is None else place.end_line + below
         return replace(place, line=place.line + below, end_line=end)
 
@@ -127,10 +128,9 @@ def strings(text: str) -> list[str]:
 
 
 def parse_method(method: Method) -> Function | None:
-    """The syntax tree of a method, its lines counted from 1; None where its text was cut wrongly."""
+    """The syntax tree of a method, padded; None where its text was cut wrongly."""
     try:
         function = parse_padded(pad(method.text))
     except SyntaxError:
         return None
-    ast.increment_lineno(function, -1)
     return function if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) else None

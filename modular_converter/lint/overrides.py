@@ -16,7 +16,7 @@ from modular_converter.lint.removals import check_deleted, check_removed_attribu
 
 # Parsing every method again would cost more than the checks: first see whether its text has anything to check.
 _CALL = re.compile(r"\bsuper\(")
-_PLAIN_CALL = re.compile(r"^([ \t]+)(?:return[ \t]+)?super\(\)\.(\w+)\([^()\n]*\)[ \t]*$", re.MULTILINE)
+_PLAIN_CALL = re.compile(r"^([ \t]+)(?:return[ \t]+)?super\(\)\.(\w+)\((?:[^()]|\([^()]*\))*\)[ \t]*$", re.MULTILINE)
 
 
 def check_overrides(context: Context) -> Iterator[Diagnostic]:

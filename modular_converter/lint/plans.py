@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from modular_converter.diagnostics import Diagnostic, Location
-from modular_converter.inline.collect import GeneratedFile
 from modular_converter.lint.context import Context
 from modular_converter.records import Definition, Role
 
@@ -23,7 +22,6 @@ PLANS = (
 
 _PLAN = re.compile(rf"^[ \t]+({'|'.join(PLANS)})\b[^=\n]*=[ \t]*\{{", re.MULTILINE)
 _KEY = re.compile(r"(?<![fF])[\"']([\w.*]+)[\"'][ \t]*:")
-_NAMED = re.compile(r"(?:\bself\.|[\"'])(\w+)(?:[ \t]*(?:,|=(?!=)|:[^=\n]*=)|[\"'])")
 
 
 def check_plans(context: Context) -> Iterator[Diagnostic]:
@@ -31,18 +29,17 @@ def check_plans(context: Context) -> Iterator[Diagnostic]:
     configuration, modeling = context.collection.file("configuration"), context.collection.file("modeling")
     if configuration is None or modeling is None:
         return
-    layers: set[str] | None = None
-    for definition in configuration.definitions.values():
-        if "_plan" not in definition.text:
-            continue
-        for plan, entry in _entries(definition.text):
-            layers = _layers(modeling) if layers is None else layers
-            missing = [part for part in entry.split(".") if part.isidentifier() and part not in layers]
-            if layers and missing:
-                from modular_converter.rules import plan_names_missing_layer
+    plans = [one for one in configuration.definitions.values() if "_plan" in one.text]
+    entries = [(one, plan, entry) for one in plans for plan, entry in _entries(one.text)]
+    model = "".join(one.text for one in modeling.definitions.values() if one.role is Role.CLASS) if entries else ""
+    parts = {part for _, _, entry in entries for part in entry.split(".") if part.isidentifier()}
+    missing = {part for part in parts if not _has_layer(model, part)}
+    for definition, plan, entry in entries:
+        if not missing.isdisjoint(entry.split(".")):
+            from modular_converter.rules import plan_names_missing_layer
 
-                place = _place(context, definition, entry)
-                yield plan_names_missing_layer.diagnose(place, entry, plan, candidates=())
+            place = _place(context, definition, entry)
+            yield plan_names_missing_layer.diagnose(place, entry, plan)
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
@@ -53,13 +50,11 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
             yield match[1], key
 
 
-def _layers(modeling: GeneratedFile) -> set[str]:
-    """The names that layers of a modeling file may have: attributes, and strings, which may name some too."""
-    layers: set[str] = set()
-    for definition in modeling.definitions.values():
-        if definition.role is Role.CLASS:
-            layers.update(_NAMED.findall(definition.text))
-    return layers
+def _has_layer(model: str, name: str) -> bool:
+    """Whether the text of a model assigns an attribute, or has a string that may name a layer."""
+    if f"self.{name} =" in model or f'"{name}"' in model:
+        return True
+    return re.search(rf"\bself\.{name}[ \t]*(?:,|:|=(?!=))|[\"']{name}[\"']", model) is not None
 
 
 def _place(context: Context, definition: Definition, entry: str) -> Location:

@@ -23,7 +23,9 @@ def check_prefixes(context: Context) -> Iterator[Diagnostic]:
         if prefix.collides_with:
             from modular_converter.rules import colliding_prefix
 
-            wanted = next((asked for asked in prefix.asked if asked != prefix.cased), prefix.cased)
+            # What the prefix adds to the model's own name is what the colliding class has in its name.
+            others = [asked for asked in prefix.asked if asked != prefix.cased]
+            wanted = next((one for one in others if one[len(prefix.cased) :] in prefix.collides_with), others[0])
             yield colliding_prefix.diagnose(place, dotted, wanted, prefix.collides_with, prefix.cased)
         else:
             from modular_converter.rules import ambiguous_prefix

@@ -1,4 +1,4 @@
-"""Choose what to shard: the candidates without objections, largest first, that fit together and with the code's sizes."""
+"""Choose what to shard: the candidates without objections, largest first, that fit together and the code's sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``modular-plan``: derive, show, verify, compare and count tensor-parallel plans. Torch is imported by the commands only."""
+"""``modular-plan``: derive, show, verify, compare and count tensor-parallel plans. Only the commands import torch."""
 
 from __future__ import annotations
 

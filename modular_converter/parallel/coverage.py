@@ -11,6 +11,7 @@ from typing import Any
 
 from modular_converter.parallel.errors import PlanError
 
+
 Row = dict[str, Any]
 MODEL_LIMIT_S = 40
 
@@ -120,7 +121,7 @@ def _committed(derived: Any, pool: Any) -> Row | None:
 
 
 def markdown(rows: list[Row], versions: str, date: str) -> str:
-    """The table of ``docs/plans.md``."""
+    """The coverage as a Markdown table."""
     proven = sum(row["state"] == "verified" for row in rows)
     lines = [f"{proven} of {len(rows)} model types verified ({versions}, {date}).", ""]
     lines += [

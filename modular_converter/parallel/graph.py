@@ -1,4 +1,4 @@
-"""The recorded trace as plain values: tensors, operations, module calls, and where integers came from. No torch here."""
+"""The recorded trace as plain values: tensors, operations, module calls, and sources of integers. No torch here."""
 
 from __future__ import annotations
 

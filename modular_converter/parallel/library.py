@@ -27,7 +27,7 @@ def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Refe
     """
     from transformers.distributed import DistributedConfig
 
-    given = {key: "replicate" for key in (getattr(small.model.config, "base_model_tp_plan", None) or {})}
+    given = dict.fromkeys(getattr(small.model.config, "base_model_tp_plan", None) or {}, "replicate")
     given.update(to_library(plan))
     config = DistributedConfig(tp_size=ranks, tp_plan=given)
     model: Any = type(small.model)

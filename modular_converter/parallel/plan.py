@@ -1,4 +1,4 @@
-"""The ``Plan`` value: rules by layer pattern, integers that shrink, what stays whole and why. Printed and parsed without loss.
+"""The ``Plan`` value: rules by layer pattern, integers that shrink, what stays whole and why. Parsed without loss.
 
 Styles carry transformers' own names where they mean the same; three are ours, for what that vocabulary cannot say.
 """

@@ -16,6 +16,7 @@ from typing import Any
 
 from modular_converter.parallel.errors import PlanError, RankError
 
+
 START_LIMIT_S = 120.0
 TASK_LIMIT_S = 60.0
 

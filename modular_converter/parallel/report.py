@@ -9,6 +9,7 @@ from modular_converter.parallel.graph import Trace
 from modular_converter.parallel.plan import Plan, Rule
 from modular_converter.parallel.resolve import Piece, matches
 
+
 # Collectives of one forward that a matched module or parameter brings, by style.
 COLLECTIVES = {
     "rowwise": "all-reduce",

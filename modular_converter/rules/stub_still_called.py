@@ -26,8 +26,9 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="a raising stub removes a method that the generated file still calls",
     explanation="""\
-An override that only raises (`raise AttributeError("…")`), behind a blank line, removes the parent's method from the generated class. The
-generated file still calls it, so the call would fail, or reach a method of that name in a base class.
+An override that only raises (`raise AttributeError("…")`), behind a blank line, removes the parent's method from the
+generated class. The generated file still calls it, so the call would fail, or reach a method of that name in a base
+class.
 
 Override the caller as well, or keep the method.
 """,

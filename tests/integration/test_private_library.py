@@ -10,7 +10,7 @@ from pathlib import Path
 from modular_converter import convert_file
 
 
-MODULAR = '''\
+MODULAR = """\
 import torch
 from torch import nn
 
@@ -41,7 +41,7 @@ class AcmeForCausalLM(LlamaForCausalLM):
 
 
 __all__ = ["AcmeConfig", "AcmeForCausalLM"]
-'''
+"""
 RUN = """\
 import torch
 from acme.models.acme.configuration_acme import AcmeConfig

@@ -9,11 +9,13 @@ import pytest
 from modular_converter.parallel.compare import check_in_threads
 from modular_converter.parallel.plan import Rule
 
+
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import BuildError, UnknownModel  # noqa: E402
 from modular_converter.parallel.prove import derive_model, prove  # noqa: E402
 from modular_converter.parallel.ranks import RankPool  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
+
 
 MODELS = ["llama", "bert", "gpt2", "t5", "mixtral", "albert", "deberta", "xlnet", "gpt_neox", "bart", "vit", "olmoe"]
 _SWAP = {"colwise": "rowwise", "rowwise": "shard", "packed_colwise": "colwise", "colwise_gather_output": "colwise"}

@@ -8,6 +8,7 @@ from modular_converter.parallel.emit import from_library, to_library, to_torch
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plan import STYLES, Plan, Rule, wildcard
 
+
 paths = st.from_regex(r"[a-z_]{1,8}(\.(\*|[a-z_0-9]{1,8})){0,3}", fullmatch=True)
 rules = st.builds(
     Rule,

@@ -12,6 +12,7 @@ from modular_converter.parallel.derive import derive
 from modular_converter.parallel.plan import Rule
 from modular_converter.parallel.trace import record
 
+
 HIDDEN, HEADS, WIDTH = 32, 4, 8
 
 

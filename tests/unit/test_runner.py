@@ -109,7 +109,9 @@ def test_hash_seed_changes_nothing():
     outputs = []
     for seed in ("0", "1", "12345"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        done = subprocess.run([sys.executable, "-c", code, *ZOO], capture_output=True, text=True, env=environment, cwd=ROOT)
+        done = subprocess.run(
+            [sys.executable, "-c", code, *ZOO], capture_output=True, text=True, env=environment, cwd=ROOT
+        )
         assert done.returncode == 0, done.stderr
         outputs.append(json.loads(done.stdout))
     assert outputs[0] == outputs[1] == outputs[2]

@@ -39,7 +39,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "led": {"attention_window": [4, 4]},
     "big_bird": {"attention_type": "original_full"},
     "bigbird_pegasus": {"attention_type": "original_full"},
-    **{name: _RESNET for name in ("detr", "conditional_detr", "table-transformer", "dab-detr")},
+    **dict.fromkeys(("detr", "conditional_detr", "table-transformer", "dab-detr"), _RESNET),
 }
 
 # Sequence lengths that a model insists on.

@@ -16,7 +16,7 @@ def scale(x):
     return x * SCALE
 
 
-# Known in the neighbour under another name only: no class of that name is pulled.
+# What the neighbour would be asked for under this name: it is not pulled.
 class NewNorm(nn.Module):
     def forward(self, x):
         return scale(x)

@@ -14,7 +14,7 @@ def rotate(x):
     return own_helper(x)
 
 
-# Known in the neighbour under another name only: no class of that name is pulled.
+# What the neighbour would be asked for under this name: it is not pulled.
 class NewNorm(nn.Module):
     def forward(self, x):
         return scale(x)
