@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TextIO
 
 from modular_converter.config import INSTALLED, Settings, load_settings
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, Severity
@@ -45,6 +46,11 @@ class ConvertOptions:
         """Whether files are written at all."""
         return not (self.diff or self.dry_run)
 
+    @property
+    def stream(self) -> TextIO:
+        """Where diffs and lists go: findings in a form for programs have stdout to themselves."""
+        return sys.stdout if self.output_format == "text" else sys.stderr
+
 
 @dataclass
 class Outcome:
@@ -78,6 +84,9 @@ def run(options: ConvertOptions) -> int:
     found = discover(options.arguments, models)
     if found.paths:
         settings = _project_settings(settings, options, found.paths[0])
+    if refusal := _refuse_installed(found.paths, options, settings):
+        _report(options, [*found.problems, refusal])
+        return 2
     with _progress(options, len(found.paths)) as progress:
         conversions = Run(settings, workers=settings.workers, progress=progress).convert(found.paths)
     diagnostics = list(found.problems) + [one for conversion in conversions for one in conversion.diagnostics]
@@ -113,6 +122,17 @@ def _overridden(settings: Settings, options: ConvertOptions) -> Settings:
     return replace(settings, **changes)  # type: ignore[arg-type]
 
 
+def _refuse_installed(paths: Sequence[str], options: ConvertOptions, settings: Settings) -> Diagnostic | None:
+    """An installed package is read-only: what is generated from it goes elsewhere."""
+    installed = next((path for path in paths if INSTALLED & set(path.split(os.sep))), None)
+    if installed is None or settings.output_dir or not options.writes:
+        return None
+    from modular_converter.rules import read_only_target
+
+    location = Location(os.path.dirname(installed))
+    return read_only_target.diagnose(location, "it belongs to an installed package; give --output-dir")
+
+
 def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, outcome: Outcome) -> None:
     """Write or compare the files of one conversion, and count."""
     outcome.modular_lines += _lines_of(conversion.path)
@@ -120,14 +140,17 @@ def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, 
         target = _target(path, settings.output_dir)
         outcome.generated_lines += text.count("\n")
         if options.verbose:
-            _tell_origins(target, path, conversion)
+            _tell_origins(target, path, conversion, options.stream)
         old = _old_text(target)
         if options.writes:
-            outcome.written += _write(target, path, settings.output_dir, text, outcome.diagnostics)
+            outcome.written += _write(target, settings.output_dir, text, outcome.diagnostics)
         elif old != text:
             outcome.changed += 1
             if options.diff:
-                _print_diff(target, old or "", text)
+                _print_diff(target, old or "", text, options.stream)
+            elif not options.quiet:
+                action = "would change" if old is not None else "would be new"
+                print(f"{os.path.relpath(target)}: {action}", file=options.stream)
 
 
 def _target(path: str, output_dir: str) -> str:
@@ -138,14 +161,8 @@ def _target(path: str, output_dir: str) -> str:
     )
 
 
-def _write(target: str, path: str, output_dir: str, text: str, diagnostics: list[Diagnostic]) -> bool:
+def _write(target: str, output_dir: str, text: str, diagnostics: list[Diagnostic]) -> bool:
     folder = os.path.dirname(target)
-    if not output_dir and INSTALLED & set(path.split(os.sep)):
-        from modular_converter.rules import read_only_target
-
-        reason = "it belongs to an installed package; give --output-dir"
-        diagnostics.append(read_only_target.diagnose(Location(target), reason))
-        return False
     try:
         sweep(folder)
         return write_atomically(target, text, output_dir or folder)
@@ -166,19 +183,19 @@ def _lines_of(path: str) -> int:
     return (_old_text(path) or "").count("\n")
 
 
-def _print_diff(target: str, old: str, new: str) -> None:
+def _print_diff(target: str, old: str, new: str, stream: TextIO) -> None:
     name = os.path.relpath(target)
     lines = difflib.unified_diff(old.splitlines(), new.splitlines(), f"a/{name}", f"b/{name}", lineterm="")
-    colors = {"+": "32", "-": "31", "@": "36"} if wants_color(sys.stdout) else {}
+    colors = {"+": "32", "-": "31", "@": "36"} if wants_color(stream) else {}
     for line in lines:
         color = colors.get(line[:1])
-        print(f"\x1b[{color}m{line}\x1b[0m" if color else line)
+        print(f"\x1b[{color}m{line}\x1b[0m" if color else line, file=stream)
 
 
-def _tell_origins(target: str, path: str, conversion: Conversion) -> None:
-    print(os.path.relpath(target))
+def _tell_origins(target: str, path: str, conversion: Conversion, stream: TextIO) -> None:
+    print(os.path.relpath(target), file=stream)
     for origin in conversion.origins.get(path, ()):
-        print(f"  {origin.name}: {origin.how} {os.path.relpath(origin.path)}:{origin.line}")
+        print(f"  {origin.name}: {origin.how} {os.path.relpath(origin.path)}:{origin.line}", file=stream)
 
 
 def _report(options: ConvertOptions, diagnostics: list[Diagnostic]) -> None:
@@ -197,14 +214,19 @@ def _summarize(options: ConvertOptions, outcome: Outcome, seconds: float) -> Non
     done = sum(not conversion.failed for conversion in outcome.conversions)
     failed = len(outcome.conversions) - done
     files = sum(len(conversion.files) for conversion in outcome.conversions)
-    parts = [f"{done} of {len(outcome.conversions)} modular files converted" if failed else f"{done} modular files"]
+    total = _count(len(outcome.conversions), "modular file")
+    parts = [f"{done} of {total} converted" if failed else total]
     action = f"{outcome.written} written" if options.writes else f"{outcome.changed} would change"
-    parts.append(f"{files} generated files ({action})")
+    parts.append(f"{_count(files, 'generated file')} ({action})")
     parts.append(f"{outcome.modular_lines:,} -> {outcome.generated_lines:,} lines")
     warnings = sum(not diagnostic.is_error for diagnostic in outcome.diagnostics)
     if warnings:
-        parts.append(f"{warnings} warnings")
+        parts.append(_count(warnings, "warning"))
     print(", ".join(parts) + f", {seconds:.2f} s", file=sys.stderr)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def test_ways_to_name_a_file(tree, arguments):
     result = call(*arguments)
     assert result.exit_code == 0, result.output
     assert "class NewMLP(nn.Module)" in generated(tree).read_text()
-    assert "1 modular files, 1 generated files (1 written)" in result.output
+    assert "1 modular file, 1 generated file (1 written)" in result.output
 
 
 def test_files_to_parse_takes_many_and_may_be_repeated():
@@ -86,7 +86,8 @@ def test_looking_writes_nothing_and_says_whether_it_would(tree, option):
     result = call(option, "new")
     assert result.exit_code == 1
     assert not generated(tree).exists()
-    assert ("+class NewMLP(nn.Module):" in result.output) == (option == "--diff")
+    expected = "+class NewMLP(nn.Module):" if option == "--diff" else "modeling_new.py: would be new"
+    assert expected in result.output
     call("new")
     assert call(option, "new").exit_code == 0
 

@@ -24,22 +24,14 @@ class Oracle(cst.CSTTransformer):
     def __init__(self, renamer: Renamer) -> None:
         super().__init__()
         self.renamer = renamer
-        self.pattern = re.compile(f"(?<![a-z0-9])({renamer.old})", re.IGNORECASE)
+        self.pattern = re.compile(f"(?<![a-z0-9])(?i:{renamer.old}|{renamer.old_cased})")
 
     def rename(self, text: str) -> str:
-        kept = "|".join(map(re.escape, self.renamer.kept))
-        if not kept:
-            return self.pattern.sub(self.spelling, text)
+        kept = "|".join(map(re.escape, self.renamer.kept)) or "(?!)"
         pieces = re.split(f"((?<![\\w-])(?:{kept})(?![\\w-]))", text)
         return "".join(
-            piece if index % 2 else self.pattern_sub(text, pieces, index) for index, piece in enumerate(pieces)
+            piece if index % 2 else self.pattern.sub(self.spelling, piece) for index, piece in enumerate(pieces)
         )
-
-    def pattern_sub(self, text: str, pieces: list[str], index: int) -> str:
-        before = "".join(pieces[:index])
-        found = self.pattern.sub(self.spelling, before + "\0" + pieces[index])
-        assert "\0" in found
-        return found.partition("\0")[2]
 
     def spelling(self, match: re.Match[str]) -> str:
         found, one = match.group(), self.renamer
@@ -64,13 +56,6 @@ class Oracle(cst.CSTTransformer):
     def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> cst.ImportFrom:
         return updated_node if original_node.relative else updated_node.with_changes(module=original_node.module)
 
-    def leave_ImportAlias(self, original_node: cst.ImportAlias, updated_node: cst.ImportAlias) -> cst.ImportAlias:
-        return updated_node
-
-
-class ImportOracle(Oracle):
-    """The oracle for sources in which `import x` occurs, whose module name stays too."""
-
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.Import:
         names = [
             new.with_changes(name=old.name) for old, new in zip(original_node.names, updated_node.names, strict=True)
@@ -80,7 +65,7 @@ class ImportOracle(Oracle):
 
 def by_tree(text: str, renamer: Renamer) -> str:
     text = re.sub(r"(?m)^[ \t]*#[ \t]*Copied from[^\n]*(?:\n|\Z)", "", text)
-    return cst.parse_module(text).visit(ImportOracle(renamer)).code
+    return cst.parse_module(text).visit(Oracle(renamer)).code
 
 
 WORDS = (
