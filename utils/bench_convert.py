@@ -13,6 +13,7 @@ import datetime
 import os
 import platform
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from importlib.metadata import version
 
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+START, END = "<!-- figures: start -->", "<!-- figures: end -->"
 IMPORT_LIBCST = [sys.executable, "-c", "import libcst"]
 PARSE = """
 import sys, libcst
@@ -54,8 +56,33 @@ for step in ("required_files", "open_target", "resolve", "rename_neighbours", "b
 """
 
 
+class Report:
+    """The figures, printed as they come and kept for a page."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append(line.rstrip())
+        print(line, flush=True)
+
+    def put_into(self, path: str) -> None:
+        """Replace what stands between the marks of a page."""
+        with open(path, encoding="utf-8") as file:
+            before, _, rest = file.read().partition(START)
+        _, _, after = rest.partition(END)
+        if not after:
+            raise SystemExit(f"{path} has no {START} … {END}")
+        figures = "\n".join(self.lines).strip()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"{before}{START}\n```text\n{figures}\n```\n{END}{after}")
+
+
 def cpu_seconds(command: Sequence[str]) -> float:
     """CPU seconds, user and system, of a finished process and of those it waited for."""
+    for output in (following for name, following in zip(command, command[1:], strict=False) if name == "--output-dir"):
+        shutil.rmtree(output, ignore_errors=True)  # every run writes its files anew
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -64,14 +91,13 @@ def cpu_seconds(command: Sequence[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def compare(name: str, command: Sequence[str], yardstick: Sequence[str], runs: int) -> tuple[float, float, float]:
-    """Run the two in turn; print and return both medians and the median ratio."""
+def compare(report: Report, name: str, command: Sequence[str], yardstick: Sequence[str], runs: int) -> None:
+    """Run the two in turn; report both medians and the median ratio."""
     cpu_seconds(command), cpu_seconds(yardstick)
     pairs = [(cpu_seconds(command), cpu_seconds(yardstick)) for _ in range(runs)]
     ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
     ratio = statistics.median(mine / other for mine, other in pairs)
-    print(f"{name:28} {ours:8.2f} s   yardstick {theirs:8.2f} s   ratio {ratio:.2f}", flush=True)
-    return ours, theirs, ratio
+    report(f"{name:28} {ours:8.2f} s   yardstick {theirs:8.2f} s   ratio {ratio:.2f}")
 
 
 def main() -> None:
@@ -79,32 +105,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5, help="pairs for one model (the corpus takes one pair fewer)")
     parser.add_argument("--no-corpus", action="store_true", help="only the single models")
+    parser.add_argument("--update", metavar="PAGE", help="put the figures into a page, between its marks")
     options = parser.parse_args()
+    report = Report()
     import importlib.util
 
     models = os.path.join(os.path.dirname(str(importlib.util.find_spec("transformers").origin)), "models")  # type: ignore[union-attr]
-    print(
+    report(
         f"{datetime.date.today()}, Python {platform.python_version()}, {os.cpu_count()} cores, "
         f"transformers {version('transformers')}, libcst {version('libcst')}, ruff {version('ruff')}"
     )
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = os.path.join(temporary, "models")
         convert = [sys.executable, "-m", "modular_converter", "--quiet", "--package", "transformers", "--output-dir"]
         for model in ("gemma", "olmo2"):
-            compare(f"one model ({model})", [*convert, folder, model], IMPORT_LIBCST, options.runs)
+            compare(report, f"one model ({model})", [*convert, folder, model], IMPORT_LIBCST, options.runs)
         if options.no_corpus:
             return
         parse = [sys.executable, "-c", PARSE.format(root=ROOT, models=models)]
         compare(
-            "corpus, one worker, cold", [*convert, folder, "--workers", "1", "all"], parse, max(1, options.runs // 2)
+            report,
+            "corpus, one worker, cold",
+            [*convert, folder, "--workers", "1", "all"],
+            parse,
+            max(1, options.runs // 2),
         )
         peak = peak_kib([*convert, folder, "--workers", "1", "all"])
-        print(f"peak memory of a worker      {peak / 1024:8.0f} MB")
-    print("where the time goes (cumulative, under a profiler, which about doubles it):")
-    print(
-        subprocess.run(
-            [sys.executable, "-c", STEPS.format(root=ROOT, models=models)], capture_output=True, text=True
-        ).stdout
-    )
+        report(f"peak memory of a worker      {peak / 1024:8.0f} MB")
+    report("where the time goes (cumulative, under a profiler, which about doubles it):")
+    steps = [sys.executable, "-c", STEPS.format(root=ROOT, models=models)]
+    report(subprocess.run(steps, capture_output=True, text=True, check=True).stdout.rstrip())
+    if options.update:
+        report.put_into(options.update)
 
 
 def peak_kib(command: Sequence[str]) -> int:

@@ -141,7 +141,7 @@ def _open(
         from modular_converter.rules import unknown_neighbour
 
         location = _locate(target, statement, name.module, library)
-        looked = path or f"package `{name.module.partition('.')[0]}`"
+        looked = os.path.relpath(path, folder).replace(os.sep, "/") if path else f"package `{name.module.partition('.')[0]}`"
         candidates = _modules_like(path) if path else ()
         problems.append(unknown_neighbour.diagnose(location, name.module, looked, candidates=candidates))
         return None
@@ -211,7 +211,7 @@ def _check_classes(resolution: Resolution, library: Library) -> list[Diagnostic]
                 neighbour = resolution.neighbours[resolution.taken[base].neighbour]
                 candidates = tuple(neighbour.module.definitions)
                 at = _locate(target, statement, base, library)
-                problems.append(unknown_parent.diagnose(at, base, neighbour.path, candidates=candidates))
+                problems.append(unknown_parent.diagnose(at, base, neighbour.dotted, candidates=candidates))
             if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[.*\])?", base, re.DOTALL):
                 from modular_converter.rules import base_not_a_name
 

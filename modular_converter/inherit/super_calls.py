@@ -85,7 +85,7 @@ def _merge_behind(inherited: list[Part], after: tuple[Part, ...], overrides: dic
     removed = {target for part in after for target in deleted_targets(part)}
     overrides.update({assigned_target(part): part for part in after if assigned_target(part)})
     merged = [overrides.get(assigned_target(part), part) for part in inherited if assigned_target(part) not in removed]
-    there = {part.normal for part in merged}
+    there = {part.normal for part in merged} if after else set()
     for part in after:
         if part.normal not in there and not deleted_targets(part):
             merged.append(part)
@@ -107,4 +107,4 @@ def deleted_targets(part: Part) -> list[str]:
 
 
 def _is_post_init(part: Part) -> bool:
-    return part.normal == "self.post_init()"
+    return part.text.strip().startswith("self.post_init()") and part.normal == "self.post_init()"

@@ -43,7 +43,7 @@ class Source:
         return tuple(leaf for arg in self.args for leaf in arg.leaves())
 
 
-Arg = Union[None, bool, int, float, str, Ref, tuple["Arg", ...]]
+Arg = Union[None, bool, int, float, str, Ref, tuple["Arg", ...]]  # noqa: UP007 - it names itself
 
 
 @dataclass(frozen=True)

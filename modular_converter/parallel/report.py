@@ -47,10 +47,10 @@ def cost(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: int) -> Cost
         split = piece is not None and piece.dim >= 0
         whole += size
         rank += size // ranks if split else size
-        if len(parameter.shape) > 1 and any(word.isdigit() for word in parameter.name.split(".")):
-            if parameter.tensor in used:
-                layers += size
-                sharded += size if split else 0
+        in_a_layer = any(word.isdigit() for word in parameter.name.split("."))
+        if len(parameter.shape) > 1 and in_a_layer and parameter.tensor in used:
+            layers += size
+            sharded += size if split else 0
     return Cost(whole, rank, layers, sharded, sum(_calls(trace, rule) for rule in plan.rules))
 
 

@@ -50,9 +50,8 @@ def record(model: torch.nn.Module, inputs: Mapping[str, Any], name: str = "") ->
     """
     recorder = _Recorder(model, inputs)
     try:
-        with sourced_attributes(model), recorder.hooks(), torch.no_grad():
-            with _Calls(recorder), _Dispatch(recorder):
-                result = model(**inputs)
+        with sourced_attributes(model), recorder.hooks(), torch.no_grad(), _Calls(recorder), _Dispatch(recorder):
+            result = model(**inputs)
     except Exception as error:
         where = recorder.stack[-1][0] if recorder.stack else "the model"
         raise TraceError(

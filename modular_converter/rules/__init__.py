@@ -46,6 +46,9 @@ MODULES = (
     "plan_names_missing_layer",
     "deep_inheritance",
     "undefined_name",
+    "generated_file_differs",
+    "generated_file_missing",
+    "generated_file_orphaned",
 )
 """The modules of this package, in the order of their codes."""
 

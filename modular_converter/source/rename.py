@@ -120,7 +120,8 @@ class Renamer:
                 spans += (match.span("module") for match in _RELATIVE_IMPORT.finditer(code))
         if self.kept and any(name in text for name in self.kept):
             spans += (match.span() for match in self._kept_pattern.finditer(text))
-        return sorted(spans)
+        # Of two spans that begin together the longer one counts.
+        return sorted(spans, key=lambda span: (span[0], -span[1]))
 
 
 class RenamedModule(Mapping[str, Statement]):

@@ -30,7 +30,7 @@ def signature(child: str, parent: str) -> str:
             "def f(self, x=1, y=1, **kw):",
             "def f(self, x=2, y=1, w=3, **kw):",
         ),
-        ("def f(self, z=2, **super_kwargs):", "def f(self, x, *, z=1) -> int:", "def f(self, x, *, z=2) -> int:"),
+        ("def f(self, z=2, **super_kwargs):", "def f(self, x, *, z=1) -> int:", "def f(self, x, *, z=2,) -> int:"),
         ("def f(self, x: str = 'a:)', **super_kwargs):", "def f(self, x, /, y):", None),
         ("def f(self):  # says: nothing", "def f(self) -> int:", "def f(self) -> int:  # says: nothing"),
     ],
@@ -85,7 +85,7 @@ def test_a_method_without_super_is_its_own() -> None:
     ],
 )
 def test_calls_on_a_base(call: str, bases: list[str], expected: str) -> None:
-    assert call_super_for_bases(f"    def f(self, x):\n        {call}\n", bases) == (
+    assert call_super_for_bases(f"    def f(self, x):\n        {call}\n", "f", bases) == (
         f"    def f(self, x):\n        {expected}\n"
     )
 

@@ -121,6 +121,10 @@ def test_generated_sources(renamer: Renamer, source: str) -> None:
     assert renamer.code(source) == by_tree(source, renamer)
 
 
+def test_a_kept_name_in_an_absolute_module() -> None:
+    assert BIG_BIRD.code("import mamba_ssm.big_bird\n") == "import mamba_ssm.big_bird\n"
+
+
 PUBLISHED = importlib.util.find_spec("transformers")
 MODELS = {
     "llama": "Llama",

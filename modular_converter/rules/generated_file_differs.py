@@ -1,0 +1,36 @@
+"""MC401: a generated file that is not what its modular file gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NAMED = 3
+"""Definitions that a message names; the rest are counted."""
+
+RULE = Rule(
+    code="MC401",
+    name="generated-file-differs",
+    severity=Severity.ERROR,
+    summary="a generated file is not what its modular file gives",
+    explanation="""\
+Either the generated file was edited by hand, or the modular file or something that it builds on has changed since
+it was generated. The next conversion would overwrite what stands there.
+
+Put edits into the modular file. Then run `check-modular-conversion --fix`, and commit what it writes.
+""",
+)
+
+
+def diagnose(location: Location, modular: str, definitions: Sequence[str], cause: str) -> Diagnostic:
+    """`location` is the first difference in the generated file; `cause` says how it came about."""
+    named = ", ".join(f"`{name}`" for name in definitions[:NAMED]) or "text outside of definitions"
+    more = f" and {len(definitions) - NAMED} more" if len(definitions) > NAMED else ""
+    return Diagnostic(
+        RULE,
+        location,
+        f"not what {modular} gives: {named}{more} differ{'' if len(definitions) > 1 else 's'}; {cause}",
+        help=f"Put edits into {modular}, then run `check-modular-conversion --fix`.",
+    )
