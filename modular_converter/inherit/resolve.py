@@ -141,7 +141,11 @@ def _open(
         from modular_converter.rules import unknown_neighbour
 
         location = _locate(target, statement, name.module, library)
-        looked = os.path.relpath(path, folder).replace(os.sep, "/") if path else f"package `{name.module.partition('.')[0]}`"
+        looked = (
+            os.path.relpath(path, folder).replace(os.sep, "/")
+            if path
+            else f"package `{name.module.partition('.')[0]}`"
+        )
         candidates = _modules_like(path) if path else ()
         problems.append(unknown_neighbour.diagnose(location, name.module, looked, candidates=candidates))
         return None

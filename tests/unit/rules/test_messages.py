@@ -16,6 +16,9 @@ from modular_converter.rules import (
     del_still_read,
     del_unknown_attribute,
     formatter_failed,
+    generated_file_differs,
+    generated_file_missing,
+    generated_file_orphaned,
     import_from_package_root,
     internal_error,
     missing_file,
@@ -107,6 +110,9 @@ WORDED = [
     (plan_names_missing_layer.diagnose(AT, "mlp.up", "base_model_tp_plan"), "`mlp.up`", "Override"),
     (deep_inheritance.diagnose(AT, "NewMLP", "OldMLP", "OlderMLP", "m.py"), "`OlderMLP` of m.py", "`OlderMLP`"),
     (undefined_name.diagnose(AT, "torhc"), "`torhc`", "modular file"),
+    (generated_file_differs.diagnose(AT, "modular_new.py", ["NewMLP"], "edited"), "`NewMLP` differs", "--fix"),
+    (generated_file_missing.diagnose(AT, "modular_new.py"), "does not exist", "--fix"),
+    (generated_file_orphaned.diagnose(AT, "modular_new.py", "does not exist"), "does not exist", "Remove"),
 ]
 
 

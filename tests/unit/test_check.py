@@ -1,0 +1,221 @@
+"""The check: what differs and why, what `--fix` does, what a change affects, and which exit code tells it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from modular_converter.check import changed_definitions
+from modular_converter.check_cli import DIFF_LINES, check_command
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+
+
+def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
+    files = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def run(zoo: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(check_command, ["--root", str(zoo), *arguments])
+
+
+def edit(zoo: Path, name: str, old: str, new: str) -> None:
+    path = next(zoo.rglob(name))
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="session")
+def current(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of our models, made current and committed, under a name that is not plain."""
+    root = tmp_path_factory.mktemp("zoo") / "mödels of ours"
+    shutil.copytree(ROOT / "models", root / "models", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+    run(root, "--fix", "--no-cache")
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "first")
+    return root
+
+
+@pytest.fixture
+def zoo(current: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(current, tmp_path / current.name))
+
+
+def test_a_current_tree_passes_and_is_not_touched(zoo):
+    before = snapshot(zoo)
+    result = run(zoo)
+    assert result.exit_code == 0, result.output
+    assert "3 modular files, 7 generated files" in result.stderr
+    assert snapshot(zoo) == before
+
+
+def test_a_chain_of_dependents_is_found_and_fixed_in_one_pass(zoo):
+    edit(zoo, "modeling_llama.py", "repeat_kv", "repeat_key_values")
+    edit(zoo, "modular_gemma_vision.py", "repeat_kv", "repeat_key_values")
+    before = snapshot(zoo)
+    result = run(zoo)
+    assert result.exit_code == 1, result.output
+    assert "modeling_gemma.py:" in result.stderr and "modeling_gemma_vision.py:" in result.stderr
+    assert "modeling_llama.py" in result.stderr
+    assert snapshot(zoo) == before
+    assert run(zoo, "--fix").exit_code == 0
+    fixed = snapshot(zoo)
+    assert fixed != before
+    assert run(zoo).exit_code == 0
+    assert "written" not in run(zoo, "--fix_and_overwrite").stderr
+    assert snapshot(zoo) == fixed
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_edit_in_a_neighbour_is_fixed_at_once(zoo, data):
+    path = zoo / "models" / "llama" / "modeling_llama.py"
+    lines = path.read_text().split("\n")
+    places = [number for number, line in enumerate(lines) if line.strip().startswith("return ")]
+    place = data.draw(st.sampled_from(places))
+    indent = lines[place][: len(lines[place]) - len(lines[place].lstrip())]
+    lines.insert(place, f"{indent}# {data.draw(st.from_regex('[a-z]{1,9}', fullmatch=True))}")
+    path.write_text("\n".join(lines))
+    assert run(zoo, "--fix").exit_code == 0
+    assert run(zoo).exit_code == 0
+    assert "written" not in run(zoo, "--fix").stderr
+
+
+def test_a_hand_edit_is_told_from_a_change_of_the_sources(zoo):
+    edit(zoo, "modeling_gemma.py", "class GemmaMLP", "class GemmaMlp")
+    result = run(zoo, "-f", str(zoo / "models/gemma/modular_gemma.py"))
+    assert result.exit_code == 1
+    assert "edited by hand since the last commit" in result.stderr and "`GemmaMLP`" in result.stderr
+    git(zoo, "commit", "-qam", "by hand")
+    assert "edited by hand in" in run(zoo, "gemma").stderr
+
+
+def test_a_committed_change_of_the_modular_file_is_named(zoo):
+    edit(zoo, "modular_gemma.py", "head_dim: int | None = 256", "head_dim: int | None = 128")
+    assert "has changed: modular_gemma.py" in run(zoo, "gemma").stderr
+    git(zoo, "commit", "-qam", "stale")
+    assert "which last wrote it" in run(zoo, "gemma").stderr
+
+
+def test_without_git_it_cannot_tell_why(zoo):
+    shutil.rmtree(zoo / ".git")
+    edit(zoo, "modeling_gemma.py", "class GemmaMLP", "class GemmaMlp")
+    assert "cannot tell why (" in run(zoo, "gemma").stderr
+
+
+def test_a_missing_and_an_orphaned_file_are_findings(zoo):
+    (zoo / "models/gemma/modeling_gemma.py").unlink()
+    assert "MC402" in run(zoo, "gemma").stderr
+    assert run(zoo, "--fix").exit_code == 0
+    notice = "# This file was automatically" + " generated from the modules in `models/bert`.\n"
+    (zoo / "models/bert/__init__.py").write_text(notice)
+    assert run(zoo).exit_code == 0
+    (zoo / "models/roberta/modular_roberta.py").unlink()
+    result = run(zoo)
+    assert result.exit_code == 1 and result.stderr.count("MC403") >= 1
+    assert (zoo / "models/roberta/modeling_roberta.py").exists()
+
+
+def test_what_cannot_be_converted_is_never_passed(zoo):
+    (zoo / "models/gemma/modular_gemma.py").write_text("class (:\n")
+    result = run(zoo, "--fix")
+    assert result.exit_code == 2 and "1 could not be converted" in result.stderr
+    assert run(zoo, "no_such_model").exit_code == 2
+
+
+def test_a_diff_is_bounded_and_coloured_when_asked(zoo, monkeypatch):
+    (zoo / "models/gemma/modeling_gemma.py").write_text("x = 1\n")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    result = run(zoo, "gemma")
+    assert "\x1b[31m-x = 1" in result.stdout and "more lines" in result.stdout
+    assert result.stdout.count("\n") <= DIFF_LINES + 1
+    assert run(zoo, "gemma", "--quiet").stdout == ""
+
+
+def test_formats_for_machines_and_statistics(zoo):
+    edit(zoo, "modeling_gemma.py", "class GemmaMLP", "class GemmaMlp")
+    findings = json.loads(run(zoo, "gemma", "--format", "json").stdout)
+    assert [finding["code"] for finding in findings if finding["severity"] == "error"] == ["MC401"]
+    assert json.loads(run(zoo, "gemma", "--format", "sarif").stdout)["runs"][0]["results"]
+    assert "::error file=" in run(zoo, "gemma", "--format", "github").stdout
+    assert "1  MC401 generated-file-differs" in run(zoo, "gemma", "--statistics").stderr
+
+
+@pytest.mark.parametrize(
+    ("touched", "files"),
+    [
+        ("models/llama/modeling_llama.py", 2),
+        ("models/gemma/modular_gemma.py", 2),
+        ("models/gemma_vision/modeling_gemma_vision.py", 1),
+        ("models/bert/modeling_bert.py", 1),
+        ("pyproject.toml", 3),
+        ("models/auto/auto_mappings.py", 3),
+        ("README.md", 0),
+    ],
+)
+def test_changed_since_takes_what_a_change_affects(zoo, touched, files):
+    with open(zoo / touched, "a") as file:
+        file.write("\n# touched\n")
+    assert f"{files} modular files" in run(zoo, "--changed-since", "HEAD").stderr
+
+
+@pytest.mark.parametrize("ref", ["no-such-ref", "--output=x", "", "HEAD; touch x"])
+def test_an_unknown_ref_is_an_error(zoo, ref):
+    result = run(zoo, f"--changed-since={ref}")
+    assert result.exit_code == 2 and "git knows no commit" in result.stderr
+
+
+def test_a_shallow_clone_says_so(zoo, tmp_path):
+    git(zoo, "commit", "-q", "--allow-empty", "-m", "second")
+    subprocess.run(["git", "clone", "-q", "--depth=1", zoo.as_uri(), str(tmp_path / "clone")], check=True)
+    result = run(tmp_path / "clone", "--changed-since", "HEAD~1")
+    assert result.exit_code == 2 and "shallow clone" in result.stderr
+
+
+def test_changed_since_without_git_is_an_error(zoo, monkeypatch):
+    shutil.rmtree(zoo / ".git")
+    assert run(zoo, "--changed-since", "HEAD").exit_code == 2
+    monkeypatch.setenv("PATH", "")
+    assert "git could not be started" in run(zoo, "--changed-since", "HEAD").stderr
+
+
+def test_definitions_that_differ_are_named():
+    assert changed_definitions("a = 1\nb = 2\n", "a = 1\nb = 3\nc = 4\n") == ["b", "c"]
+
+
+def test_help_imports_only_click():
+    code = "import sys; from modular_converter.check_cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not set(done.stdout.split()) & {"rich", "libcst", "modular_converter.check", "modular_converter.config"}
+
+
+def test_the_cache_is_used_left_out_and_cleared(zoo, tmp_path):
+    assert run(zoo, "--no-cache").exit_code == 0
+    assert not (tmp_path / "cache").exists()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "old.json").write_text("")
+    assert run(zoo, "--clear-cache", "gemma").exit_code == 0
+    assert not (tmp_path / "cache" / "old.json").exists()
