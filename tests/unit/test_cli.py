@@ -198,6 +198,15 @@ def test_a_read_only_target(tree):
     assert call("new").exit_code == 2
 
 
+def test_a_target_that_cannot_be_written_stops_no_other(tree):
+    generated(tree).mkdir()
+    (tree / "models/other").mkdir()
+    (tree / "models/other/modular_other.py").write_text(NEW.replace("New", "Other"))
+    result = call("all")
+    assert result.exit_code == 2 and "MC113" in result.output
+    assert (tree / "models/other/modeling_other.py").is_file()
+
+
 def test_a_target_that_is_a_link_out_of_the_root(tree, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside") / "file.py"
     outside.write_text("precious")
