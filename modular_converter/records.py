@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from modular_converter.diagnostics import Diagnostic
 from modular_converter.source import lexer
@@ -165,3 +166,11 @@ class Conversion:
     def failed(self) -> bool:
         """Whether an error stopped it."""
         return any(diagnostic.is_error for diagnostic in self.diagnostics)
+
+
+class UndefinedName(NamedTuple):
+    """A name that a formatted text uses but neither defines nor imports. Line and column count from 1."""
+
+    name: str
+    line: int
+    column: int

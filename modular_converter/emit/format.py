@@ -9,15 +9,8 @@ from typing import NamedTuple
 
 from modular_converter.config import Settings
 from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.records import UndefinedName
 from modular_converter.rules import formatter_failed
-
-
-class UndefinedName(NamedTuple):
-    """A name that a formatted text uses but neither defines nor imports. Line and column count from 1."""
-
-    name: str
-    line: int
-    column: int
 
 
 class FormatResult(NamedTuple):

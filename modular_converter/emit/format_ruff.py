@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from modular_converter.config import Settings
 from modular_converter.diagnostics import ConversionError, Location
-from modular_converter.emit.format import UndefinedName
 from modular_converter.emit.output import is_abandoned
+from modular_converter.records import UndefinedName
 from modular_converter.rules import formatter_failed
 
 

@@ -149,22 +149,24 @@ def _gather_protected(
 
 
 def _without_unwanted(text: str, wanted: Collection[str], bound: Collection[str]) -> str:
-    """A protected import without the import statements of which nothing is wanted; "" when nothing is left."""
-    lines = text.split("\n")
-    tree = ast.parse(text)
-    kept = 0
-    for node in ast.walk(tree):
-        if not isinstance(node, (ast.Import, ast.ImportFrom)):
-            continue
+    """A protected import without the import statements of which nothing is wanted; "" when nothing is left.
+
+    Only a plain `if` that holds nothing but imports is thinned out; in any other block a branch could become empty.
+    """
+    block = ast.parse(text).body[0]
+    inner = block.body if isinstance(block, ast.If) and not block.orelse else []
+    if not inner or not all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in inner):
+        return text
+    unwanted: set[int] = set()
+    for node in inner:
+        assert isinstance(node, (ast.Import, ast.ImportFrom))
         names = [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
-        if any(name in wanted and name not in bound for name in names):
-            kept += 1
-            continue
-        for number in range(node.lineno - 1, node.end_lineno or node.lineno):
-            lines[number] = ""
-    if not kept:
-        return ""
-    return text if kept and "" not in lines else "\n".join(line for line in lines if line.strip())
+        if not any(name in wanted and name not in bound for name in names):
+            unwanted.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    if not unwanted:
+        return text
+    lines = [line for number, line in enumerate(text.split("\n"), start=1) if number not in unwanted and line.strip()]
+    return "\n".join(lines) if len(lines) > 1 else ""
 
 
 def _render(gathered: _Gathered, behind: list[str], modular: ImportSource, utils_module: str) -> str:

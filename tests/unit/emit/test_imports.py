@@ -70,3 +70,14 @@ def test_relative_modules_become_absolute() -> None:
 def test_absolute_imports_inside_a_definition() -> None:
     text = 'def f():\n    """from ..x import y"""\n    from ...utils import a\n    from b import c\n'
     assert absolute_imports(text, "lib.models.llama") == text.replace("...utils", "lib.utils")
+
+
+def test_a_protected_import_with_another_branch_is_kept_whole() -> None:
+    from modular_converter.emit.imports import _without_unwanted
+
+    block = "try:\n    import fast\n\n    import faster\nexcept ImportError:\n    fast = None\n"
+    assert _without_unwanted(block, {"fast"}, set()) == block
+    plain = "if is_fast_available():\n    import fast\n\n    import faster"
+    assert _without_unwanted(plain, {"fast"}, set()) == "if is_fast_available():\n    import fast"
+    assert _without_unwanted(plain, {"other"}, set()) == ""
+    assert _without_unwanted(plain, {"fast", "faster"}, set()) == plain
