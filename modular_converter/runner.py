@@ -53,7 +53,7 @@ class Run:
             batch = self._batch(ready, library)
             changed = self._lay_over(batch, library)
             done.update({conversion.path: conversion for conversion in batch})
-            again = {path for path in needs if path in done and required[path] & changed} - self._cyclic
+            again = {path for path in done if _reads_another(path, required[path], changed)} - self._cyclic
             pending = [path for path in pending if path not in ready or path in again]
             pending += sorted(again.difference(pending))
         return [done[path] for path in sorted(done)]
@@ -117,16 +117,21 @@ class Run:
         files = {} if failed else {path: result.texts[path] for path in conversion.files}
         return replace(conversion, files=files, diagnostics=tuple(diagnostics))
 
-    def _lay_over(self, batch: Sequence[Conversion], library: Library) -> set[str]:
-        """Make what was regenerated visible to its dependents; return the paths whose texts that changes."""
+    def _lay_over(self, batch: Sequence[Conversion], library: Library) -> dict[str, str]:
+        """Make what was regenerated visible to its dependents; return the files that change, each with its source."""
         changed = {
-            path: text
+            file: (conversion.path, text)
             for conversion in batch
-            for path, text in conversion.files.items()
-            if not library.exists(path) or library.text(path) != text
+            for file, text in conversion.files.items()
+            if not library.exists(file) or library.text(file) != text
         }
-        library.put(changed)
-        return set(changed)
+        library.put({file: text for file, (_, text) in changed.items()})
+        return {file: path for file, (path, _) in changed.items()}
+
+
+def _reads_another(path: str, required: Collection[str], changed: Mapping[str, str]) -> bool:
+    """Whether a modular file imports from a file that another one has just changed."""
+    return any(changed.get(file, path) != path for file in required)
 
 
 def _from(circle: tuple[str, ...], path: str) -> tuple[str, ...]:

@@ -190,3 +190,13 @@ def test_bad_text_is_a_diagnostic_in_its_file(tmp_path, content, rule, where):
     assert [finding.rule.name for finding in conversion.diagnostics] == [rule]
     assert conversion.diagnostics[0].location.path == str(bad)
     assert not conversion.files
+
+
+def test_a_file_that_inherits_from_its_own_output_ends(tmp_path):
+    (path,) = chain(tmp_path, ("first", "base"))
+    path.with_name("modeling_first.py").write_text(BASE.replace("Base", "First"))
+    path.write_text(
+        "from ..first.modeling_first import FirstMLP\n\n\nclass FirstOtherMLP(FirstMLP):\n"
+        "    def forward(self, x):\n        super().forward(x)\n        x = x + 1\n        return x\n"
+    )
+    assert len(convert_paths([path])) == 1
