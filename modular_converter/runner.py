@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from modular_converter.config import Settings
 from modular_converter.dependencies import cycles, dependencies, levels, required_files
@@ -16,6 +18,9 @@ from modular_converter.pipeline import convert
 from modular_converter.records import Conversion
 from modular_converter.source.library import Library
 
+
+if TYPE_CHECKING:
+    from multiprocessing.context import BaseContext
 
 FILES_PER_WORKER = 12
 """Fewer files than this are not worth a process: starting one costs about as much as converting three."""
@@ -205,13 +210,22 @@ def _in_processes(
 
     shares = [list(paths[number :: workers * 4]) for number in range(workers * 4)]
     converted: dict[str, Conversion] = {}
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, mp_context=_context()) as pool:
         futures = [pool.submit(convert_share, share, settings, dict(overlay)) for share in shares if share]
         for future in as_completed(futures):
             share = future.result()
             converted.update({conversion.path: conversion for conversion in share})
             progress(len(share))
     return [converted[path] for path in paths]
+
+
+def _context() -> BaseContext:
+    """How processes are started: forked where that is safe (a progress bar runs in a thread), else spawned."""
+    import multiprocessing
+    import threading
+
+    forks = sys.platform == "linux" and threading.active_count() == 1
+    return multiprocessing.get_context("fork" if forks else "spawn")
 
 
 _LIBRARIES: dict[int, Library] = {}
