@@ -12,7 +12,7 @@ from modular_converter.records import ImportedName, Module, Neighbour, Role, Sta
 from modular_converter.source.absolute import absolute_imports, absolute_module
 from modular_converter.source.library import Library, models_folder_of
 from modular_converter.source.names import ModelNames
-from modular_converter.source.rename import RenamedModule, Renamer
+from modular_converter.source.rename import RenamedModule, Renamer, rename_identifiers
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,31 @@ def rename_neighbours(resolution: Resolution, library: Library) -> Neighbourhood
         own = replace(own, kept=tuple(settings.kept_names))
         definitions = RenamedModule(_portable(neighbour), _renamer(own, prefix, target, names))
         renamed[dotted] = RenamedNeighbour(neighbour, prefix, definitions, own)
-    return Neighbourhood(resolution, names, renamed)
+    return _with_new_names(Neighbourhood(resolution, names, renamed))
+
+
+def _with_new_names(neighbours: Neighbourhood) -> Neighbourhood:
+    """Let the modular file's own code call the functions and assignments that it imports by their new names.
+
+    `llama_helper` of llama becomes `gemma_helper` in gemma, and an `as` name has no import to bind it any more.
+    """
+    renames = {
+        bound: new
+        for bound, (dotted, new) in neighbours.taken.items()
+        if bound != new
+        and new in (definitions := neighbours.neighbours[dotted].definitions)
+        and definitions.role(new) is not Role.CLASS
+    }
+    if not renames:
+        return neighbours
+    resolution = neighbours.resolution
+    module = resolution.target.module
+    statements = tuple(
+        statement if statement.imports else replace(statement, text=rename_identifiers(statement.text, renames))
+        for statement in module.statements
+    )
+    target = replace(resolution.target, module=replace(module, statements=statements))
+    return replace(neighbours, resolution=replace(resolution, target=target))
 
 
 def _names_around(neighbour: Neighbour, names: ModelNames, library: Library) -> ModelNames:

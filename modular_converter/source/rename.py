@@ -174,3 +174,14 @@ def rename_statement(statement: Statement, renamer: Renamer) -> Statement:
     # `cached_property` keeps its value in `__dict__`, which a frozen dataclass does not guard.
     renamed.__dict__["uses"] = frozenset(map(renamer.name, statement.uses))
     return renamed
+
+
+def rename_identifiers(text: str, names: Mapping[str, str]) -> str:
+    """The text with whole identifiers renamed in its code; attributes, strings and comments stay."""
+    pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})(?!\w)")
+    pieces: list[str] = []
+    position = 0
+    for match in pattern.finditer(lexer.code_only(text)):
+        pieces += (text[position : match.start()], names[match.group()])
+        position = match.end()
+    return "".join((*pieces, text[position:]))
