@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -141,7 +140,6 @@ class Cache:
 def _facts(settings: Settings) -> tuple[object, ...]:
     """All but the files themselves that decides what a conversion gives."""
     black = _stat(settings.black_config_path) if settings.black_config_path else ()
-    spec = importlib.util.find_spec("libcst")
     here = os.path.dirname(os.path.abspath(__file__))
     own = [
         _stat(os.path.join(folder, name))
@@ -149,7 +147,7 @@ def _facts(settings: Settings) -> tuple[object, ...]:
         for name in sorted(names)
         if name.endswith((".py", ".toml"))
     ]
-    tool = (__version__, sys.version, formatter_stamp(settings), _stat(spec.origin) if spec and spec.origin else ())
+    tool = (__version__, sys.version, formatter_stamp(settings))
     return (tool, own, black, tuple(sys.path), replace(settings, workers=0))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modular_converter import __version__
-from modular_converter.cli import spread_files
+from modular_converter.command_line import FilesCommand, run_command
 
 
 if TYPE_CHECKING:
@@ -18,15 +17,9 @@ if TYPE_CHECKING:
 
 DIFF_LINES = 120
 """Lines of a diff that are shown of one file; the rest are counted."""
-_COLORS = {"+": "32", "-": "31", "@": "36"}
 
 
-class _FilesCommand(click.Command):
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, spread_files(args))
-
-
-@click.command(cls=_FilesCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=FilesCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("files", nargs=-1, metavar="[FILES]...")
 @click.option(
     "--files",
@@ -91,27 +84,16 @@ def check_command(
     raise SystemExit(result.exit_code)
 
 
-def diff_lines(difference: Difference, limit: int = DIFF_LINES) -> tuple[list[str], int]:
-    """A unified diff from the file to what it should be, at most `limit` lines, and how many were left out."""
-    import difflib
-
-    name = os.path.relpath(difference.path)
-    old, new = (difference.old or "").splitlines(), difference.new.splitlines()
-    before = "/dev/null" if difference.old is None else f"a/{name}"
-    lines = list(difflib.unified_diff(old, new, before, f"b/{name}", lineterm=""))
-    return lines[:limit], max(0, len(lines) - limit)
-
-
 def _print_diff(difference: Difference) -> None:
+    """A unified diff from the file to what it should be, bounded, with a count of the lines left out."""
     from modular_converter.reporting import wants_color
+    from modular_converter.reporting.diffs import colored, unified
 
-    colors = _COLORS if wants_color(sys.stdout) else {}
-    lines, left_out = diff_lines(difference)
-    for line in lines:
-        color = colors.get(line[:1])
-        click.echo(f"\x1b[{color}m{line}\x1b[0m" if color else line, color=True)
-    if left_out:
-        click.echo(f"… {left_out} more lines")
+    lines = unified(difference.path, difference.old, difference.new)
+    for line in colored(lines[:DIFF_LINES], wants_color(sys.stdout)):
+        click.echo(line, color=True)
+    if len(lines) > DIFF_LINES:
+        click.echo(f"… {len(lines) - DIFF_LINES} more lines")
 
 
 def _report(result: CheckResult, output_format: str, quiet: bool) -> None:
@@ -146,21 +128,8 @@ def _summarize(result: CheckResult, seconds: float) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command; an error of our own ends with a message that asks for a report, never a bare traceback."""
-    try:
-        check_command.main(arguments, prog_name="check-modular-conversion", standalone_mode=True)
-    except KeyboardInterrupt:
-        click.echo("Interrupted; every file is either as it was or finished.", err=True)
-        raise SystemExit(130) from None
-    except Exception as error:
-        if os.environ.get("MODULAR_CONVERTER_DEBUG"):
-            raise
-        from modular_converter.diagnostics import Location
-        from modular_converter.reporting import render
-        from modular_converter.rules import internal_error
-
-        click.echo(render("text", [internal_error.diagnose(Location("check-modular-conversion"), error)]), err=True)
-        raise SystemExit(2) from None
+    """Run the command."""
+    run_command(check_command, arguments, "check-modular-conversion")
 
 
 if __name__ == "__main__":

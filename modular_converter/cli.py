@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from modular_converter import __version__
+from modular_converter.command_line import FilesCommand, run_command
 
 
 if TYPE_CHECKING:
     from modular_converter.convert_command import ConvertOptions
 
 _FORMATS = ("text", "json", "github", "sarif")
-_SPELLINGS = ("--files-to-parse", "--files_to_parse", "--files", "-f")
-
-
-def spread_files(arguments: list[str]) -> list[str]:
-    """`--files-to-parse A B C` -> `A B C`: an option that takes any number of files is a run of plain arguments."""
-    plain: list[str] = []
-    for position, argument in enumerate(arguments):
-        if argument == "--":
-            return plain + arguments[position:]
-        name, equals, value = argument.partition("=")
-        if name in _SPELLINGS:
-            if equals:
-                plain.append(value)
-        else:
-            plain.append(argument)
-    return plain
-
-
-class _FilesCommand(click.Command):
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, spread_files(args))
 
 
 def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
@@ -52,7 +31,7 @@ def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
     ctx.exit()
 
 
-@click.command(cls=_FilesCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=FilesCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("files", nargs=-1, metavar="[FILES]...")
 @click.option(
     "--files-to-parse",
@@ -98,21 +77,8 @@ def convert_command(files: tuple[str, ...], listed: tuple[str, ...], **options: 
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command; an error of our own ends with a message that asks for a report, never a bare traceback."""
-    try:
-        convert_command.main(arguments, prog_name="modular-convert", standalone_mode=True)
-    except KeyboardInterrupt:
-        click.echo("Interrupted; every file is either as it was or finished.", err=True)
-        raise SystemExit(130) from None
-    except Exception as error:
-        if os.environ.get("MODULAR_CONVERTER_DEBUG"):
-            raise
-        from modular_converter.diagnostics import Location
-        from modular_converter.reporting import render
-        from modular_converter.rules import internal_error
-
-        click.echo(render("text", [internal_error.diagnose(Location("modular-convert"), error)]), err=True)
-        raise SystemExit(2) from None
+    """Run the command."""
+    run_command(convert_command, arguments, "modular-convert")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,18 @@ PROFILE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profi
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders of installed packages: a project above them has no say in the packages within."""
 
+DEFAULT_KIND = "modeling"
+"""The kind of every class that no suffix sends elsewhere."""
+
+
+@functools.lru_cache(maxsize=4096)
+def split_stem(stem: str, kinds: tuple[str, ...]) -> tuple[str, str] | None:
+    """`image_processing_pil_vit` -> `("image_processing_pil", "vit")`; None for a file that is of no kind."""
+    for kind in sorted({*kinds, DEFAULT_KIND}, key=lambda kind: (-len(kind), kind)):
+        if stem.startswith(f"{kind}_"):
+            return kind, stem[len(kind) + 1 :]
+    return None
+
 
 @dataclass(frozen=True)
 class Settings:

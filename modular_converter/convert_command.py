@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import time
@@ -17,6 +16,7 @@ from modular_converter.discover import discover, models_folder
 from modular_converter.emit.output import sweep, write_atomically
 from modular_converter.records import Conversion
 from modular_converter.reporting import render, wants_color
+from modular_converter.reporting.diffs import colored, unified
 from modular_converter.runner import Progress, Run
 
 
@@ -147,7 +147,8 @@ def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, 
         elif old != text:
             outcome.changed += 1
             if options.diff:
-                _print_diff(target, old or "", text, options.stream)
+                for line in colored(unified(target, old or "", text), wants_color(options.stream)):
+                    print(line, file=options.stream)
             elif not options.quiet:
                 action = "would change" if old is not None else "would be new"
                 print(f"{os.path.relpath(target)}: {action}", file=options.stream)
@@ -181,15 +182,6 @@ def _old_text(path: str) -> str | None:
 
 def _lines_of(path: str) -> int:
     return (_old_text(path) or "").count("\n")
-
-
-def _print_diff(target: str, old: str, new: str, stream: TextIO) -> None:
-    name = os.path.relpath(target)
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), f"a/{name}", f"b/{name}", lineterm="")
-    colors = {"+": "32", "-": "31", "@": "36"} if wants_color(stream) else {}
-    for line in lines:
-        color = colors.get(line[:1])
-        print(f"\x1b[{color}m{line}\x1b[0m" if color else line, file=stream)
 
 
 def _tell_origins(target: str, path: str, conversion: Conversion, stream: TextIO) -> None:

@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from modular_converter.config import Settings
+from modular_converter.config import Settings, split_stem
+from modular_converter.diagnostics import ConversionError
 from modular_converter.inherit.resolve import module_path, neighbour_module
 from modular_converter.source.library import Library
 
@@ -16,8 +17,6 @@ _IMPORT = re.compile(r"^from[ \t]+(\.{2,3}[\w.]+|[\w.]*models\.[\w.]+)[ \t]+impo
 
 def required_files(path: str, library: Library) -> frozenset[str]:
     """The neighbour files that a modular file imports from, as far as its text tells; none for an unreadable file."""
-    from modular_converter.diagnostics import ConversionError
-
     try:
         text = library.text(path)
     except ConversionError:
@@ -30,11 +29,8 @@ def required_files(path: str, library: Library) -> frozenset[str]:
 def modular_of(path: str, settings: Settings) -> str:
     """The modular file that a generated file would come from: `modeling_x.py` -> `modular_x.py` beside it."""
     folder, name = os.path.split(path)
-    stem = name.removesuffix(".py")
-    for kind in sorted({*settings.kinds.values(), "modeling"}, key=len, reverse=True):
-        if stem.startswith(f"{kind}_"):
-            return os.path.join(folder, f"modular_{stem[len(kind) + 1 :]}.py")
-    return ""
+    split = split_stem(name.removesuffix(".py"), tuple(settings.kinds.values()))
+    return os.path.join(folder, f"modular_{split[1]}.py") if split else ""
 
 
 def dependencies(required: Mapping[str, Collection[str]], settings: Settings) -> dict[str, frozenset[str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from modular_converter.config import Settings
 from modular_converter.dependencies import cycles, dependencies, levels, required_files
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location, Severity
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location, Severity, locate_word
 from modular_converter.emit.format import FormatResult, format_files
 from modular_converter.pipeline import convert
 from modular_converter.records import Conversion
@@ -164,8 +164,6 @@ def convert_safely(path: str, library: Library) -> Conversion:
 
 def _last_place(path: str, library: Library) -> Location:
     """Where the class that was being worked on stands."""
-    from modular_converter.diagnostics import locate_word
-
     try:
         return locate_word(path, library.working_on, library.text(path)) if library.working_on else Location(path)
     except ConversionError:

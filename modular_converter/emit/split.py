@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterable, Mapping
 
+from modular_converter.config import DEFAULT_KIND
 from modular_converter.records import Statement
 
 
-DEFAULT_KIND = "modeling"
 COPIES_FROM = {"image_processing_pil": "image_processing"}
 """A file of the first kind must work where the second cannot be imported, so it copies instead of importing."""
 

@@ -155,15 +155,6 @@ def parse_padded(padded: str) -> Definition:
     return node
 
 
-def parse_definition(text: str) -> Definition:
-    """The syntax tree of one definition that may be indented; line 1 is the first line of `text`."""
-    padded = pad(text)
-    node = parse_padded(padded)
-    if padded is not text:
-        ast.increment_lineno(node, -1)
-    return node
-
-
 def _take_apart(node: Definition, lines: list[str], start: int, end: int) -> Block:
     """The block of a definition whose own lines are `start` to `end` (half-open, from 0) of `lines`."""
     column = len(lines[node.lineno - 1]) - len(lines[node.lineno - 1].lstrip())

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from modular_converter.config import Settings
+from modular_converter.config import DEFAULT_KIND, Settings, split_stem
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
 from modular_converter.records import ImportedName, Neighbour, Role, Statement, Target
 from modular_converter.source.library import Library, find_package, models_folder_of, package_of
@@ -103,10 +103,8 @@ def _neighbour_module(dotted: str, kinds: tuple[str, ...]) -> NeighbourModule | 
     match = re.fullmatch(r"(?:\.\.|\.\.\.models\.|(?:[^\W\d]\w*\.)*models\.)([^\W\d]\w*)\.([^\W\d]\w*)", dotted)
     if match is None or match[1] == "auto":
         return None
-    for kind in sorted({*kinds, "modeling"}, key=lambda kind: (-len(kind), kind)):
-        if match[2].startswith(kind + "_"):
-            return NeighbourModule(match[1], kind, match[2][len(kind) + 1 :])
-    return None
+    split = split_stem(match[2], kinds)
+    return NeighbourModule(match[1], *split) if split else None
 
 
 def module_path(dotted: str, beside: str) -> str | None:
@@ -188,7 +186,7 @@ def _check_taken(
     target: Target,
     library: Library,
 ) -> list[Diagnostic]:
-    if found.kind == "modeling" and name.name.endswith("Config"):
+    if found.kind == DEFAULT_KIND and name.name.endswith("Config"):
         from modular_converter.rules import config_from_modeling
 
         location = _locate(target, statement, name.name, library)

@@ -56,11 +56,6 @@ def template_text_spans(text: str) -> list[Span]:
     return sorted(span for token in tokens(text) for span in token.texts)
 
 
-def comments(text: str) -> Iterator[Span]:
-    """Offsets of the comments of `text`, in order."""
-    return ((token.start, token.end) for token in tokens(text) if token.kind == "comment")
-
-
 def code_only(text: str) -> str:
     """`text` with comments, strings and the literal text of f-strings blanked out; all offsets are kept."""
     pieces: list[str] = []

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from modular_converter.cli import convert_command, spread_files
+from modular_converter.cli import convert_command
+from modular_converter.command_line import spread_files
 
 
 ROOT = Path(__file__).parents[2]

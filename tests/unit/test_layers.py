@@ -24,6 +24,7 @@ LAYERS = [
     {"runner"},
     {"api", "discover", "reporting", "check", "cache", "changes"},
     {"convert_command"},
+    {"command_line"},
     {"cli", "check_cli", "parallel"},
     {"__init__", "__main__"},
 ]
