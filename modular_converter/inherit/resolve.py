@@ -176,7 +176,7 @@ def _check_ordinary(name: ImportedName, statement: Statement, target: Target, li
         return []
     from modular_converter.rules import import_from_package_root
 
-    return [import_from_package_root.diagnose(_locate(target, statement, name.name, library), name.module, name.name)]
+    return [import_from_package_root.diagnose(_locate(target, statement, name.name, library), name.name, name.module)]
 
 
 def _check_taken(

@@ -246,3 +246,10 @@ def test_a_kill_at_any_moment_leaves_old_or_new_and_nothing_else(tree):
     names = {path.name for path in tree.glob("models/n*/*")}
     assert not [name for name in names if not name.endswith(".py")], "no stray files are left"
     assert len(list(tree.glob("models/n*/modeling_*.py"))) == 21
+
+
+def test_an_import_from_the_root_names_what_is_imported_and_from_where(tree):
+    (tree / "models/new/modular_new.py").write_text("from transformers import LlamaModel\n")
+    result = call("new")
+    assert result.exit_code == 2
+    assert "modular_new.py:1:26: error MC107 `LlamaModel` is imported from the root of `transformers`" in result.output
