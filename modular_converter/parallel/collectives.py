@@ -48,17 +48,21 @@ class ThreadBoard:
     """The meeting place of thread ranks: each leaves its tensor, all wait, each takes what it needs.
 
     Ranks that make different calls meet with different labels: an error, not wrong numbers. One that fails breaks
-    the barrier for all, so that none waits for ever.
+    the barrier for all, so that none waits for ever. Between meetings one rank computes at a time, with a random
+    state of its own: torch has one default generator a process, and models that draw from it must draw the same.
     """
 
     def __init__(self, size: int, timeout_s: float = 60.0) -> None:
         self.size = size
         self.slots: list[tuple[str, torch.Tensor] | None] = [None] * size
         self.barrier = threading.Barrier(size, timeout=timeout_s)
+        self.baton = threading.Lock()
 
     def meet(self, rank: int, label: str, tensor: torch.Tensor) -> list[torch.Tensor]:
         """All ranks' tensors, in order. Raises ``RankError`` when the ranks do not make the same call."""
         self.slots[rank] = (f"{label} {tuple(tensor.shape)}", tensor.detach())
+        random = torch.get_rng_state()
+        self.baton.release()
         try:
             self.barrier.wait()
             found = [slot for slot in self.slots if slot is not None]
@@ -66,6 +70,9 @@ class ThreadBoard:
             self.barrier.wait()
         except threading.BrokenBarrierError as error:
             raise RankError("another rank failed, or the ranks make different numbers of collectives") from error
+        finally:
+            self.baton.acquire()
+            torch.set_rng_state(random)
         if len(labels) > 1:
             raise RankError(f"the ranks disagree: {' against '.join(sorted(labels))}")
         return [value for _, value in found]

@@ -33,6 +33,8 @@ class Verdict:
 
     Attributes:
         output_error, gradient_error: largest deviation, relative to the largest entry of the tensor.
+        collectives: calls between the ranks in one forward, counted.
+        unproven: sharded parameters that no gradient reaches, so that only the outputs speak for them.
     """
 
     ranks: int
@@ -40,6 +42,8 @@ class Verdict:
     gradient_error: float
     layer: str = ""
     reason: str = ""
+    collectives: int = 0
+    unproven: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -48,13 +52,31 @@ class Verdict:
 
 @dataclass
 class Reference:
-    """Outputs and gradients of the whole model."""
+    """Outputs and gradients of one run; ``collectives`` is what its forward called."""
 
     outputs: list[torch.Tensor]
     gradients: dict[str, torch.Tensor]
+    collectives: int = 0
 
 
-def run(model: torch.nn.Module, inputs: Mapping[str, Any], gradients: bool = True) -> Reference:
+class Counted:
+    """A group that counts the calls made through it."""
+
+    def __init__(self, group: Group) -> None:
+        self.group, self.rank, self.size, self.calls = group, group.rank, group.size, 0
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.group.all_reduce(tensor)
+
+    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        self.calls += 1
+        return self.group.all_gather(tensor)
+
+
+def run(
+    model: torch.nn.Module, inputs: Mapping[str, Any], gradients: bool = True, group: Counted | None = None
+) -> Reference:
     """One forward and backward from a fixed weighting of all floating outputs.
 
     Gradients are by parameter name, one entry for tied names; parameters without one are left out.
@@ -62,12 +84,13 @@ def run(model: torch.nn.Module, inputs: Mapping[str, Any], gradients: bool = Tru
     torch.manual_seed(11)
     model.zero_grad(set_to_none=True)
     outputs = [t for t in tensors_in(model(**inputs)) if t.is_floating_point()]
+    collectives = group.calls if group is not None else 0
     loss = _loss(outputs) if gradients else None
     if loss is not None:
         loss.backward()  # type: ignore[no-untyped-call]
     found = {name: p.grad.detach().clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad(set_to_none=True)
-    return Reference([t.detach() for t in outputs], found)
+    return Reference([t.detach() for t in outputs], found, collectives)
 
 
 def reference(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:
@@ -78,6 +101,45 @@ def reference(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:
         return run(model, inputs, gradients=False)
 
 
+def conditioned(
+    model: torch.nn.Module, inputs: Mapping[str, Any]
+) -> tuple[torch.nn.Module, Mapping[str, Any], Reference]:
+    """The model, its inputs and its numbers, in a precision in which they mean something.
+
+    Random weights can saturate a softmax: then a float32 gradient is rounding alone, and any other order of sums
+    gives another one. Where float64 disagrees with float32 by more than the tolerance, all is done in float64.
+    """
+    single = reference(model, inputs)
+    try:
+        fine = copy.deepcopy(model).double()
+        fine_inputs = {name: _doubled(value) for name, value in inputs.items()}
+        double = reference(fine, fine_inputs)
+    except Exception:  # a model with a type of its own somewhere: float32 has to do
+        return model, inputs, single
+    return (model, inputs, single) if _agree(single, double) else (fine, fine_inputs, double)
+
+
+def _agree(single: Reference, double: Reference) -> bool:
+    """Whether float32 and float64 give the same numbers within the tolerances of a verdict."""
+    if len(single.outputs) != len(double.outputs) or single.gradients.keys() != double.gradients.keys():
+        return False
+    errors = [relative_error(a.double(), b.double()) for a, b in zip(single.outputs, double.outputs)]
+    largest = max((_scale(gradient) for gradient in single.gradients.values()), default=0.0)
+    for name, gradient in single.gradients.items():
+        scale = max(_scale(gradient), largest * _SMALL)
+        if not relative_error(gradient.double(), double.gradients[name].double(), scale) <= GRADIENT_TOLERANCE:
+            return False
+    return all(error <= OUTPUT_TOLERANCE for error in errors)
+
+
+def _doubled(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.is_floating_point() else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(_doubled(item) for item in value)
+    return value
+
+
 def _loss(outputs: list[torch.Tensor]) -> torch.Tensor | None:
     generator = torch.Generator().manual_seed(3)
     terms = []
@@ -85,14 +147,15 @@ def _loss(outputs: list[torch.Tensor]) -> torch.Tensor | None:
         weights = torch.randn(tensor.shape, generator=generator).to(tensor.dtype)
         if tensor.requires_grad:
             terms.append((torch.where(torch.isfinite(tensor), tensor, torch.zeros_like(tensor)) * weights).sum())
-    return torch.stack([term.float() for term in terms]).sum() if terms else None
+    return torch.stack([term.double() for term in terms]).sum() if terms else None
 
 
 def check(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], group: Group, whole: Reference) -> Verdict:
     """Shard ``model`` in place for one rank, run it, compare with the whole model's numbers."""
+    counted = Counted(group)
     try:
-        applied = apply(model, plan, group)
-        found = run(model, inputs, gradients=bool(whole.gradients))
+        applied = apply(model, plan, counted)
+        found = run(model, inputs, gradients=bool(whole.gradients), group=counted)
     except PlanError as error:
         return Verdict(group.size, math.inf, math.inf, str(error).partition(":")[0], str(error))
     except Exception as error:  # a wrong plan breaks a model's own code in any way
@@ -116,26 +179,44 @@ def _judge(applied: Applied, found: Reference, whole: Reference) -> Verdict:
     size = applied.group.size
     if not any(torch.isfinite(tensor).all() for tensor in whole.outputs):
         return Verdict(size, math.inf, math.inf, "the outputs", "the whole model's own outputs are not finite")
-    output_error, gradient_error, layer, reason = 0.0, 0.0, "", ""
-    for index, (got, want) in enumerate(zip(found.outputs, whole.outputs)):
-        error = relative_error(got, want)
-        output_error = max(output_error, error)
-        if not error <= OUTPUT_TOLERANCE and not reason:
-            layer, reason = "the outputs", f"output {index} differs by {error:.2g} of its scale"
+    if len(found.outputs) != len(whole.outputs):
+        reason = f"{len(found.outputs)} outputs instead of {len(whole.outputs)}"
+        return Verdict(size, math.inf, math.inf, "the outputs", reason)
+    errors = [relative_error(got, want) for got, want in zip(found.outputs, whole.outputs)]
+    layer, reason = "", ""
+    bad = next((i for i, error in enumerate(errors) if not error <= OUTPUT_TOLERANCE), None)
+    if bad is not None:
+        layer, reason = "the outputs", f"output {bad} differs by {errors[bad]:.2g} of its scale"
+    gradients = _gradient_errors(applied, found, whole)
+    wrong = next((name for name, error in gradients.items() if not error <= GRADIENT_TOLERANCE), None)
+    if wrong is not None and not reason:
+        layer, reason = wrong, f"the gradient of {wrong} differs by {gradients[wrong]:.2g} of its scale"
+    sharded = [name for name, piece in applied.resolution.pieces.items() if piece.dim >= 0]
+    unproven = tuple(name for name in sharded if not _has_gradient(name, applied, whole))
+    worst = max(gradients.values(), default=0.0)
+    return Verdict(size, max(errors), worst, layer, reason, found.collectives, unproven)
+
+
+def _gradient_errors(applied: Applied, found: Reference, whole: Reference) -> dict[str, float]:
+    """Parameter name -> deviation of this rank's share of the gradient; infinite for one that is missing."""
     largest = max((_scale(gradient) for gradient in whole.gradients.values()), default=0.0)
+    errors: dict[str, float] = {}
     for name, want in whole.gradients.items():
         piece = applied.resolution.pieces.get(name)
-        want = want if piece is None else local_part(want, piece, applied.group)
         share = found.gradients.get(name)
-        error = (
-            math.inf
-            if share is None
-            else relative_error(share, want, max(_scale(whole.gradients[name]), largest * _SMALL))
-        )
-        gradient_error = max(gradient_error, error)
-        if not error <= GRADIENT_TOLERANCE and not reason:
-            layer, reason = name, f"the gradient of {name} differs by {error:.2g} of its scale"
-    return Verdict(size, output_error, gradient_error, layer, reason)
+        if share is None:
+            errors[name] = math.inf
+            continue
+        local = want if piece is None else local_part(want, piece, applied.group)
+        errors[name] = relative_error(share, local, max(_scale(want), largest * _SMALL))
+    return errors
+
+
+def _has_gradient(name: str, applied: Applied, whole: Reference) -> bool:
+    """Whether a gradient other than zero reached a parameter, under whichever of its names it is known."""
+    parameter = applied.model.get_parameter(name)
+    names = (key for key, other in applied.model.named_parameters() if other is parameter)
+    return any(key in whole.gradients and bool(whole.gradients[key].any()) for key in names)
 
 
 def _scale(tensor: torch.Tensor) -> float:
@@ -160,13 +241,14 @@ def check_in_threads(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, An
     Returns:
         The first failing verdict of a rank, or the first rank's.
     """
-    whole = reference(model, inputs)
+    model, inputs, whole = conditioned(model, inputs)
     board = ThreadBoard(ranks)
     verdicts: list[Verdict | None] = [None] * ranks
     copies = [copy.deepcopy(model) for _ in range(ranks)]
 
     def work(rank: int) -> None:
-        verdict = check(copies[rank], plan, inputs, ThreadGroup(board, rank), whole)
+        with board.baton:
+            verdict = check(copies[rank], plan, inputs, ThreadGroup(board, rank), whole)
         verdicts[rank] = verdict
         if not verdict.passed:
             board.barrier.abort()

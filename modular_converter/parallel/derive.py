@@ -142,6 +142,7 @@ def _add_vocabulary(flow: Flow, shards: dict[str, Sharded]) -> None:
 def _from_input(flow: Flow, number: int) -> bool:
     """Whether ids are an input of the model, or a view or shift of one; computed positions are not."""
     moves = {"view", "_unsafe_view", "slice", "clone", "_to_copy", "new_zeros", "copy_", "masked_fill_", "expand"}
+    moves |= {"transpose", "permute", "t", "unsqueeze", "squeeze", "select", "flip", "roll", "contiguous"}
     seen = {number}
     for op in reversed(flow.trace.ops):
         if any(out in seen for out in op.outputs) and op.name in moves:

@@ -19,7 +19,12 @@ from modular_converter.parallel.trace import record
 
 @dataclass(frozen=True)
 class Derived:
-    """A small model, its trace and the plan; ``screen`` is the verdict of the thread ranks."""
+    """A small model, its trace and the plan.
+
+    Attributes:
+        screen: the verdict of the thread ranks.
+        retreat: what the full plan failed of, when a more careful one was taken; empty for the full plan.
+    """
 
     target: Target
     small: Small
@@ -27,6 +32,7 @@ class Derived:
     plan: Plan
     screen: Verdict
     overrides: tuple[tuple[str, Any], ...] = ()
+    retreat: str = ""
 
 
 def derive_model(target: Target, overrides: Mapping[str, Any] | None = None, ranks: int = 2) -> Derived:
@@ -37,16 +43,18 @@ def derive_model(target: Target, overrides: Mapping[str, Any] | None = None, ran
     """
     small = build(target, overrides)
     trace = record(small.model, small.inputs, target.name)
-    best: Derived | None = None
+    options = tuple((overrides or {}).items())
+    first: Derived | None = None
     for gather, pairs in ((True, True), (False, True), (True, False)):
         plan = derive(trace, gather=gather, pairs=pairs)
         verdict = check_in_threads(small.model, plan, small.inputs, ranks)
-        found = Derived(target, small, trace, plan, verdict, tuple((overrides or {}).items()))
+        retreat = f"{first.screen.layer}: {first.screen.reason}" if first else ""
+        found = Derived(target, small, trace, plan, verdict, options, retreat)
         if verdict.passed:
             return found
-        best = best or found
-    assert best is not None
-    return best
+        first = first or found
+    assert first is not None
+    return first
 
 
 def prove(derived: Derived, plan: Plan, pool: RankPool, library: bool = False) -> Verdict:

@@ -137,20 +137,20 @@ def _serve(pipe: Connection, rank: int, size: int, store: str) -> None:
 
 def _answer(task: Task) -> Any:
     from modular_converter.parallel.collectives import ProcessGroup
-    from modular_converter.parallel.compare import Verdict, check, reference
+    from modular_converter.parallel.compare import Verdict, check, conditioned, reference
     from modular_converter.parallel.plan import Plan
     from modular_converter.parallel.tiny.build import build
 
     group = ProcessGroup()
     try:
         small = build(task.target, dict(task.overrides), task.strategy)
-        whole = reference(small.model, small.inputs)
         plan = Plan.parse(task.plan)
         if task.route == "library":
             from modular_converter.parallel.library import check_library
 
-            return check_library(task.folder, small, plan, group.size, whole)
-        return check(small.model, plan, small.inputs, group, whole)
+            return check_library(task.folder, small, plan, group.size, reference(small.model, small.inputs))
+        model, inputs, whole = conditioned(small.model, small.inputs)
+        return check(model, plan, inputs, group, whole)
     except PlanError as error:
         return Verdict(group.size, float("inf"), float("inf"), "", str(error))
     except Exception as error:  # an answer is owed whatever happens

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from modular_converter.parallel.graph import Trace
+from modular_converter.parallel.graph import Parameter, Trace
 from modular_converter.parallel.plan import Plan, Rule
 from modular_converter.parallel.resolve import Piece, matches
 
@@ -47,11 +47,17 @@ def cost(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: int) -> Cost
         split = piece is not None and piece.dim >= 0
         whole += size
         rank += size // ranks if split else size
-        in_a_layer = any(word.isdigit() for word in parameter.name.split("."))
-        if len(parameter.shape) > 1 and in_a_layer and parameter.tensor in used:
+        if _is_layer_weight(parameter, used):
             layers += size
             sharded += size if split else 0
     return Cost(whole, rank, layers, sharded, sum(_calls(trace, rule) for rule in plan.rules))
+
+
+def _is_layer_weight(parameter: Parameter, used: set[int]) -> bool:
+    """A matrix of attention or feed-forward: in a numbered layer, used, and no kernel over positions."""
+    in_a_layer = any(word.isdigit() for word in parameter.name.split("."))
+    over_positions = "conv" in parameter.owner_class.lower() and any(length > 1 for length in parameter.shape[2:])
+    return len(parameter.shape) > 1 and in_a_layer and parameter.tensor in used and not over_positions
 
 
 def _calls(trace: Trace, rule: Rule) -> int:

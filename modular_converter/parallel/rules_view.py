@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from modular_converter.parallel.axes import Seq, size
 from modular_converter.parallel.flow import Flow, Rule, argument, integer, integers, opaque, ref
 from modular_converter.parallel.graph import Op, Ref, Source
@@ -18,34 +20,51 @@ def reshape(flow: Flow, op: Op) -> None:
     """Regroup: input and output dimensions are matched group by group, where their running products meet."""
     source, out = ref(op.args[0]), op.outputs[0]
     shape_in, shape_out = flow.shape(source), flow.shape(out)
-    dims_in = flow.of(source)
     if 0 in shape_out:
         return flow.fresh(out, "an empty tensor")
+    dims_in = flow.of(source)
     dims_out: list[Seq] = []
-    i = 0
-    pool: Seq = ()
-    for length in shape_out:
-        while size(pool) < length or (size(pool) % length and i < len(shape_in)):
-            if i == len(shape_in):
-                break
-            pool = pool + dims_in[i]
-            i += 1
-        head, rest = flow.axes.take(pool, length)
-        if head is None:
-            return _unmatched(flow, op)
-        dims_out.append(head)
-        pool = rest
+    for first, last, lengths in _groups(shape_in, shape_out):
+        dims_out += _regrouped(flow, dims_in[first:last], lengths)
     flow.set(out, dims_out)
     flow.carry(op, source)
     _sizes_of_view(flow, op, dims_out)
 
 
-def _unmatched(flow: Flow, op: Op) -> None:
-    source = ref(op.args[0])
-    for seq in flow.of(source):
+def _groups(shape_in: Sequence[int], shape_out: Sequence[int]) -> list[tuple[int, int, list[int]]]:
+    """The finest runs of dimensions with equal products: first and last of the input, lengths of the output."""
+    found: list[tuple[int, int, list[int]]] = []
+    first = last = 0
+    lengths: list[int] = []
+    have = want = 1
+    for length in shape_out:
+        if lengths and have == want and have > 1 and length > 1:
+            found.append((first, last, lengths))
+            first, lengths, have, want = last, [], 1, 1
+        lengths.append(length)
+        want *= length
+        while have < want and last < len(shape_in):
+            have *= shape_in[last]
+            last += 1
+    found.append((first, len(shape_in), lengths))
+    return found
+
+
+def _regrouped(flow: Flow, dims: Sequence[Seq], lengths: Sequence[int]) -> list[Seq]:
+    """One run of dimensions under new lengths; all of it stays whole when its factors do not line up."""
+    pool: Seq = tuple(atom for seq in dims for atom in seq)
+    taken: list[Seq] = []
+    for length in lengths:
+        head, pool = flow.axes.take(pool, length)
+        if head is None:
+            break
+        taken.append(head)
+    if len(taken) == len(lengths):
+        return taken
+    fresh = [flow.axes.leaf(length) for length in lengths]
+    for seq in [*dims, *fresh]:
         flow.whole(seq, "a view that mixes axes")
-    flow.fresh(op.outputs[0], "a view that mixes axes")
-    flow.carry(op, source)
+    return fresh
 
 
 def _sizes_of_view(flow: Flow, op: Op, dims: list[Seq]) -> None:
@@ -140,7 +159,7 @@ def slice_(flow: Flow, op: Op) -> None:
     at = integer(argument(op, 1, "dim", 0)) % max(len(dims), 1)
     length = flow.shape(source)[at]
     start = min(integer(argument(op, 2, "start"), 0), length)
-    start = start + length if start < 0 else start
+    start = max(start + length, 0) if start < 0 else start
     step = integer(argument(op, 4, "step", 1), 1)
     new = flow.shape(out)[at]
     if step == 1:

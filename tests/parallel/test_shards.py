@@ -42,9 +42,10 @@ def test_a_model_comes_back_whole():
     models = [copy.deepcopy(whole) for _ in range(2)]
 
     def work(rank):
-        applied = apply(models[rank], Plan.parse(text), ThreadGroup(board, rank))
-        assert models[rank].up.weight.shape == (8, 8) and models[rank].heads == 2
-        undo(applied)
+        with board.baton:
+            applied = apply(models[rank], Plan.parse(text), ThreadGroup(board, rank))
+            assert models[rank].up.weight.shape == (8, 8) and models[rank].heads == 2
+            undo(applied)
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
     for thread in threads:

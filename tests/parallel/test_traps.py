@@ -203,3 +203,32 @@ def test_a_depthwise_convolution_between_projections():
     plan, rules = proven(Stack(Convolved))
     assert rules["layers.*.up"].style == "colwise"
     assert plan.attributes == ("layers.*.conv:groups",)
+
+
+def test_a_slice_longer_than_its_axis_is_the_whole_axis():
+    class Tail(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(HIDDEN, 48), nn.Linear(48, HIDDEN)
+
+        def forward(self, x):
+            return self.down(F.gelu(self.up(x[:, -512:])))
+
+    plan, _ = proven(Stack(Tail))
+    assert {rule.style for rule in plan.rules} == {"colwise", "rowwise"}
+
+
+def test_a_relative_shift_keeps_the_heads():
+    class Shifted(Attention):
+        """Scores of which the last two axes are viewed the other way round, as in relative attention."""
+
+        def forward(self, x, other=None):
+            q, k, v = (t.transpose(1, 2) for t in self.project(x, x))
+            scores = q @ k.transpose(-1, -2)
+            batch, heads, rows, columns = scores.shape
+            shifted = F.pad(scores, (1, 0)).reshape(batch, heads, columns + 1, rows)[:, :, 1:]
+            scores = scores + shifted.reshape(batch, heads, rows, columns)
+            return self.o((torch.softmax(scores, -1) @ v).transpose(1, 2).flatten(2))
+
+    plan, _ = proven(Stack(Shifted))
+    assert {rule.pattern.rpartition(".")[2] for rule in plan.rules if rule.style == "colwise"} == {"q", "k", "v"}

@@ -133,14 +133,14 @@ def _by_depth(name: str, value: int) -> int:
 def _agree(default: Any, values: dict[str, Any]) -> None:
     """Keep relations: key/value heads equal heads where the default has them equal, one for multi-query; widths."""
     heads = next((getattr(default, name) for name in _HEAD_FIELDS if hasattr(default, name)), None)
+    for name in _HEAD_FIELDS:
+        if 4 < values.get(name, getattr(default, name, None) or 0) < HEADS and _takes(default, name):
+            values[name] = 4
     small_heads = next((values[name] for name in _HEAD_FIELDS if name in values), None)
     for name in _KV_FIELDS:
         kv = getattr(default, name, None)
-        if name in values and isinstance(kv, int) and isinstance(heads, int):
-            values[name] = small_heads if kv == heads and small_heads else min(kv, KV_HEADS)
-    for name in _HEAD_FIELDS:
-        if name in values and 4 < values[name] < HEADS:
-            values[name] = small_heads = 4
+        if isinstance(kv, int) and kv > 1 and isinstance(heads, int) and small_heads and _takes(default, name):
+            values[name] = small_heads if kv == heads else KV_HEADS
     if isinstance(small_heads, int) and small_heads < HEADS and "head_dim" not in values:
         for name in ("hidden_size", "d_model", "embed_dim"):
             if values.get(name) == HIDDEN and HIDDEN % small_heads:
@@ -150,6 +150,12 @@ def _agree(default: Any, values: dict[str, Any]) -> None:
         key = "mamba_n_heads" if "mamba_n_heads" in values else "mamba_num_heads"
         dim = "mamba_d_head" if hasattr(default, "mamba_d_head") else "mamba_head_dim"
         values[dim] = expand * HIDDEN // int(values[key])
+
+
+def _takes(default: Any, name: str) -> bool:
+    """Whether a configuration's constructor takes a field, with a value of the class's own for it."""
+    given = next((_class_default(field) for field in dataclasses.fields(default) if field.name == name), None)
+    return given is not None
 
 
 def _shorten_layer_lists(default: Any, values: dict[str, Any]) -> None:
