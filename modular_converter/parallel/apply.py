@@ -6,6 +6,7 @@ Parameters become this rank's shares with a role, integers shrink, and borders o
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +14,9 @@ import torch
 
 from modular_converter.parallel.collectives import Group, enter, summed
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.experts_apply import dispatch, local_experts
 from modular_converter.parallel.plan import Plan
-from modular_converter.parallel.resolve import Piece, Resolution, resolve
+from modular_converter.parallel.resolve import TAIL, Piece, Resolution, resolve
 from modular_converter.parallel.roles import make_parameter
 from modular_converter.parallel.shards import shard, unshard
 
@@ -30,24 +32,36 @@ class Applied:
     handles: list[Any] = field(default_factory=list)
 
 
-def apply(model: torch.nn.Module, plan: Plan, group: Group) -> Applied:
+Share = Callable[[torch.nn.Parameter, Piece, Group], torch.Tensor]
+
+
+def apply(model: torch.nn.Module, plan: Plan, group: Group, share: Share | None = None) -> Applied:
     """Shard a model for one rank of a group. All ranks must hold the same weights and get the same inputs.
 
     Args:
         model: whole; changed in place.
         plan: a plan whose keys all match.
         group: the ranks; their number must divide every sharded block and integer.
+        share: where a rank's part of a parameter comes from, for a model without weights; cut out of it by default.
 
     Raises:
         ApplyError: a key that matches nothing, an axis or integer that does not divide; the name is in the message.
     """
     applied = Applied(model, resolve(plan, model), group)
     _check(applied)
-    _replace_parameters(applied, _local)
+    share = share or _cut_out
+
+    def local(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
+        return _local(share(parameter, piece, group), parameter, piece, group)
+
+    _replace_parameters(applied, local)
     for path, name in applied.resolution.attributes:
         _shrink(applied, model.get_submodule(path), path, name)
     for path, style in applied.resolution.hooks:
-        _hook(applied, model.get_submodule(path), style)
+        if style == "ep_dispatch_experts":
+            _dispatch(applied, model.get_submodule(path), path)
+        else:
+            _hook(applied, model.get_submodule(path), style, applied.resolution.tails.get(path, ()))
     return applied
 
 
@@ -81,8 +95,11 @@ def _check(applied: Applied) -> None:
             raise ApplyError(f"{name}: {error}") from error
 
 
-def _local(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
-    local = local_part(parameter.detach(), piece, group).clone()
+def _cut_out(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.Tensor:
+    return local_part(parameter.detach(), piece, group).clone()
+
+
+def _local(local: torch.Tensor, parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
     first = group.rank * local.shape[0] if piece.dim == 0 else 0
     made: torch.nn.Parameter = make_parameter(local, parameter, piece.roles, group, first)
     return made
@@ -144,7 +161,13 @@ def _shrink_entry(applied: Applied, scope: Any, label: str, name: str, index: in
     setattr(scope, name, type(values)(changed))
 
 
-def _hook(applied: Applied, module: torch.nn.Module, style: str) -> None:
+def _dispatch(applied: Applied, module: torch.nn.Module, path: str) -> None:
+    sharded = {name for name, piece in applied.resolution.pieces.items() if piece.dim == 0}
+    local = local_experts(module, path, sharded)
+    applied.handles += dispatch(module, path, local, applied.group)
+
+
+def _hook(applied: Applied, module: torch.nn.Module, style: str, parts: tuple[int, ...]) -> None:
     group = applied.group
 
     def entering(module: Any, args: Any, kwargs: Any) -> Any:
@@ -156,9 +179,16 @@ def _hook(applied: Applied, module: torch.nn.Module, style: str) -> None:
     def through(module: Any, args: Any, result: Any) -> Any:
         return _mapped(result, group)
 
+    def tail(module: Any, args: Any, result: torch.Tensor) -> torch.Tensor:
+        length = result.shape[-1] * parts[-1] // sum(parts)
+        head, last = torch.split(result, [result.shape[-1] - length, length], -1)
+        return torch.cat([head, enter(last, group)], -1)
+
+    if style == TAIL:
+        applied.handles.append(module.register_forward_hook(tail))
     if style in ("moe_tp_experts", "enter_input"):
         applied.handles.append(module.register_forward_pre_hook(entering, with_kwargs=True))
-    if style == "moe_tp_experts":
+    if style in ("moe_tp_experts", "all_reduce"):
         applied.handles.append(module.register_forward_hook(leaving))
     if style == "enter_output":
         applied.handles.append(module.register_forward_hook(through))

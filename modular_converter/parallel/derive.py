@@ -6,11 +6,14 @@ and 2 runs again), 4. vocabulary and gathered layers, 5. rules. No torch here, a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from modular_converter.parallel.choose import Choice, choose
 from modular_converter.parallel.classes import DIVISOR, layout
 from modular_converter.parallel.flow import Flow, follow
 from modular_converter.parallel.gradients import Entries, entries
 from modular_converter.parallel.graph import INPUT, Op, Parameter, Trace
+from modular_converter.parallel.parts import parts_of
 from modular_converter.parallel.plan import Plan, wildcard
 from modular_converter.parallel.rules_compute import COMPUTE_RULES, pointwise
 from modular_converter.parallel.rules_view import VIEW_RULES
@@ -31,21 +34,45 @@ def derive(trace: Trace, gather: bool = True, pairs: bool = True) -> Plan:
         gather: also shard layers whose output must be gathered (right, with more communication).
         pairs: shard column/row pairs; without, only gathered layers and embeddings.
     """
-    flow = follow(trace, ALL_RULES, pointwise)
-    choice, found = _consistent(flow) if pairs else (Choice(set(), set(), []), Entries())
+    return plan_of(follow(trace, ALL_RULES, pointwise), Aim(gather, pairs))
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a plan may use.
+
+    Attributes:
+        gather: layers whose output is gathered.
+        pairs: column/row pairs.
+        without: leaves that stay whole.
+        apart: parameters that are neither sharded by vocabulary nor gathered.
+    """
+
+    gather: bool = True
+    pairs: bool = True
+    without: frozenset[int] = frozenset()
+    apart: frozenset[str] = frozenset()
+
+
+def plan_of(flow: Flow, aim: Aim) -> Plan:
+    """The plan of a followed trace, within an aim."""
+    trace = flow.trace
+    choice, found = _consistent(flow, aim.without) if aim.pairs else (Choice(set(), set(), []), Entries())
     shards = _shards(flow, choice)
+    paired = set(shards)
     _add_vocabulary(flow, shards)
-    if gather:
+    if aim.gather:
         _add_gathers(flow, shards)
-    rules = rules_of(trace, shards, found)
+    shards = {name: shard for name, shard in shards.items() if name in paired or name not in aim.apart}
+    rules = rules_of(flow, shards, found)
     attributes = generic_attributes(trace, choice.attributes)
     whole = _whole(flow, choice, shards)
     return Plan(trace.model, tuple(rules), tuple(attributes), tuple(whole))
 
 
-def _consistent(flow: Flow) -> tuple[Choice, Entries]:
+def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choice, Entries]:
     """Choose, and ban what brings gradients that no rule can complete, until nothing is left to ban."""
-    banned: dict[int, str] = {}
+    banned = dict.fromkeys(without, "left whole to save communication")
     while True:
         choice = choose(flow, banned)
         found = entries(flow, choice.chosen)
@@ -99,8 +126,8 @@ def _shards(flow: Flow, choice: Choice) -> dict[str, Sharded]:
                 continue
             roles = {_role(flow, index, parameter, contracted, choice) for index, _ in uses(flow, parameter)}
             role = next((r for r in ("rowwise", "colwise") if r in roles), "shard")
-            parts = tuple(length for length, _ in blocks) if len(blocks) > 1 else ()
-            result[parameter.name] = Sharded(role, dim, _reduced(parts))
+            parts = parts_of(flow, seq, [length for length, _ in blocks])
+            result[parameter.name] = Sharded(role, dim, parts)
     return result
 
 
@@ -117,14 +144,6 @@ def _role(
     if row:
         return "rowwise"
     return "shard" if leaves & choice.chosen else "colwise"
-
-
-def _reduced(parts: tuple[int, ...]) -> tuple[int, ...]:
-    """Relative lengths: ``(36, 36)`` -> ``(1, 1)``."""
-    from math import gcd
-
-    divisor = gcd(*parts) if parts else 1
-    return tuple(length // divisor for length in parts)
 
 
 def _add_vocabulary(flow: Flow, shards: dict[str, Sharded]) -> None:

@@ -46,6 +46,16 @@ class Requirement:
     what: str
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """A part of an axis, and the integer that the model's code cuts it by."""
+
+    seq: Seq
+    start: int
+    stop: int
+    source: Source
+
+
 @dataclass
 class Flow:
     """Axes of all tensors of a trace, and the remarks that the rules made on the way.
@@ -63,6 +73,7 @@ class Flow:
     contractions: list[Contraction] = field(default_factory=list)
     lookups: list[Lookup] = field(default_factory=list)
     requirements: list[Requirement] = field(default_factory=list)
+    stretches: list[Stretch] = field(default_factory=list)
     opaque: dict[str, int] = field(default_factory=dict)
     index: int = 0
 

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from modular_converter.parallel.axes import size
 from modular_converter.parallel.flow import Flow
 from modular_converter.parallel.graph import PARAM, Op
+from modular_converter.parallel.parts import Part, parts_of
 
 
-_STATELESS = {"argmax", "argmin", "eq", "ne", "lt", "gt", "le", "ge", "detach", "sign", "floor", "ceil", "round"}
+_STATELESS = frozenset(
+    [
+        "argmax", "argmin", "eq", "ne", "lt", "gt", "le", "ge", "detach", "sign", "floor", "ceil", "round",
+        "new_ones", "new_zeros", "new_full", "new_empty", "zeros_like", "ones_like", "full_like", "empty_like",
+        "rand_like", "randn_like", "bernoulli",
+    ]
+)  # fmt: skip
+_CUTS = frozenset(["split", "split_with_sizes", "slice"])
 
 
 @dataclass
@@ -21,7 +30,7 @@ class Entries:
 
     parameters: set[int] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
-    inputs: set[str] = field(default_factory=set)
+    tails: dict[str, tuple[Part, ...]] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
 
 
@@ -111,7 +120,11 @@ def _reach(graph: GradientFlow, number: int, found: Entries) -> None:
     """Walk up from an entering tensor to the first borders where a rule can be put."""
     trace = graph.trace
     if not graph.inside(number):
-        found.lost.add(number)
+        tail = _tail(graph, number)
+        if tail is None:
+            found.lost.add(number)
+        else:
+            found.tails[tail[0]] = tail[1]
         return
     if trace.tensors[number].kind == PARAM:
         found.parameters.add(number)
@@ -130,6 +143,35 @@ def _reach(graph: GradientFlow, number: int, found: Entries) -> None:
 
 
 def _border(graph: GradientFlow, number: int) -> str | None:
-    """The outermost module whose only output this tensor is."""
-    paths = [call.path for call in graph.trace.modules if call.outputs == (number,) and call.path]
-    return min(paths, key=len) if paths else None
+    """The outermost module whose only output this tensor is, in a call like all its calls: each gives such a tensor."""
+    calls: dict[str, list[tuple[int, ...]]] = {}
+    for call in graph.trace.modules:
+        calls.setdefault(call.path, []).append(call.outputs)
+    paths = [path for path, outputs in calls.items() if path and (number,) in outputs]
+    alike = [path for path in paths if all(_enters_alone(graph, outputs) for outputs in calls[path])]
+    return min(alike, key=len) if alike else None
+
+
+def _enters_alone(graph: GradientFlow, outputs: tuple[int, ...]) -> bool:
+    return len(outputs) == 1 and outputs[0] not in graph.sharded and graph.inside(outputs[0])
+
+
+def _tail(graph: GradientFlow, number: int) -> tuple[str, tuple[Part, ...]] | None:
+    """A module whose output is cut in two, of which only the last part leads into a sharded region: latent attention.
+
+    Returns:
+        The module and the parts of its output, or None.
+    """
+    path = next((call.path for call in graph.trace.modules if call.outputs == (number,) and call.path), None)
+    users = [index for index in graph.consumers.get(number, ()) if graph._matters(index)]
+    cuts = [graph.trace.ops[index] for index in users]
+    if path is None or not cuts or any(op.name not in _CUTS for op in cuts):
+        return None
+    pieces = list(dict.fromkeys(out for op in cuts for out in op.outputs))
+    if len(pieces) != 2 or [graph.inside(piece) for piece in pieces] != [False, True]:
+        return None
+    seqs = [graph.flow.of(piece)[-1] for piece in pieces]
+    lengths = [size(seq) for seq in seqs]
+    if sum(lengths) != graph.flow.shape(number)[-1]:
+        return None
+    return path, parts_of(graph.flow, graph.flow.of(number)[-1], lengths)

@@ -104,13 +104,26 @@ def _refs(value: Arg) -> list[int]:
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """One forward of a module: tensors that went in and came out, and the range of operations it ran."""
+    """One forward of a module: tensors that went in and came out, and the range of operations it ran.
+
+    Attributes:
+        caller: path of the module whose forward made the call; empty for the model, also for the model's own call.
+        arguments: (parameter name of the forward, tensors in it), for arguments that hold tensors.
+        local_names: tensor -> the caller's local variables that hold it, where it has any.
+        result: the caller's local variable that takes the result, empty if none does.
+        parameters: all parameter names of the forward.
+    """
 
     path: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     first: int
     last: int
+    caller: str = ""
+    arguments: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    local_names: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    result: str = ""
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from modular_converter.parallel.errors import PlanFormatError
+from modular_converter.parallel.parts import Part, checked_parts
 
 
 # style -> what it does; the first group are names of transformers 5.23, the second are ours.
@@ -23,8 +24,14 @@ LIBRARY_STYLES: dict[str, str] = {
     "rowwise_split_input": "as rowwise, from a whole input that is sliced first",
     "embedding_rowwise": "vocabulary sharded, partial rows summed",
     "replicated_with_grad_allreduce": "whole, its gradient summed over the ranks",
+    "mla_kv_a_proj": "the last part of the module's output enters a sharded region: its gradient is summed",
+    "all_reduce": "the module's output is a partial sum: it is summed over the ranks",
     "moe_tp_experts": "a module of experts: inputs enter the sharded region, its output is summed",
+    "grouped_gemm": "stacked weights of experts sharded by expert; the module's num_experts becomes the local number",
+    "ep_dispatch_experts": "a module of whole experts: each rank takes the routes to its own, the outputs are summed",
 }
+# What makes a plan an expert-parallel one.
+EXPERT_STYLES = frozenset({"grouped_gemm", "ep_dispatch_experts"})
 OWN_STYLES: dict[str, str] = {
     "shard": "a parameter sharded along one dimension, used by its own shard only",
     "enter_output": "the module's output enters a sharded region: its gradient is summed over the ranks",
@@ -52,13 +59,14 @@ class Rule:
         pattern: a module or parameter path with ``*`` for layer numbers.
         style: a key of ``STYLES``.
         dim: the dimension of the weight that is sharded, where it is not the style's usual one for ``nn.Linear``.
-        parts: relative lengths of the packed blocks in order; ``()`` for one block.
+        parts: lengths of the packed blocks in order, in proportion or as expressions in the model's attributes (see
+            ``parts``); ``()`` for one block.
     """
 
     pattern: str
     style: str
     dim: int | None = None
-    parts: tuple[int, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     def __str__(self) -> str:
         extra = "" if self.dim is None else f" dim={self.dim}"
@@ -79,7 +87,7 @@ class Rule:
                 raise PlanFormatError(f"{pattern}: unknown option {item!r}; known are dim=n and parts=a:b")
             options[name] = value
         dim = int(options["dim"]) if "dim" in options else None
-        parts = tuple(int(part) for part in options["parts"].split(":")) if "parts" in options else ()
+        parts = checked_parts(options["parts"].split(":"), pattern) if "parts" in options else ()
         return cls(pattern, checked_style(rest[0], pattern), dim, parts)
 
 
@@ -160,7 +168,11 @@ class Plan:
         for entry in value.get("rules", ()):
             _check_keys(entry, {"pattern", "style", "dim", "parts"}, f"rule {entry.get('pattern', '?')}")
             style = checked_style(entry["style"], entry["pattern"])
-            rules.append(Rule(entry["pattern"], style, entry.get("dim"), tuple(entry.get("parts", ()))))
+            rules.append(
+                Rule(
+                    entry["pattern"], style, entry.get("dim"), checked_parts(entry.get("parts", ()), entry["pattern"])
+                )
+            )
         attributes = tuple(_checked_attribute(item) for item in value.get("attributes", ()))
         whole = tuple((item["pattern"], item["reason"]) for item in value.get("whole", ()))
         return cls(value.get("model", ""), tuple(rules), attributes, whole)
@@ -172,6 +184,11 @@ class Plan:
         packed = [rule for rule in self.rules if rule.parts and rule.parts != (1, 1)]
         reasons += [f"{rule.pattern}: {len(rule.parts)} packed parts" for rule in packed]
         return reasons + [f"{name}: an integer that must shrink" for name in self.attributes]
+
+
+def is_expert_plan(plan: Plan) -> bool:
+    """Whether a plan divides experts over the ranks instead of tensors."""
+    return any(rule.style in EXPERT_STYLES for rule in plan.rules)
 
 
 def _checked_attribute(text: Any) -> str:
@@ -207,7 +224,10 @@ SCHEMA: dict[str, Any] = {
                     "pattern": {"type": "string"},
                     "style": {"enum": sorted(STYLES)},
                     "dim": {"type": "integer"},
-                    "parts": {"type": "array", "items": {"type": "integer", "minimum": 1}},
+                    "parts": {
+                        "type": "array",
+                        "items": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
+                    },
                 },
             },
         },

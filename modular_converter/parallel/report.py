@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from modular_converter.parallel.derive import ALL_RULES, uses
+from modular_converter.parallel.flow import Flow, follow
 from modular_converter.parallel.graph import Parameter, Trace
-from modular_converter.parallel.plan import Plan, Rule
+from modular_converter.parallel.plan import STYLES, Plan, Rule
 from modular_converter.parallel.resolve import Piece, matches
+from modular_converter.parallel.rules_compute import pointwise
 
 
+_SPLITS = set(STYLES) - {"replicated_with_grad_allreduce", "moe_tp_experts", "enter_output", "enter_input"}
 # Collectives of one forward that a matched module or parameter brings, by style.
 COLLECTIVES = {
     "rowwise": "all-reduce",
@@ -18,6 +22,7 @@ COLLECTIVES = {
     "embedding_rowwise": "all-reduce",
     "colwise_gather_output": "all-gather",
     "moe_tp_experts": "all-reduce",
+    "ep_dispatch_experts": "all-reduce",
 }
 
 
@@ -33,8 +38,13 @@ class Cost:
 
     @property
     def share(self) -> float:
-        """The part of the bytes of repeated layers' matrices that is sharded, 0 to 1."""
+        """The part of the bytes of attention's and feed-forward's matrices that is sharded, 0 to 1."""
         return self.layer_sharded / self.layer_whole if self.layer_whole else 0.0
+
+    @property
+    def sharded(self) -> float:
+        """The part of all bytes that is sharded, on two ranks, 0 to 1."""
+        return 2 * (self.whole - self.rank) / self.whole if self.whole else 0.0
 
 
 def cost(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: int) -> Cost:
@@ -43,14 +53,14 @@ def cost(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: int) -> Cost
     whole = rank = layers = sharded = 0
     for parameter in trace.parameters:
         size = 4 * parameter.size
-        piece = pieces.get(parameter.name)
+        piece = next((pieces[name] for name in parameter.names if name in pieces), None)
         split = piece is not None and piece.dim >= 0
         whole += size
         rank += size // ranks if split else size
         if _is_layer_weight(parameter, used):
             layers += size
             sharded += size if split else 0
-    return Cost(whole, rank, layers, sharded, sum(_calls(trace, rule) for rule in plan.rules))
+    return Cost(whole, rank, layers, sharded, calls(follow(trace, ALL_RULES, pointwise), plan))
 
 
 def _is_layer_weight(parameter: Parameter, used: set[int]) -> bool:
@@ -60,15 +70,40 @@ def _is_layer_weight(parameter: Parameter, used: set[int]) -> bool:
     return len(parameter.shape) > 1 and in_a_layer and parameter.tensor in used and not over_positions
 
 
-def _calls(trace: Trace, rule: Rule) -> int:
+def covered(trace: Trace, plan: Plan) -> set[str]:
+    """First names of the parameters that a rule of the plan splits."""
+    found = set()
+    for rule in plan.rules:
+        if rule.style in _SPLITS:
+            found |= {p.name for p in trace.parameters if _matched(rule, p)}
+    return found
+
+
+def calls(flow: Flow, plan: Plan) -> int:
+    """Collectives of one forward: one for each use of a weight whose style communicates, one a call of experts."""
+    experts = [rule.pattern for rule in plan.rules if rule.style == "moe_tp_experts"]
+    return sum(_calls(flow, rule, experts) for rule in plan.rules)
+
+
+def _calls(flow: Flow, rule: Rule, experts: list[str]) -> int:
     if rule.style not in COLLECTIVES:
         return 0
-    experts = {call.path for call in trace.modules if call.path.endswith("experts")}
-    paths = set(matches(rule.pattern, [call.path for call in trace.modules]))
-    if paths:
-        return sum(call.path in paths for call in trace.modules)
-    owners = [p.name for p in trace.parameters if matches(rule.pattern, [p.name])]
-    return sum(name.rpartition(".")[0] not in experts for name in owners)
+    if rule.style == "moe_tp_experts":
+        return sum(bool(matches(rule.pattern, [call.path])) for call in flow.trace.modules)
+    owned = [p for p in flow.trace.parameters if _matched(rule, p) and not _is_bias(rule, p)]
+    owned = [p for p in owned if not any(matches(pattern, [p.name.rpartition(".")[0]]) for pattern in experts)]
+    return sum(len(uses(flow, parameter)) for parameter in owned)
+
+
+def _matched(rule: Rule, parameter: Parameter) -> bool:
+    return any(
+        matches(pattern, parameter.names)
+        for pattern in (rule.pattern, f"{rule.pattern}.weight", *([f"{rule.pattern}.bias"] * ("col" in rule.style)))
+    )
+
+
+def _is_bias(rule: Rule, parameter: Parameter) -> bool:
+    return not matches(rule.pattern, parameter.names) and not matches(f"{rule.pattern}.weight", parameter.names)
 
 
 def table(trace: Trace, plan: Plan, ranks: int) -> list[tuple[str, str, str, str, str]]:

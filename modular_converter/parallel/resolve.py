@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.parts import lengths_of, look_up_from
 from modular_converter.parallel.plan import Plan, Rule
 
 
@@ -30,14 +31,19 @@ _WEIGHT_ROLES = {
     "rowwise_split_input": SPLIT_ROW,
     "embedding_rowwise": VOCABULARY,
     "shard": LOCAL,
+    "grouped_gemm": LOCAL,
     "replicated_with_grad_allreduce": GRADIENT,
 }
-_MODULE_STYLES = {"moe_tp_experts", "enter_output", "enter_input"}
+TAIL = "mla_kv_a_proj"
+_MODULE_STYLES = {"moe_tp_experts", "ep_dispatch_experts", "all_reduce", "enter_output", "enter_input", TAIL}
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What happens to one parameter. ``dim`` is -1 for one that stays whole (role ``gradient``)."""
+    """What happens to one parameter. ``dim`` is -1 for one that stays whole (role ``gradient``).
+
+    The parts are lengths in lowest terms; those of the rule may be expressions.
+    """
 
     roles: frozenset[str]
     dim: int
@@ -52,6 +58,8 @@ class Resolution:
     pieces: dict[str, Piece]
     hooks: tuple[tuple[str, str], ...]
     attributes: tuple[tuple[str, str], ...]
+    tails: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Module path -> parts of its output, of which the last enters a sharded region."""
 
 
 def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
@@ -67,18 +75,23 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
     }
     pieces: dict[str, Piece] = {}
     hooks: list[tuple[str, str]] = []
+    tails: dict[str, tuple[int, ...]] = {}
     for rule in plan.rules:
         paths = matches(rule.pattern, modules)
         if rule.style in _MODULE_STYLES:
             hooks.extend((path, rule.style) for path in _some(paths, rule))
+            if rule.style == TAIL:
+                tails |= {path: _tail(rule, path, modules) for path in paths}
             continue
         names = matches(rule.pattern, parameters)
         for name, leaf in [(n, "") for n in names] or [(p, "m") for p in _some(paths, rule)]:
             found = _module_pieces(name, modules[name], rule) if leaf else {name: _piece(rule, parameters[name])}
-            for key, piece in found.items():
+            for key, unmeasured in found.items():
+                piece = _measured(unmeasured, rule, key, parameters[key], modules)
                 inside = key.rpartition(".")[0] in experts
                 pieces[key] = _merged(pieces.get(key), _made_local(piece) if inside else piece, key)
-    return Resolution(_tied(pieces, parameters), tuple(hooks), tuple(_attributes(plan, modules)))
+    attributes = dict.fromkeys([*_attributes(plan, modules), *_expert_numbers(plan, modules, parameters)])
+    return Resolution(_tied(pieces, parameters), tuple(hooks), tuple(attributes), tails)
 
 
 def matches(pattern: str, names: Iterable[str]) -> list[str]:
@@ -87,6 +100,23 @@ def matches(pattern: str, names: Iterable[str]) -> list[str]:
         return [name for name in names if name == pattern]
     expression = re.compile(re.escape(pattern).replace(r"\*", r"\d+"))
     return [name for name in names if expression.fullmatch(name)]
+
+
+def _measured(
+    piece: Piece, rule: Rule, name: str, parameter: torch.Tensor, modules: Mapping[str, torch.nn.Module]
+) -> Piece:
+    """The piece with the lengths that the rule's parts have in this model."""
+    if not rule.parts:
+        return piece
+    look_up = look_up_from(name.rpartition(".")[0], modules.__getitem__)
+    return replace(piece, parts=lengths_of(rule.parts, parameter.shape[piece.dim], look_up, name))
+
+
+def _tail(rule: Rule, path: str, modules: Mapping[str, torch.nn.Module]) -> tuple[int, ...]:
+    weight = getattr(modules[path], "weight", None)
+    if not isinstance(weight, torch.Tensor) or len(rule.parts) < 2:
+        raise ApplyError(f"{path}: style {rule.style} wants a layer with a weight, and the parts of its output")
+    return lengths_of(rule.parts, weight.shape[0], look_up_from(path, modules.__getitem__), path)
 
 
 def _some(paths: list[str], rule: Rule) -> list[str]:
@@ -102,7 +132,7 @@ def _piece(rule: Rule, parameter: torch.Tensor) -> Piece:
     dim = -1 if role == GRADIENT else rule.dim if rule.dim is not None else usual.get(role, 0)
     if dim >= rank:
         raise ApplyError(f"{rule.pattern}: dimension {dim} of a parameter with {rank}")
-    return Piece(frozenset({role}), dim, rule.parts, rule.pattern)
+    return Piece(frozenset({role}), dim, (), rule.pattern)
 
 
 def _module_pieces(path: str, module: torch.nn.Module, rule: Rule) -> dict[str, Piece]:
@@ -118,7 +148,7 @@ def _module_pieces(path: str, module: torch.nn.Module, rule: Rule) -> dict[str, 
         )
     found = {f"{path}.weight": _piece(rule, own["weight"])}
     if "bias" in own and role in (COLUMN, GATHER):
-        found[f"{path}.bias"] = Piece(frozenset({LOCAL}), 0, rule.parts, rule.pattern)
+        found[f"{path}.bias"] = Piece(frozenset({LOCAL}), 0, (), rule.pattern)
     return found
 
 
@@ -141,6 +171,19 @@ def _tied(pieces: dict[str, Piece], parameters: dict[str, torch.nn.Parameter]) -
         key = id(parameters[name])
         by_identity[key] = _merged(by_identity.get(key), piece, name)
     return {name: by_identity[id(p)] for name, p in parameters.items() if id(p) in by_identity}
+
+
+def _expert_numbers(
+    plan: Plan, modules: dict[str, torch.nn.Module], parameters: dict[str, torch.nn.Parameter]
+) -> list[tuple[str, str]]:
+    """``num_experts`` of modules whose stacked weights are sharded by expert, as the style says."""
+    found = []
+    for rule in plan.rules:
+        for name in matches(rule.pattern, parameters) if rule.style == "grouped_gemm" else ():
+            owner = name.rpartition(".")[0]
+            if getattr(modules[owner], "num_experts", None) == parameters[name].shape[0]:
+                found.append((owner, "num_experts"))
+    return found
 
 
 def _attributes(plan: Plan, modules: dict[str, torch.nn.Module]) -> list[tuple[str, str]]:

@@ -221,6 +221,42 @@ def spatial(flow: Flow, op: Op) -> None:
         flow.set(out, new)
 
 
+def complex_pairs(flow: Flow, op: Op) -> None:
+    """``view_as_complex`` drops a last dimension of two, ``view_as_real`` adds one."""
+    dims = list(flow.of(ref(op.args[0])))
+    if op.name == "view_as_complex":
+        flow.whole(dims.pop(), "the parts of complex numbers")
+    else:
+        pair = flow.axes.leaf(2)
+        flow.whole(pair, "the parts of complex numbers")
+        dims.append(pair)
+    flow.set(op.outputs[0], dims)
+
+
+def solve_triangular(flow: Flow, op: Op) -> None:
+    """``A X = B`` over batches: ``A``'s own dimensions stay whole, the columns of ``B`` (rows from the right) pass."""
+    left, right = flow.of(ref(op.args[0])), flow.of(ref(op.args[1]))
+    for a, b in zip(left[:-2], right[:-2]):
+        flow.axes.unify(a, b)
+    from_left = op.keyword("left", True)
+    for seq in [*left[-2:], right[-2 if from_left else -1]]:
+        flow.whole(seq, "a triangular solve")
+    flow.set(op.outputs[0], list(right))
+
+
+def im2col(flow: Flow, op: Op) -> None:
+    """``unfold``: channels become channels times the window, positions become windows."""
+    dims, out = list(flow.of(ref(op.args[0]))), op.outputs[0]
+    channels = dims[-3]
+    for seq in dims[-2:]:
+        flow.whole(seq, "windows over positions")
+    window = flow.axes.leaf(flow.shape(out)[-2] // max(size(channels), 1))
+    places = flow.axes.leaf(flow.shape(out)[-1])
+    for seq in (window, places):
+        flow.whole(seq, "windows over positions")
+    flow.set(out, [*dims[:-3], channels + window, places])
+
+
 def triangle(flow: Flow, op: Op) -> None:
     dims = flow.of(ref(op.args[0]))
     for seq in dims[-2:]:
@@ -299,4 +335,9 @@ COMPUTE_RULES: dict[str, Rule] = {
     "index_select": index_select,
     "gather": gather,
     "glu": glu,
+    "view_as_complex": complex_pairs,
+    "view_as_real": complex_pairs,
+    "polar": pointwise,
+    "linalg_solve_triangular": solve_triangular,
+    "im2col": im2col,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modular_converter.parallel.axes import Seq, size
-from modular_converter.parallel.flow import Flow, Rule, argument, integer, integers, opaque, ref
+from modular_converter.parallel.flow import Flow, Rule, Stretch, argument, integer, integers, opaque, ref
 from modular_converter.parallel.graph import Op, Ref, Source
 
 
@@ -180,6 +180,7 @@ def _require_cut(flow: Flow, op: Op, seq: Seq, start: int, stop: int) -> None:
     for point in (start, stop):
         if 0 < point < size(seq):
             found = next((source for source in given if source.value == point), Source("const", point))
+            flow.stretches.append(Stretch(seq, 0, point, found))
             behind = next((source for source in given if source.value == point - size(seq)), None)
             if found.kind == "const" and behind is not None:
                 tail = flow.axes.cut(seq, point, size(seq))
@@ -230,9 +231,13 @@ def split(flow: Flow, op: Op) -> None:
     given = flow.call_integers(op, "split", "split_with_sizes")
     if given is not None:
         sizes = given[: len(pieces)] if op.name == "split_with_sizes" else given[:1] * len(pieces)
+        start = 0
         for piece, source_of_size in zip(pieces, sizes):
+            stop = start + size(piece)
             if source_of_size.value == size(piece):
                 flow.require(piece, source_of_size, "a split size")
+                flow.stretches.append(Stretch(dims[at], start, stop, source_of_size))
+            start = stop
 
 
 def unbind(flow: Flow, op: Op) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from modular_converter.parallel.call_names import bound_arguments, caller_of, forward_names, local_names, result_name
 from modular_converter.parallel.errors import TraceError
 from modular_converter.parallel.graph import (
     BUFFER,
@@ -83,7 +84,7 @@ class _Recorder:
         self.calls: list[Call] = []
         self.current_call = -1
         self.module_calls: list[ModuleCall] = []
-        self.stack: list[tuple[str, int, tuple[int, ...]]] = [("", 0, ())]
+        self.stack: list[tuple[str, int, dict[str, Any]]] = [("", 0, {})]
         self.parameters = self._parameters()
         for buffer_name, buffer in model.named_buffers():
             self.number(buffer, BUFFER, buffer_name)
@@ -115,6 +116,19 @@ class _Recorder:
             shape = tuple(int(length) for length in tensor.shape)
             self.tensors.append(Tensor(shape, kind, name, tensor.is_floating_point()))
         return len(self.tensors) - 1
+
+    def entered(self, module: torch.nn.Module, args: Any, kwargs: Any) -> dict[str, Any]:
+        """What goes into a module, with its names: fields of ``ModuleCall``."""
+        tensors = tensors_in(args) + tensors_in(kwargs)
+        bound = {name: tensors_in(value) for name, value in bound_arguments(module, args, kwargs).items()}
+        frame = caller_of(module)
+        known = {self.number(tensor, CONST): local_names(frame, tensor) for tensor in tensors}
+        return {
+            "inputs": tuple(self.number(tensor, CONST) for tensor in tensors),
+            "arguments": tuple((n, tuple(self.number(t, CONST) for t in found)) for n, found in bound.items() if found),
+            "local_names": tuple((number, names) for number, names in known.items() if names),
+            "parameters": forward_names(module),
+        }
 
     def argument(self, value: Any) -> Arg:
         if isinstance(value, torch.Tensor):
@@ -168,13 +182,15 @@ class _ModuleHooks:
         recorder = self.recorder
 
         def before(module: Any, args: Any, kwargs: Any) -> None:
-            entered = tuple(recorder.number(t, CONST) for t in tensors_in(args) + tensors_in(kwargs))
-            recorder.stack.append((path, len(recorder.ops), entered))
+            recorder.stack.append((path, len(recorder.ops), recorder.entered(module, args, kwargs)))
 
         def after(module: Any, args: Any, result: Any) -> None:
             _, first, entered = recorder.stack.pop()
             left = tuple(recorder.number(t, CONST) for t in tensors_in(result))
-            recorder.module_calls.append(ModuleCall(path, entered, left, first, len(recorder.ops)))
+            name = result_name(caller_of(module))
+            last, caller = len(recorder.ops), recorder.stack[-1][0]
+            call = ModuleCall(path, outputs=left, first=first, last=last, caller=caller, result=name, **entered)
+            recorder.module_calls.append(call)
 
         return before, after
 
@@ -225,6 +241,8 @@ def _integers(value: Any) -> list[Source]:
         return [source_of(value)]
     if isinstance(value, (list, tuple)):
         return [found for item in value for found in _integers(item)]
+    if isinstance(value, slice):
+        return _integers((value.start, value.stop, value.step))
     return []
 
 

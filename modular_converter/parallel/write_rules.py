@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modular_converter.parallel.flow import Flow
 from modular_converter.parallel.gradients import Entries
 from modular_converter.parallel.graph import Parameter, Trace
+from modular_converter.parallel.partial import sums_at_border
+from modular_converter.parallel.parts import Part
 from modular_converter.parallel.plan import Rule
 
 
@@ -15,17 +18,18 @@ class Sharded:
 
     role: str
     dim: int
-    parts: tuple[int, ...]
+    parts: tuple[Part, ...]
     tied_head: bool = False
 
 
-def rules_of(trace: Trace, shards: dict[str, Sharded], found: Entries) -> list[Rule]:
+def rules_of(flow: Flow, shards: dict[str, Sharded], found: Entries) -> list[Rule]:
     """All rules in order of the parameters, those for gradients last."""
+    trace = flow.trace
     by_owner: dict[str, dict[str, Parameter]] = {}
     for parameter in trace.parameters:
         owner, _, leaf = parameter.name.rpartition(".")
         by_owner.setdefault(owner, {})[leaf] = parameter
-    exact = [rule for owner, own in by_owner.items() for rule in _owner_rules(owner, own, shards)]
+    exact = [rule for owner, own in by_owner.items() for rule in _owner_rules(flow, owner, own, shards)]
     for parameter in trace.parameters:
         shard = shards.get(parameter.name)
         if shard is not None and shard.tied_head:
@@ -33,6 +37,7 @@ def rules_of(trace: Trace, shards: dict[str, Sharded], found: Entries) -> list[R
     tensors = {parameter.tensor: parameter.name for parameter in trace.parameters}
     exact += [Rule(tensors[n], "replicated_with_grad_allreduce") for n in sorted(found.parameters)]
     exact += [Rule(path, "enter_output") for path in sorted(found.outputs)]
+    exact += [Rule(path, "mla_kv_a_proj", None, parts) for path, parts in sorted(found.tails.items())]
     return _generic(trace, exact)
 
 
@@ -87,7 +92,7 @@ def _alike(left: Rule, right: Rule) -> bool:
     return (left.style, left.dim, left.parts) == (right.style, right.dim, right.parts)
 
 
-def _owner_rules(owner: str, own: dict[str, Parameter], shards: dict[str, Sharded]) -> list[Rule]:
+def _owner_rules(flow: Flow, owner: str, own: dict[str, Parameter], shards: dict[str, Sharded]) -> list[Rule]:
     prefix = f"{owner}." if owner else ""
     sharded = {leaf: shards[prefix + leaf] for leaf in own if prefix + leaf in shards}
     weight = sharded.get("weight")
@@ -96,7 +101,7 @@ def _owner_rules(owner: str, own: dict[str, Parameter], shards: dict[str, Sharde
         if rule is not None:
             return [rule]
     rules = [_parameter_rule(prefix + leaf, own[leaf], shard) for leaf, shard in sharded.items()]
-    if _is_experts(own, sharded):
+    if _is_experts(own, sharded) and sums_at_border(flow, owner, _rows(own, sharded)):
         rules.append(Rule(owner, "moe_tp_experts"))
     return rules
 
@@ -123,6 +128,10 @@ def _parameter_rule(name: str, parameter: Parameter, shard: Sharded) -> Rule:
     usual = {"colwise": max(rank - 2, 0), "rowwise": rank - 1}.get(shard.role)
     style = f"packed_{shard.role}" if shard.parts and shard.role in ("colwise", "rowwise") else shard.role
     return Rule(name, style, None if usual == shard.dim else shard.dim, shard.parts)
+
+
+def _rows(own: dict[str, Parameter], sharded: dict[str, Sharded]) -> set[int]:
+    return {own[leaf].tensor for leaf, shard in sharded.items() if shard.role == "rowwise"}
 
 
 def _is_experts(own: dict[str, Parameter], sharded: dict[str, Sharded]) -> bool:

@@ -1,162 +1,129 @@
-"""Inputs for one forward, made from the signature: text, vision, audio, encoder-decoder, two towers.
+"""Inputs for one forward, made from its signature: text, vision, audio, time series, encoder-decoder, two towers.
 
-Text ids, never special tokens where that can be avoided; sizes come from the configuration.
+Where a model takes a modality in one of several layouts, the layouts are candidates and the model's own towers are
+asked: ``get_image_features`` and its like say whether a layout fits and how many placeholder tokens it stands for.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from modular_converter.parallel.tiny import images, series, sounds
+from modular_converter.parallel.tiny.fields import TEXT, integer, sub, token
+from modular_converter.parallel.tiny.request import Request, Values
 from modular_converter.parallel.tiny.sizes import BATCH, SEQUENCE
 from modular_converter.parallel.tiny.table import SEQUENCE_LENGTHS
 
 
-def make_inputs(model: torch.nn.Module, seed: int = 0) -> dict[str, Any]:
-    """Keyword arguments for ``model.forward``; the same for the same seed.
+_KINDS = (("image", images.layouts), ("audio", sounds.layouts))
 
-    Returns:
-        Tensors on the CPU: ids ``[batch, sequence]`` int64, images ``[batch, channels, height, width]`` float32,
-        audio ``[batch, samples]`` or ``[batch, mels, frames]`` float32.
+
+def candidates(model: torch.nn.Module, seed: int = 0, text_alone: bool = False) -> Iterator[Values]:
+    """Sets of keyword arguments for ``model.forward`` to try in turn; the same each time for the same seed.
+
+    Args:
+        text_alone: leave images and audio out, for models whose towers take none of the layouts.
+
+    Yields:
+        Tensors on the CPU: ids ``[batch, sequence]`` int64; images, audio and series in the layouts of their modules.
     """
-    generator = torch.Generator().manual_seed(seed)
-    config: Any = model.config
-    parameters = inspect.signature(model.forward).parameters
-    values: dict[str, Any] = {}
-    for name, make in _MAKERS.items():
-        if name in parameters:
-            value = make(config, generator)
-            if value is not None:
-                values[name] = value
-    if "use_cache" in parameters:
-        values["use_cache"] = False
-    if "return_dict" in parameters:
-        values["return_dict"] = True
-    _place_images(model, values, generator)
+    plain = Request.of(model, seed)
+    if text_alone:
+        if plain.takes("input_ids"):
+            yield _assemble(plain, {}, _id_shapes(plain)[0])
+        return
+    found: list[list[Values]] = []
+    for kind, layouts in _KINDS:
+        made = [plain.only_taken(layout(Request.of(model, seed))) for layout in layouts(plain)]
+        counted = [values for values in (_counted(plain, kind, values) for values in made) if values]
+        if made and not counted:
+            return
+        found.append(counted or [{}])
+    for first, second, shape in itertools.product(*found, _id_shapes(plain)):
+        yield _assemble(Request.of(model, seed), first | second, shape)
+
+
+def make_inputs(model: torch.nn.Module, seed: int = 0) -> Values:
+    """The likeliest keyword arguments for ``model.forward``."""
+    return next(candidates(model, seed))
+
+
+def _counted(request: Request, kind: str, values: Values) -> Values:
+    """The values with the number of features that the model's tower makes of them; empty if the tower refuses."""
+    name = f"get_{kind}_features"
+    getter = getattr(request.model, name, None) or getattr(getattr(request.model, "model", None), name, None)
+    marker = token(request.config, kind)
+    if getter is None or not request.takes("input_ids") or marker < 0:
+        return values
+    taken = inspect.signature(getter).parameters
+    try:
+        with torch.no_grad():
+            features = getter(**{key: value for key, value in values.items() if key in taken})
+    except Exception:  # the tower's own refusal of this layout; the next one is tried
+        return {}
+    rows = _rows(features)
+    return values | {f"_{kind}s": rows // BATCH} if rows else values
+
+
+def _rows(features: Any) -> int:
+    """How many feature vectors a tower returned, over the whole batch."""
+    found = getattr(features, "pooler_output", None)
+    found = getattr(features, "last_hidden_state", None) if found is None else found
+    found = features if found is None else found
+    if isinstance(found, torch.Tensor):
+        return found.numel() // found.shape[-1]
+    if isinstance(found, (list, tuple)):
+        return sum(_rows(item) for item in found if isinstance(item, torch.Tensor))
+    return 0
+
+
+def _id_shapes(request: Request) -> list[tuple[int, ...]]:
+    """Shapes of the ids to try: those of models of several codebooks have them in rows, or in an axis of their own."""
+    plain = (BATCH, SEQUENCE_LENGTHS.get(request.config.model_type, SEQUENCE))
+    inner = sub(request.config, "decoder_config", "decoder")
+    books = integer(request.config, ("num_codebooks",), 0) or integer(inner, ("num_codebooks", "num_channels"), 0)
+    if books < 2 or not request.takes("input_ids"):
+        return [plain]
+    return [plain, (BATCH * books, plain[1]), (*plain, books), (*plain, books + 1)]
+
+
+def _assemble(request: Request, modal: Values, shape: tuple[int, ...] = (BATCH, SEQUENCE)) -> Values:
+    counts = {kind: modal.get(f"_{kind}s", 0) for kind, _ in _KINDS}
+    modal = {name: value for name, value in modal.items() if not name.startswith("_")}
+    values: Values = {}
+    decodes = request.takes("decoder_input_ids") and getattr(request.config, "is_encoder_decoder", False)
+    if request.takes("input_ids"):
+        values["input_ids"] = _ids(request, shape[:2] if decodes else shape)
+    if decodes:
+        values["decoder_input_ids"] = _ids(request, shape)[:, :8]
+    values |= request.only_taken(series.floats(request) | series.past(request) | series.ids(request)) | modal
+    for kind, count in counts.items():
+        if count:
+            _place(request, values, kind, count)
+    for name, value in (("use_cache", False), ("return_dict", True)):
+        if request.takes(name):
+            values[name] = value
     return values
 
 
-def sub(config: Any, *names: str) -> Any:
-    """The first sub-configuration that exists, or the configuration itself."""
-    for name in names:
-        found = getattr(config, name, None)
-        if found is not None and hasattr(found, "model_type"):
-            return found
-    return config
-
-
-def integer(config: Any, names: tuple[str, ...], default: int) -> int:
-    """The first of the named fields that holds an integer (a pair gives its first entry)."""
-    for name in names:
-        value = getattr(config, name, None)
-        if isinstance(value, (list, tuple)) and value and isinstance(value[0], int):
-            return value[0]
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return default
-
-
-def _ids(config: Any, generator: torch.Generator) -> torch.Tensor:
-    text = sub(config, "text_config", "language_config", "thinker_config", "decoder")
+def _ids(request: Request, shape: tuple[int, ...]) -> torch.Tensor:
+    """Text ids, never special tokens where that can be avoided."""
+    text = sub(request.config, *TEXT)
     vocabulary = integer(text, ("vocab_size", "vocabulary_size", "char_vocab_size"), 32)
-    length = SEQUENCE_LENGTHS.get(config.model_type, SEQUENCE)
     high = max(min(vocabulary, 140), 8)
-    low = 5 if high > 16 else 1
-    return torch.randint(low, high, (BATCH, length), generator=generator)
+    return request.integers(5 if high > 16 else 1, high, *shape)
 
 
-def _vision(config: Any) -> Any:
-    return sub(config, "vision_config", "image_config", "vit_config", "encoder", "backbone_config")
-
-
-def _pixels(config: Any, generator: torch.Generator) -> torch.Tensor:
-    vision = _vision(config)
-    size = integer(vision, ("image_size", "img_size", "input_size"), 64)
-    channels = integer(vision, ("num_channels", "in_channels", "in_chans", "channels"), 3)
-    return torch.randn(BATCH, channels, size, size, generator=generator)
-
-
-def _waveform(config: Any, generator: torch.Generator) -> torch.Tensor:
-    audio = sub(config, "audio_config", "audio_encoder", "encoder")
-    if integer(audio, ("num_mel_bins", "max_length"), 0) and hasattr(audio, "frequency_stride"):
-        return torch.randn(BATCH, integer(audio, ("max_length",), 64), audio.num_mel_bins, generator=generator)
-    channels = integer(audio, ("audio_channels",), 0)
-    shape = (BATCH, channels, 2000) if channels else (BATCH, 2000)
-    return torch.randn(*shape, generator=generator)
-
-
-def _features(config: Any, generator: torch.Generator) -> torch.Tensor:
-    audio = sub(config, "audio_config", "encoder_config", "encoder")
-    mels = integer(audio, ("num_mel_bins", "feature_projection_input_dim", "input_channels", "n_mels"), 80)
-    positions = integer(audio, ("max_source_positions",), 0)
-    if positions and audio.model_type in ("whisper", "qwen2_audio_encoder", "voxtral_encoder"):
-        return torch.randn(BATCH, mels, 2 * positions, generator=generator)
-    if hasattr(audio, "input_feat_per_channel"):
-        return torch.randn(BATCH, 40, integer(audio, ("input_feat_per_channel",), mels), generator=generator)
-    return torch.randn(BATCH, 40, mels, generator=generator)
-
-
-def _boxes(config: Any, generator: torch.Generator) -> torch.Tensor:
-    corners = torch.randint(0, 40, (BATCH, SEQUENCE, 2), generator=generator)
-    return torch.cat([corners, corners + 10], dim=-1)
-
-
-def _decoder_ids(config: Any, generator: torch.Generator) -> torch.Tensor | None:
-    return _ids(config, generator)[:, :8] if getattr(config, "is_encoder_decoder", False) else None
-
-
-def _visual_features(config: Any, generator: torch.Generator) -> torch.Tensor | None:
-    width = integer(config, ("visual_feat_dim", "visual_embedding_dim"), 0)
-    return torch.randn(BATCH, 6, width, generator=generator) if width else None
-
-
-def _visual_positions(config: Any, generator: torch.Generator) -> torch.Tensor | None:
-    width = integer(config, ("visual_pos_dim",), 0)
-    return torch.rand(BATCH, 6, width, generator=generator) if width else None
-
-
-def _videos(config: Any, generator: torch.Generator) -> torch.Tensor | None:
-    vision = _vision(config)
-    if not hasattr(vision, "num_frames") and not hasattr(vision, "tubelet_size"):
-        return None
-    size = integer(vision, ("image_size", "crop_size"), 32)
-    frames = integer(vision, ("num_frames", "frames_per_clip"), 4)
-    return torch.randn(
-        BATCH, frames, integer(vision, ("num_channels", "in_chans"), 3), size, size, generator=generator
-    )
-
-
-_MAKERS: Mapping[str, Callable[[Any, torch.Generator], Any]] = {
-    "input_ids": _ids,
-    "decoder_input_ids": _decoder_ids,
-    "pixel_values": _pixels,
-    "input_values": _waveform,
-    "input_features": _features,
-    "bbox": _boxes,
-    "visual_feats": _visual_features,
-    "visual_pos": _visual_positions,
-    "pixel_values_videos": _videos,
-}
-
-
-def _place_images(model: torch.nn.Module, values: dict[str, Any], generator: torch.Generator) -> None:
-    """Put as many placeholder tokens into the ids as the model's own tower returns features for one image."""
-    config: Any = model.config
-    if "pixel_values" not in values or "input_ids" not in values:
-        return
-    token = integer(config, ("image_token_id", "image_token_index"), -1)
-    getter = getattr(model, "get_image_features", None)
-    if token < 0 or getter is None:
-        return
-    with torch.no_grad():
-        features = getter(pixel_values=values["pixel_values"], return_dict=True)
-    rows = getattr(features, "pooler_output", features)
-    rows = torch.cat(list(rows)) if isinstance(rows, (list, tuple)) else rows
-    count = rows.numel() // rows.shape[-1] // BATCH
+def _place(request: Request, values: Values, kind: str, count: int) -> None:
+    """Put ``count`` placeholder tokens of this kind into each row of ids, and mark them in the token types."""
+    marker = token(request.config, kind)
     ids = values["input_ids"]
-    ids = torch.where(ids == token, torch.full_like(ids, 5), ids)
-    image = torch.full((BATCH, count), token)
-    values["input_ids"] = torch.cat([ids[:, :4], image, ids[:, 4:]], dim=1)
+    ids = torch.where(ids == marker, torch.full_like(ids, 5), ids)
+    values["input_ids"] = torch.cat([ids[:, :4], torch.full((BATCH, count), marker), ids[:, 4:]], dim=1)
+    if request.takes("mm_token_type_ids") and kind == "image":
+        values["mm_token_type_ids"] = (values["input_ids"] == marker).long()

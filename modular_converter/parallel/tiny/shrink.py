@@ -1,31 +1,28 @@
 """Shrink a configuration class to a small instance, by walking its dataclass fields.
 
-A ladder of strategies, the first that builds and runs wins: ``sizes`` (fixed small sizes by kind of field), ``scale``
-(all widths divided by one power of two, relations kept), ``depth`` (only depth, vocabulary and experts are cut).
+A ladder of strategies, the first that builds and runs wins: ``sizes`` (fixed small sizes by kind of field), ``ratios``
+(the same, with widths kept in ratio and a size also for fields that have no default), ``scale`` (all widths divided by one power of two, relations
+kept), ``depth`` (only depth, vocabulary and experts are cut).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from modular_converter.parallel.tiny.sizes import (
-    DEPTH_KINDS,
-    HEAD_DIM,
-    HEADS,
-    HIDDEN,
-    KV_HEADS,
-    VOCABULARY,
-    small_value,
-    width_of,
-)
+from modular_converter.parallel.tiny import relations
+from modular_converter.parallel.tiny.fields import is_config, is_list_of_ints, raw
+from modular_converter.parallel.tiny.sizes import DEPTH_KINDS, HIDDEN, WIDTH_KEPT, small_value, width_of
+from modular_converter.parallel.tiny.table import OVERRIDES
 
 
-STRATEGIES = ("sizes", "scale", "depth")
+STRATEGIES = ("sizes", "ratios", "scale", "depth")
 _SCALE = 8
-_HEAD_FIELDS = ("num_attention_heads", "n_head", "num_heads", "n_heads", "encoder_attention_heads")
-_KV_FIELDS = ("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num")
+# Lists of widths that start narrow stay as they are where they end below this: their entries must stay ordered.
+LARGE = 640
+_NO_STAGES = re.compile(r"kernel|stride|ratio|vocab|image|patch|window")
 # Fields of sampling, training or text decoding: they size no weight.
 _UNTOUCHED = ("initializer", "dropout", "eps", "epsilon", "loss", "temperature", "num_return", "tokens_to", "_bits")
 
@@ -42,33 +39,57 @@ def shrink(config_class: type[Any], strategy: str, overrides: Mapping[str, Any] 
         Exception: whatever the configuration's own validation raises for the small values.
     """
     default = config_class()
-    return _shrink_like(default, strategy, overrides or {})
+    return _shrink_like(default, strategy, overrides or {}, default)
 
 
-def _shrink_like(default: Any, strategy: str, overrides: Mapping[str, Any]) -> Any:
+def _shrink_like(default: Any, strategy: str, given: Mapping[str, Any], own: Any) -> Any:
+    """A small copy of ``default``; what its parent set differs from ``own``, the default of its class."""
+    overrides = {**OVERRIDES.get(default.model_type, {}), **given}
     values: dict[str, Any] = {}
-    scalar = {"sizes": _by_kind, "scale": _by_scale, "depth": _by_depth}[strategy]
+    scalar = {"scale": _by_scale, "depth": _by_depth}.get(strategy, _by_kind)
+    keeps_widths = _keeps_widths(default)
+    relations.local_backbones(default, values)
     for field in dataclasses.fields(default):
-        if not field.init or field.name in overrides:
+        if not field.init or field.name in overrides or field.name in values:
             continue
-        value = getattr(default, field.name, None)
-        if _is_config(value):
-            values[field.name] = _shrink_like(value, strategy, _below(overrides, field.name))
+        value = raw(default, field.name)
+        if is_config(value):
+            values[field.name] = _shrink_like(value, strategy, _below(overrides, field.name), type(value)())
             continue
-        given = _class_default(field)
-        if given is None or isinstance(given, (bool, str)):
+        usual = _class_default(field)
+        if default is not own and _is_plain(value) and value != raw(own, field.name):
+            plain = isinstance(value, (bool, str))
+            values[field.name] = value if plain else _shrink_value(field.name, value, scalar, keeps_widths)
             continue
-        small = _shrink_value(field.name, given, scalar)
-        if small is not given and small != given:
+        if usual is None or isinstance(usual, (bool, str)):
+            continue
+        small = _shrink_value(field.name, usual, scalar, keeps_widths)
+        if small is not usual and small != usual:
             values[field.name] = small
-    if strategy == "sizes":
-        _agree(default, values)
-    _shorten_layer_lists(default, values)
-    _small_tokens(default, values)
-    values.update({name: value for name, value in overrides.items() if "." not in name})
-    if "backbone" in type(default).__name__.lower() and "out_features" in values:
-        values.pop("out_features")
+    _relate(default, strategy, values, overrides)
     return _construct(type(default), values)
+
+
+def _relate(default: Any, strategy: str, values: dict[str, Any], overrides: Mapping[str, Any]) -> None:
+    """Bring the values into the relations that the models assert; what was given wins over all of them."""
+    if strategy in ("sizes", "ratios"):
+        relations.heads_agree(default, values)
+        relations.mamba_agrees(default, values)
+    if strategy == "ratios":
+        relations.widths_in_ratio(default, values)
+    relations.shorten_layer_lists(default, values)
+    relations.layer_indices(default, values)
+    relations.feature_maps(default, values)
+    relations.heads_of_stages(default, values)
+    relations.tile_sizes(default, values)
+    relations.small_tokens(default, values)
+    given = {name: value for name, value in overrides.items() if "." not in name}
+    values.update(given)
+    if strategy == "ratios":
+        relations.fill_missing(default, values)
+    relations.rotary_sections(default, values)
+    relations.per_layer(default, values)
+    values.update(given)
 
 
 def _construct(config_class: type[Any], values: dict[str, Any]) -> Any:
@@ -77,10 +98,6 @@ def _construct(config_class: type[Any], values: dict[str, Any]) -> Any:
         if hasattr(config, name) and isinstance(getattr(config, name), float):
             setattr(config, name, 0.0)
     return config
-
-
-def _is_config(value: Any) -> bool:
-    return hasattr(value, "model_type") and dataclasses.is_dataclass(value)
 
 
 def _below(overrides: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -96,22 +113,55 @@ def _class_default(field: dataclasses.Field[Any]) -> Any:
     return None
 
 
-def _shrink_value(name: str, value: Any, scalar: Callable[[str, int], int]) -> Any:
+def _keeps_widths(default: Any) -> bool:
+    """Whether widths of stages must stay as they are.
+
+    A list of them starts so narrow that shrinking would change the order of its entries, or they are written into
+    lists of lists too, which are not shrunk.
+    """
+    for field in dataclasses.fields(default):
+        value = raw(default, field.name)
+        if is_list_of_ints(value) and _is_width(field.name):
+            narrow = any(8 < item < WIDTH_KEPT for item in value) and not _NO_STAGES.search(field.name)
+            if narrow and WIDTH_KEPT <= max(value) < LARGE and len(value) > 2:
+                return True
+        if isinstance(value, (list, tuple)) and any(_has_wide_row(item) for item in value):
+            return True
+    return False
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (bool, int, str)) or is_list_of_ints(value)
+
+
+def _has_wide_row(value: Any) -> bool:
+    if not isinstance(value, (list, tuple)):
+        return False
+    return any(_has_wide_row(item) or (type(item) is int and item >= WIDTH_KEPT) for item in value)
+
+
+def _shrink_value(name: str, value: Any, scalar: Callable[[str, int], int], keeps_widths: bool = False) -> Any:
     if any(part in name for part in _UNTOUCHED):
         return value
     if isinstance(value, int):
         return scalar(name, value)
-    if isinstance(value, (list, tuple)) and value and all(type(item) is int for item in value):
+    if is_list_of_ints(value):
+        if keeps_widths and _is_width(name):
+            return value
+        if len(value) > 1 and len(set(value)) == 1 and _is_width(name) and value[0] > HIDDEN and scalar is _by_kind:
+            return type(value)([HIDDEN] * len(value))
         return type(value)(_list_item(name, item, scalar) for item in value)
     return value
 
 
 def _list_item(name: str, item: int, scalar: Callable[[str, int], int]) -> int:
-    if "depth" in name or "layers" in name or "block" in name and item < 64:
+    if "depth" in name or ("layers" in name and "proj_layers" not in name) or "block" in name and item < 64:
         return min(item, 1) if scalar is not _by_scale else min(item, 2)
-    if any(word in name for word in ("size", "dim", "width", "channels", "embed", "planes")):
-        return width_of(item)
-    return item
+    return width_of(item) if _is_width(name) else item
+
+
+def _is_width(name: str) -> bool:
+    return any(word in name for word in ("size", "dim", "width", "channels", "embed", "planes"))
 
 
 def _by_kind(name: str, value: int) -> int:
@@ -128,66 +178,3 @@ def _by_scale(name: str, value: int) -> int:
 
 def _by_depth(name: str, value: int) -> int:
     return small_value(name, value) if DEPTH_KINDS.search(name) else value
-
-
-def _agree(default: Any, values: dict[str, Any]) -> None:
-    """Keep relations: key/value heads equal heads where the default has them equal, one for multi-query; widths."""
-    heads = next((getattr(default, name) for name in _HEAD_FIELDS if hasattr(default, name)), None)
-    for name in _HEAD_FIELDS:
-        if 4 < values.get(name, getattr(default, name, None) or 0) < HEADS and _takes(default, name):
-            values[name] = 4
-    small_heads = next((values[name] for name in _HEAD_FIELDS if name in values), None)
-    for name in _KV_FIELDS:
-        kv = getattr(default, name, None)
-        if isinstance(kv, int) and kv > 1 and isinstance(heads, int) and small_heads and _takes(default, name):
-            values[name] = small_heads if kv == heads else KV_HEADS
-    if isinstance(small_heads, int) and small_heads < HEADS and "head_dim" not in values:
-        for name in ("hidden_size", "d_model", "embed_dim"):
-            if values.get(name) == HIDDEN and HIDDEN % small_heads:
-                values[name] = small_heads * HEAD_DIM
-    if "mamba_n_heads" in values or "mamba_num_heads" in values:
-        expand = int(getattr(default, "mamba_expand", getattr(default, "expand", 2)) or 2)
-        key = "mamba_n_heads" if "mamba_n_heads" in values else "mamba_num_heads"
-        dim = "mamba_d_head" if hasattr(default, "mamba_d_head") else "mamba_head_dim"
-        values[dim] = expand * HIDDEN // int(values[key])
-
-
-def _takes(default: Any, name: str) -> bool:
-    """Whether a configuration's constructor takes a field, with a value of the class's own for it."""
-    given = next((_class_default(field) for field in dataclasses.fields(default) if field.name == name), None)
-    return given is not None
-
-
-def _shorten_layer_lists(default: Any, values: dict[str, Any]) -> None:
-    """Lists that name one kind a layer: one layer of each kind, in order of first appearance."""
-    for name in ("layer_types", "layers_block_type", "mlp_layer_types", "hybrid_override_pattern"):
-        kinds = getattr(default, name, None)
-        if not isinstance(kinds, (list, tuple)) or not kinds or name in values:
-            continue
-        distinct = list(dict.fromkeys(kinds))
-        depth_field = next((f for f in ("num_hidden_layers", "n_layer", "num_layers") if f in values), None)
-        if depth_field is None or len(kinds) != getattr(default, depth_field, -1):
-            continue
-        depth = max(2, len(distinct), int(values[depth_field]))
-        values[depth_field] = depth
-        declared = {field.name for field in dataclasses.fields(default)}
-        if name in declared:
-            values[name] = (distinct * depth)[:depth]
-
-
-def _small_tokens(default: Any, values: dict[str, Any]) -> None:
-    """Special token ids that lie above the small vocabulary become distinct small ones, from the top down."""
-    limit = values.get("vocab_size", getattr(default, "vocab_size", VOCABULARY))
-    if not isinstance(limit, int) or hasattr(default, "text_config"):
-        limit = VOCABULARY
-    free = min(limit, VOCABULARY) - 1
-    for field in dataclasses.fields(default):
-        if not field.name.endswith(("_token_id", "_token_index", "_token_ids")) and field.name != "mask_id":
-            continue
-        token = getattr(default, field.name, None)
-        if isinstance(token, int) and not isinstance(token, bool) and token >= limit:
-            values[field.name] = free
-            free -= 1
-        elif isinstance(token, list) and any(isinstance(item, int) and item >= limit for item in token):
-            values[field.name] = [free - i for i in range(len(token))]
-            free -= len(token)

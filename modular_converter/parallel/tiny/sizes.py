@@ -13,6 +13,7 @@ HEADS, KV_HEADS, HEAD_DIM = 8, 4, 8
 HIDDEN = HEADS * HEAD_DIM
 BATCH, SEQUENCE = 2, 12
 VOCABULARY = 160
+WIDTH_KEPT = 32
 
 # First match wins. The value None keeps the default; a callable-free table keeps this reviewable.
 KINDS: tuple[tuple[str, int | None], ...] = (
@@ -26,6 +27,7 @@ KINDS: tuple[tuple[str, int | None], ...] = (
     (r"(key_value|kv)_heads?$|heads?_kv$|num_kv_heads|kv_n_heads|num_key_value_heads", KV_HEADS),
     (r"heads?$|^n_head$|num_heads|^encoder_num_heads|attention_heads", HEADS),
     (r"head_dim$|^d_kv$|head_size$|^kv_channels$|^d_head$|_head_dim$|^size_per_head$", HEAD_DIM),
+    (r"^num_queries$", 10),
     (r"q_lora_rank", 24),
     (r"kv_lora_rank", 20),
     (r"(^|_)(num_.*layers|layers|n_layers?|depth|num_blocks|n_blocks)$|^num_hidden_groups$", 2),
@@ -54,4 +56,4 @@ def small_value(name: str, default: int) -> int:
 
 def width_of(default: int) -> int:
     """One map for all entries of width lists, so that a backbone and its neck agree: an eighth, at least 8."""
-    return max(8, default // 8) if default >= 32 else default
+    return max(8, default // 8) if default >= WIDTH_KEPT else default

@@ -39,6 +39,75 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "led": {"attention_window": [4, 4]},
     "big_bird": {"attention_type": "original_full"},
     "bigbird_pegasus": {"attention_type": "original_full"},
+    # Text after an image: the placeholder has no id by default.
+    "blip-2": {"image_token_index": 150},
+    "instructblip": {"image_token_index": 150},
+    "instructblipvideo": {"video_token_index": 150},
+    "gemma3": {"mm_tokens_per_image": 4},
+    "shieldgemma2": {"mm_tokens_per_image": 4, "yes_token_index": 20, "no_token_index": 21},
+    "aria": {"projector_patch_to_query_dict": {16: 4}},
+    "granite4_vision": {"deepstack_layer_map": [[0, 0]], "downsample_rate": "1/2"},
+    "zoedepth": {"bottleneck_features": 64},
+    "chmv2": {"backbone_config.return_class_token": True},
+    # Image tokens are named in a map of the vocabulary.
+    "chameleon": {"vocabulary_map": {"<image>": 150, **{f"IMGIMG{c}{c}A": 100 + i for i, c in enumerate("ABCDEFGH")}}},
+    "emu3": {"vocabulary_map": {"<image>": 150, "<|extra_200|>": 149, "<|visual token 000001|>": 100}},
+    # Layer kinds and experts that have no default.
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
+    "zamba": {
+        "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"],
+        "num_hidden_layers": 4,
+    },
+    "step3p5": {"sliding_window": 8},
+    "dbrx": {"attn_config.rope_theta": 10000.0, "attn_config.kv_n_heads": 4, "attn_config.clip_qkv": 8.0},
+    "moonshine_streaming": {"num_key_value_heads": 8},
+    "neomme": {"head_dim": 16},
+    **dict.fromkeys(
+        ("paddleocr_vl_text", "ernie4_5_vl_moe_text"),
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}},
+    ),
+    "kosmos-2": {"latent_query_num": 6},
+    "mimi": {"upsample_groups": 16},
+    "rf_detr": {"num_queries": 3, "group_detr": 2},
+    "lw_detr_vit": {"image_size": 64},
+    "qwen4_exp_text": {
+        "indexer_n_heads": 4,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 16,
+        "indexer_budget": 8,
+        "indexer_compress_ratio": 2,
+    },
+    # Time series: the horizon has no default.
+    **dict.fromkeys(
+        ("autoformer", "informer", "time_series_transformer"),
+        {"prediction_length": 8, "context_length": 16, "lags_sequence": [1, 2, 3]},
+    ),
+    # Convolutional towers whose widths hang together.
+    "bit": {"num_groups": 4},
+    "textnet": {"stem_out_channels": 8},
+    **dict.fromkeys(
+        ("efficientnet", "align_vision_model"),
+        {"width_coefficient": 0.25, "depth_coefficient": 0.2, "hidden_dim": 320, "image_size": 64},
+    ),
+    "univnet": {"resblock_stride_sizes": [8, 8, 4]},
+    "mobilevit": {"hidden_sizes": [32, 48, 64]},
+    "cvt": {"depth": [1, 2, 3]},
+    "vitmatte": {"fusion_hidden_sizes": [32, 24, 16, 8], "backbone_config.patch_size": 16},
+    **dict.fromkeys(("emu3_vqgan", "janus_vqgan"), {"base_channels": 32}),
+    **dict.fromkeys(
+        (
+            "vibevoice_acoustic_tokenizer",
+            "vibevoice_acoustic_tokenizer_encoder",
+            "vibevoice_acoustic_tokenizer_decoder",
+            "vibevoice_semantic_tokenizer",
+        ),
+        {"num_filters": 4, "depths": [1, 1, 1, 1, 1, 1, 1]},
+    ),
+    **dict.fromkeys(("pp_doclayout_v3", "pp_doclayout_v4"), {"x4_feat_dim": 16}),
+    "hiera": {"image_size": [64, 64]},
+    "yolos": {"image_size": [64, 96]},
+    "tvp": {"visual_prompt_size": 8, "max_img_size": 64},
+    "perceiver": {"d_latents": 64, "num_latents": 16, "d_model": 48, "num_self_attends_per_block": 2},
     **dict.fromkeys(("detr", "conditional_detr", "table-transformer", "dab-detr"), _RESNET),
 }
 

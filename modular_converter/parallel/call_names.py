@@ -1,0 +1,65 @@
+"""What a module call is in the words of its caller: bound argument names, local names, and the name of its result.
+
+They are facts of the run: the forward's signature, the caller's frame, and the instruction after the call.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import sys
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+import torch
+
+
+def forward_names(module: torch.nn.Module) -> tuple[str, ...]:
+    """The parameter names of a module's forward, without ``*args`` and ``**kwargs``."""
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    found = inspect.signature(module.forward).parameters.values()
+    return tuple(parameter.name for parameter in found if parameter.kind not in variable)
+
+
+def bound_arguments(module: torch.nn.Module, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by the names that the forward gives them; ``**kwargs`` by their own."""
+    signature = inspect.signature(module.forward)
+    bound = signature.bind_partial(*args, **kwargs).arguments
+    result: dict[str, Any] = {}
+    for name, value in bound.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            result.update(value)
+        else:
+            result[name] = value
+    return result
+
+
+def caller_of(module: torch.nn.Module) -> FrameType | None:
+    """The frame of the module's code that is calling ``module``; to be asked from within a hook of it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, torch.nn.Module) and owner is not module:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def local_names(frame: FrameType | None, tensor: torch.Tensor) -> tuple[str, ...]:
+    """The local variables of a frame that hold a tensor, sorted."""
+    if frame is None:
+        return ()
+    return tuple(sorted(name for name, value in frame.f_locals.items() if value is tensor))
+
+
+def result_name(frame: FrameType | None) -> str:
+    """The local variable to which the call that a frame is making assigns its result; empty if it is used otherwise."""
+    if frame is None:
+        return ""
+    after = (item for item in dis.get_instructions(frame.f_code) if item.offset > frame.f_lasti)
+    following = next((item for item in after if item.opname not in ("CACHE", "PRECALL", "NOT_TAKEN")), None)
+    if following is None or not following.opname.startswith("STORE_FAST"):
+        return ""
+    name = following.argval
+    return str(name[0] if isinstance(name, tuple) else name)

@@ -1,0 +1,60 @@
+"""What to say of a model that cannot be built small: each reason once, and which configuration value would help."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from modular_converter.parallel.errors import BuildError
+
+
+def explained(reasons: Sequence[tuple[str, str]], config_class: type[Any]) -> str:
+    """Lines for the message of an error.
+
+    Args:
+        reasons: strategy of shrinking, and why it gave no model.
+    """
+    strategies: dict[str, list[str]] = {}
+    for strategy, reason in reasons:
+        strategies.setdefault(reason, []).append(strategy)
+    lines = [f"{', '.join(names)}: {reason}" for reason, names in strategies.items()]
+    return "".join(f"\n  {line}" for line in [*lines, _advice(" ".join(strategies), config_class)])
+
+
+def _advice(reasons: str, config_class: type[Any]) -> str:
+    missing = re.search(r"No module named '([\w.]+)'", reasons)
+    if missing:
+        return f"it needs the library {missing[1].partition('.')[0]}, which is not installed"
+    if re.search(r"requires the .* library", reasons):
+        return "it needs a library that is not installed: the one that is named above"
+    known = [field.name for field in dataclasses.fields(config_class)] if dataclasses.is_dataclass(config_class) else []
+    named = [name for name in known if _names(reasons, name)]
+    if named:
+        return f"values that are named there: {', '.join(named)}; give what fits with --set {named[0]}=VALUE"
+    return "give configuration values with --set FIELD=VALUE; the model's own code, not the size, may be at fault"
+
+
+def _names(text: str, field: str) -> bool:
+    """Whether a text speaks of a field, also with its words apart: "the hidden size"."""
+    words = field.split("_")
+    return len(field) > 3 and re.search(rf"\b{'[_ ]'.join(map(re.escape, words))}\b", text) is not None
+
+
+def check_fields(config_class: type[Any], names: Sequence[str]) -> None:
+    """Refuse a value for a field that the configuration does not have; a dotted name is checked up to the first dot.
+
+    Raises:
+        BuildError: with the nearest names.
+    """
+    import difflib
+
+    if not dataclasses.is_dataclass(config_class):
+        return
+    known = sorted({field.name for field in dataclasses.fields(config_class)} | set(vars(config_class())))
+    for name in names:
+        if name.partition(".")[0] not in known:
+            near = difflib.get_close_matches(name.partition(".")[0], known, n=3)
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            raise BuildError(f"{config_class.__name__} has no value {name!r}{hint}")

@@ -1,0 +1,95 @@
+"""Look up what a configuration says: a sub-configuration, an integer under one of its many names, a token id."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+
+VISION = (
+    "vision_config",
+    "image_config",
+    "vit_config",
+    "vlm_config",
+    "encoder",
+    "backbone_config",
+    "image_model_config",
+)
+AUDIO = ("audio_config", "audio_encoder_config", "encoder_config", "audio_encoder", "encoder")
+TEXT = ("text_config", "language_config", "thinker_config", "llm_config", "decoder", "text_encoder")
+
+
+def is_config(value: Any) -> bool:
+    """Whether a field's value is a configuration itself."""
+    return hasattr(value, "model_type") and dataclasses.is_dataclass(value)
+
+
+def is_list_of_ints(value: Any) -> bool:
+    """Whether a field's value is a list or tuple of integers, and not empty."""
+    return isinstance(value, (list, tuple)) and bool(value) and all(type(item) is int for item in value)
+
+
+def sub(config: Any, *names: str) -> Any:
+    """The first sub-configuration that exists, looked for one level down too, or the configuration itself."""
+    for name in names:
+        found = getattr(config, name, None)
+        if is_config(found):
+            return found
+    for name in names:
+        for inner in children(config):
+            found = getattr(inner, name, None)
+            if is_config(found):
+                return found
+    return config
+
+
+def children(config: Any) -> Iterator[Any]:
+    """The sub-configurations, in the order of their fields."""
+    for field in dataclasses.fields(config):
+        value = config.__dict__.get(field.name)
+        if is_config(value):
+            yield value
+
+
+def raw(config: Any, name: str) -> Any:
+    """A field's value, also where it differs by layer (the value that holds for the rest); None where missing."""
+    try:
+        return getattr(config, name, None)
+    except RuntimeError:
+        return config._getattr_without_heterogeneous_validation(name, None)
+
+
+def integer(config: Any, names: tuple[str, ...], default: int) -> int:
+    """The first of the named fields that holds an integer (a list or pair gives its first entry)."""
+    for name in names:
+        value = raw(config, name)
+        if isinstance(value, (list, tuple)) and value and isinstance(value[0], int):
+            return value[0]
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return default
+
+
+def pair(config: Any, names: tuple[str, ...], default: int) -> tuple[int, int]:
+    """The first of the named fields as height and width."""
+    for name in names:
+        value = raw(config, name)
+        if isinstance(value, dict) and {"height", "width"} <= set(value):
+            return int(value["height"]), int(value["width"])
+        if isinstance(value, (list, tuple)) and len(value) >= 2 and all(isinstance(item, int) for item in value):
+            return value[-2], value[-1]
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value, value
+    return default, default
+
+
+def token(config: Any, kind: str) -> int:
+    """The id of the placeholder token for one ``kind`` of input (``image``, ``video``, ``audio``); -1 if there is none."""
+    suffixes = ("_token_id", "_token_index", "_patch_token_id", "_patch_id", "_soft_token_id")
+    names = [kind + suffix for suffix in suffixes] + ["media_placeholder_token_id"]
+    for owner in (config, sub(config, *TEXT)):
+        found = integer(owner, tuple(names), -1)
+        if found >= 0:
+            return found
+    return -1
