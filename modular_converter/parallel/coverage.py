@@ -13,37 +13,52 @@ from modular_converter.parallel.errors import PlanError
 
 
 Row = dict[str, Any]
-MODEL_LIMIT_S = 40
+MODEL_LIMIT_S = 60
+LIGHT = 0.999
+"""Shares are compared up to this factor: a bias more or less is no difference between plans."""
+
+# https://github.com/tunib-ai/parallelformers supported these with policies written by hand.
+CLASSICS = (
+    "albert bart bert bert-generation big_bird bigbird_pegasus blenderbot blenderbot-small camembert clip convbert ctrl"
+    " deberta deberta-v2 deit detr distilbert dpr electra flaubert fsmt funnel gpt2 gpt_neo hubert ibert layoutlm led"
+    " longformer luke lxmert m2m_100 marian mbart megatron-bert mobilebert mpnet mt5 openai-gpt pegasus prophetnet"
+    " folder:rag reformer roberta roformer speech_to_text squeezebert t5 tapas vit visual_bert wav2vec2 xlm xlm-roberta"
+    " xlnet"
+)
 
 
-def cover(names: Iterable[str], done: Path | None, ranks: tuple[int, ...], tick: Callable[[Row], None]) -> list[Row]:
-    """One row a model type.
+def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[Row], None]) -> list[Row]:
+    """The rows of all models.
 
     Args:
-        names: model types.
+        names: model types, or ``folder:NAME`` for a model folder of the library, with a row a model type in it.
         done: a JSON-lines file to resume from and to append to.
-        ranks: numbers of gloo ranks to prove on.
-        tick: called with each new row.
+        ranks: number of gloo processes to prove on; the screen in threads runs on 2 and on 4.
+        tick: called when a name is done, with its last row.
     """
     from modular_converter.parallel.ranks import RankPool
 
     rows = _read(done)
-    known = {row["model"] for row in rows}
-    pools = [RankPool(size) for size in ranks]
-    try:
+    known = {row["name"] for row in rows}
+    with RankPool(ranks) as pool:
         for name in names:
             if name in known:
                 continue
-            row = _row(name, pools)
-            rows.append(row)
+            found = list(_rows(name, pool))
+            rows += found
             if done is not None:
                 with done.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
-            tick(row)
-    finally:
-        for pool in pools:
-            pool.stop()
+                    file.writelines(json.dumps(row) + "\n" for row in found)
+            tick(found[-1])
     return rows
+
+
+def folders() -> list[str]:
+    """All model folders of the library with a modeling file, sorted."""
+    from transformers.models.auto import configuration_auto
+
+    models = Path(configuration_auto.__file__).parents[1]
+    return sorted({path.parent.name for path in models.glob("*/modeling_*.py")} - {"auto"})
 
 
 def _read(done: Path | None) -> list[Row]:
@@ -69,73 +84,120 @@ def limited(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _row(name: str, pools: list[Any]) -> Row:
-    from modular_converter.parallel.prove import derive_model, prove
-    from modular_converter.parallel.report import cost
-    from modular_converter.parallel.resolve import resolve
-    from modular_converter.parallel.tiny.build import target_of
+def _rows(name: str, pool: Any) -> Iterator[Row]:
+    """One row for a type; for a folder one a model type, or of a folder without types the first class that works."""
+    from modular_converter.parallel.tiny.build import target_of, targets_of_folder
 
+    folder = name.removeprefix("folder:") if name.startswith("folder:") else ""
+    try:
+        targets = targets_of_folder(folder) if folder else [target_of(name)]
+    except Exception as error:  # one model must not stop the table
+        yield {"name": name, "folder": folder, "model": folder or name, "state": "failed", "reason": _one_line(error)}
+        return
+    typed = len({target.name for target in targets}) == len(targets)
+    for number, target in enumerate(targets):
+        row = _row(target, pool) | {"name": name, "folder": folder}
+        if typed or row["state"] == "verified" or number == len(targets) - 1:
+            yield row
+        if not typed and row["state"] == "verified":
+            return
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _row(target: Any, pool: Any) -> Row:
     start = time.monotonic()
-    row: Row = {"model": name, "state": "failed", "reason": "", "share": 0.0, "collectives": 0, "plan": ""}
+    row: Row = {"model": target.name, "class": target.model_class.rpartition(".")[2], "state": "failed", "reason": ""}
     try:
         with limited(MODEL_LIMIT_S):
-            derived = derive_model(target_of(name))
-            row["derive_s"] = round(time.monotonic() - start, 2)
-            found = cost(derived.trace, derived.plan, resolve(derived.plan, derived.small.model).pieces, 2)
-            row.update(share=round(found.share, 4), collectives=found.collectives, plan=str(derived.plan))
-            row["gathered"] = sum(rule.style == "colwise_gather_output" for rule in derived.plan.rules)
-            verdicts = [prove(derived, derived.plan, pool) for pool in pools]
-            row["committed"] = _committed(derived, pools[0])
-        bad = next((verdict for verdict in verdicts if not verdict.passed), None)
-        empty = not derived.plan.rules
-        row["state"] = "verified" if bad is None and not empty else "empty" if bad is None else "refused"
-        row["reason"] = "" if bad is None else f"{bad.layer}: {bad.reason}"
+            _fill(row, target, pool, start)
     except Exception as error:  # one model must not stop the table
-        row["reason"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        row["reason"] = _one_line(error)
     row["seconds"] = round(time.monotonic() - start, 2)
     return row
 
 
-def _committed(derived: Any, pool: Any) -> Row | None:
-    """The plan in the model's own configuration class, measured and proven in the same way; None if it has none."""
+def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
+    """Derive, screen on four ranks, prove on processes, and compare with the plan in the source."""
+    from modular_converter.parallel.compare import check_in_threads
+    from modular_converter.parallel.prove import derive_model, prove
+    from modular_converter.parallel.report import cost
+    from modular_converter.parallel.resolve import resolve
+
+    derived = derive_model(target)
+    small, plan = derived.small, derived.plan
+    row["derive_s"] = round(time.monotonic() - start, 2)
+    found = cost(derived.trace, plan, resolve(plan, small.model).pieces, 2)
+    verdicts = [check_in_threads(small.model, plan, small.inputs, 4), prove(derived, plan, pool)]
+    bad = next((verdict for verdict in verdicts if not verdict.passed), None)
+    row.update(
+        state="empty" if not plan.rules else "verified" if bad is None else "refused",
+        reason="" if bad is None else f"{bad.layer}: {bad.reason}",
+        share=round(found.share, 4),
+        sharded=round(found.sharded, 4),
+        collectives=derived.screen.collectives,
+        gathered=sum(rule.style == "colwise_gather_output" for rule in plan.rules),
+        unproven=len(derived.screen.unproven),
+        retreat=derived.retreat,
+        plan=str(plan),
+        loader=_through_loader(derived, pool),
+    )
+    row["committed"] = _committed(derived, found.sharded, pool)
+
+
+def _through_loader(derived: Any, pool: Any) -> str:
+    """``verified``, why not, or which rule transformers' vocabulary lacks."""
+    from modular_converter.parallel.prove import prove
+
+    reasons = derived.plan.library_reasons()
+    if reasons:
+        return f"not in its vocabulary: {reasons[0]}"
+    try:
+        verdict = prove(derived, derived.plan, pool, library=True)
+    except PlanError as error:
+        return f"refused: {_one_line(error)}"
+    return "verified" if verdict.passed else f"refused: {verdict.reason}"
+
+
+def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
+    """The plan in the model's own configuration class, run in the same way; None if it has none.
+
+    Where ours communicates more, the one that shards most within the committed plan's collectives is set beside it.
+    """
+    from modular_converter.parallel.budget import within
     from modular_converter.parallel.emit import from_library
     from modular_converter.parallel.prove import prove
     from modular_converter.parallel.report import cost
     from modular_converter.parallel.resolve import matches, resolve
 
-    rules = getattr(derived.small.model.config, "base_model_tp_plan", None)
+    model, trace = derived.small.model, derived.trace
+    rules = getattr(model.config, "base_model_tp_plan", None)
     if not rules:
         return None
-    model = derived.small.model
     names = [path for path, _ in model.named_modules()] + [name for name, _ in model.named_parameters()]
     rules = {key: style for key, style in rules.items() if matches(key, names)}  # keys of layers this one has none of
     try:
-        plan = from_library(derived.target.name, rules)
-        pieces = resolve(plan, derived.small.model).pieces
-        found = cost(derived.trace, plan, pieces, 2)
-        verdict = prove(derived, plan, pool)
+        source = from_library(derived.target.name, rules, trace)
+        theirs = cost(trace, source, resolve(source, model).pieces, 2).sharded
+        verdict = prove(derived, source, pool)
     except PlanError as error:
-        return {"state": "not comparable", "reason": str(error)[:200]}
-    state = "verified" if verdict.passed else "refused"
-    return {"state": state, "reason": verdict.reason, "share": round(found.share, 4), "collectives": found.collectives}
-
-
-def markdown(rows: list[Row], versions: str, date: str) -> str:
-    """The coverage as a Markdown table."""
-    proven = sum(row["state"] == "verified" for row in rows)
-    lines = [f"{proven} of {len(rows)} model types verified ({versions}, {date}).", ""]
-    lines += [
-        "| model | state | layer bytes sharded | collectives | gathered rules | committed plan |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in sorted(rows, key=lambda r: str(r["model"])):
-        own = row.get("committed")
-        beside = (
-            "" if not own else own["state"] + (f", {own['share']:.0%}, {own['collectives']}" if "share" in own else "")
-        )
-        state = (
-            row["state"] if row["state"] == "verified" else f"{row['state']}: {row['reason'][:90]}".replace("|", "/")
-        )
-        cells = (row["model"], state, f"{row['share']:.0%}", row["collectives"], row.get("gathered", ""), beside)
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return "\n".join(lines) + "\n"
+        return {"state": "not comparable", "reason": str(error)[:300], "outcome": ""}
+    row: Row = {"state": "verified" if verdict.passed else "refused", "reason": f"{verdict.layer}: {verdict.reason}"}
+    row.update(sharded=round(theirs, 4), collectives=verdict.collectives, outcome="worse")
+    if not verdict.passed:
+        return row | {"outcome": "the committed one is refused"}
+    if dict.fromkeys(map(str, source.rules)) == dict.fromkeys(map(str, derived.plan.rules)):
+        return row | {"outcome": "same"}
+    plan, calls = derived.plan, derived.screen.collectives
+    if calls > verdict.collectives:
+        plan = within(trace, verdict.collectives)
+        again = prove(derived, plan, pool)
+        sharded = cost(trace, plan, resolve(plan, model).pieces, 2).sharded if again.passed else 0.0
+        calls = again.collectives
+    row.update(beside=round(sharded, 4), beside_collectives=calls)
+    if calls <= verdict.collectives and sharded >= theirs * LIGHT:
+        same = sorted(map(str, plan.rules)) == sorted(map(str, source.rules))
+        row["outcome"] = "same" if same else "at least as many bytes, no more collectives"
+    return row

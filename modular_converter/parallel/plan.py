@@ -181,7 +181,7 @@ class Plan:
         """Why this plan cannot be said in transformers' vocabulary; empty if it can."""
         reasons = [f"{rule.pattern}: style {rule.style} is ours" for rule in self.rules if rule.style in OWN_STYLES]
         reasons += [f"{rule.pattern}: dimension {rule.dim}" for rule in self.rules if rule.dim is not None]
-        packed = [rule for rule in self.rules if rule.parts and rule.parts != (1, 1)]
+        packed = [rule for rule in self.rules if rule.parts and rule.parts != (1, 1) and rule.style != "mla_kv_a_proj"]
         reasons += [f"{rule.pattern}: {len(rule.parts)} packed parts" for rule in packed]
         return reasons + [f"{name}: an integer that must shrink" for name in self.attributes]
 

@@ -5,9 +5,11 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from modular_converter.parallel.compare import check_in_threads
-from modular_converter.parallel.plan import Rule
+from tests.parallel.mutations import mutations
 
 
 pytest.importorskip("transformers")
@@ -17,8 +19,10 @@ from modular_converter.parallel.ranks import RankPool  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
 
-MODELS = ["llama", "bert", "gpt2", "t5", "mixtral", "albert", "deberta", "xlnet", "gpt_neox", "bart", "vit", "olmoe"]
-_SWAP = {"colwise": "rowwise", "rowwise": "shard", "packed_colwise": "colwise", "colwise_gather_output": "colwise"}
+MODELS = [
+    *("llama", "bert", "gpt2", "t5", "mixtral", "albert", "deberta", "xlnet", "gpt_neox", "bart", "vit", "olmoe"),
+    *("phi3", "deepseek_v3", "qwen3_5_text", "funnel", "reformer"),
+]
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -31,22 +35,13 @@ def test_derived_plan_passes(derived):
     assert derived.plan.rules
 
 
-def mutations(plan):
-    """Each rule with a swapped style; a ``rowwise`` that keeps its shard and loses its sum is silent in shapes."""
-    for index, rule in enumerate(plan.rules):
-        if rule.style in _SWAP and rule.dim is None:
-            dim = 1 if rule.style == "rowwise" else None
-            changed = Rule(rule.pattern, _SWAP[rule.style], dim)
-            if changed.style == "shard":
-                changed = Rule(f"{rule.pattern}.weight", "shard", 1)
-            yield dataclasses.replace(plan, rules=plan.rules[:index] + (changed,) + plan.rules[index + 1 :])
-
-
-def test_mutated_plans_are_refused(derived):
-    for plan in list(mutations(derived.plan))[:8]:
-        verdict = check_in_threads(derived.small.model, plan, derived.small.inputs, 2)
-        assert not verdict.passed, str(plan)
-        assert verdict.layer
+@settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_random_mutation_is_refused_with_the_layer_named(derived, data):
+    what, plan = data.draw(st.sampled_from(mutations(derived.plan)))
+    verdict = check_in_threads(derived.small.model, plan, derived.small.inputs, 2)
+    assert not verdict.passed, what
+    assert verdict.layer
 
 
 def test_the_same_plan_each_time():
