@@ -1,0 +1,213 @@
+"""Read the graph from the texts of modular files. Only they are parsed; of neighbours, only the text is looked at."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from modular_converter.dependencies import levels, modular_of, required_files
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
+from modular_converter.emit.banner import is_generated
+from modular_converter.graph.records import Edge, GeneratedFile, Graph, ImportedThing, InheritedClass, Model
+from modular_converter.inherit.resolve import module_path, neighbour_module
+from modular_converter.placement import target_of
+from modular_converter.records import ImportedName, Role, Statement
+from modular_converter.rules import missing_file, unknown_neighbour
+from modular_converter.source.library import Library, package_of
+
+
+_DEFINED = re.compile(r"^(?:(?:async[ \t]+)?(def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]*)?=)", re.MULTILINE)
+_KINDS = {"def": "function", "class": "class", None: "assignment"}
+
+
+@dataclass
+class _Taken:
+    """What the modular files of one model take from one other model."""
+
+    classes: list[InheritedClass] = field(default_factory=list)
+    things: set[ImportedThing] = field(default_factory=set)
+
+
+@dataclass
+class _Reading:
+    """The graph while it is being read."""
+
+    root: str
+    library: Library
+    models: dict[str, Model] = field(default_factory=dict)
+    taken: dict[tuple[str, str], _Taken] = field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    kinds: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Neighbour's path -> name -> kind of what it defines."""
+
+    def edge(self, heir: str, path: str) -> _Taken | None:
+        """What `heir` takes from the model that the neighbour at `path` belongs to; None within one model."""
+        parent = model_name(os.path.dirname(path), self.root)
+        if parent == heir:
+            return None
+        self.models.setdefault(parent, Model(parent))
+        return self.taken.setdefault((heir, parent), _Taken())
+
+
+def build(paths: Iterable[str], root: str, library: Library) -> tuple[Graph, list[Diagnostic]]:
+    """The graph of the modular files at `paths`, and what is wrong with them; a bad file never stops the others.
+
+    Args:
+        root: the folder of models, from which models are named.
+    """
+    reading = _Reading(root, library)
+    for path in sorted(set(paths)):
+        _read_model(path, reading)
+    edges = (
+        Edge(heir, parent, tuple(taken.classes), tuple(sorted(taken.things, key=lambda one: (one.file, one.name))))
+        for (heir, parent), taken in sorted(reading.taken.items())
+    )
+    return _graph(_title(root), reading.models, tuple(edges)), reading.diagnostics
+
+
+def model_name(folder: str, root: str) -> str:
+    """What the model in a folder is called. Characters that cannot be shown are escaped."""
+    relative = os.path.relpath(folder, root)
+    if relative.split(os.sep, 1)[0] == os.pardir:
+        relative = package_of(folder)[1] or relative
+    elif relative == os.curdir:
+        relative = os.path.basename(folder)
+    return printable(relative.replace(os.sep, "/"))
+
+
+def printable(name: str) -> str:
+    """A name without control, bidirectional and lone surrogate characters, which a hostile folder may have."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
+
+
+def _title(root: str) -> str:
+    package = package_of(root)[1].partition(".")[0]
+    return printable(package or os.path.basename(os.path.dirname(root)) or root)
+
+
+def _graph(title: str, models: Mapping[str, Model], edges: tuple[Edge, ...]) -> Graph:
+    """Sort the models and give each its depth."""
+    needs: dict[str, set[str]] = {name: set() for name in models}
+    for edge in edges:
+        needs[edge.heir].add(edge.parent)
+    layers = levels(needs)
+    depths = {name: depth for depth, names in enumerate(layers) for name in names}
+    placed = {name: replace(models[name], depth=depths.get(name, len(layers))) for name in sorted(models)}
+    return Graph(title, placed, edges)
+
+
+def _read_model(path: str, reading: _Reading) -> None:
+    """Add one modular file: its model, the lines that it stands for, and what it takes."""
+    folder, file_name = os.path.split(path)
+    heir = model_name(folder, reading.root)
+    known = reading.models.get(heir, Model(heir))
+    reading.models[heir] = replace(known, modular=(*known.modular, f"{heir}/{printable(file_name)}"))
+    try:
+        if not reading.library.exists(path):
+            raise ConversionError(missing_file.diagnose(Location(path), reason="not a regular file"))
+        lines = reading.library.text(path).count("\n")
+    except ConversionError as error:
+        reading.diagnostics += error.diagnostics
+        return
+    known = reading.models[heir]
+    generated = (*known.generated, *_generated_from(path, reading))
+    reading.models[heir] = replace(known, modular_lines=known.modular_lines + lines, generated=generated)
+    try:
+        statements = reading.library.module(path).statements
+    except ConversionError as error:
+        reading.diagnostics += error.diagnostics
+        for required in sorted(required_files(path, reading.library)):  # as far as its text tells
+            if reading.library.exists(required):
+                reading.edge(heir, required)
+        return
+    _read_statements(heir, path, statements, reading)
+
+
+def _generated_from(path: str, reading: _Reading) -> Iterator[GeneratedFile]:
+    """The files whose banner says that they come from the modular file at `path`."""
+    folder = os.path.dirname(target_of(path, reading.library.settings))
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
+    except OSError:
+        return
+    for name in names:
+        file = os.path.join(folder, name)
+        if file == path or not reading.library.exists(file):
+            continue
+        try:
+            text = reading.library.text(file)
+        except ConversionError as error:
+            reading.diagnostics += [one for one in error.diagnostics if one not in reading.diagnostics]
+            continue
+        if os.path.basename(is_generated(text)) == os.path.basename(path):
+            yield GeneratedFile(printable(name), text.count("\n"))
+
+
+def _read_statements(heir: str, path: str, statements: Iterable[Statement], reading: _Reading) -> None:
+    """Add what the imports and class headers of a modular file say."""
+    sources: dict[str, tuple[ImportedName, str]] = {}
+    for statement in statements:
+        if statement.role is Role.IMPORT:
+            for name in statement.imports:
+                source = _source_of(name, path, statement.line, reading)
+                if source:
+                    sources[name.bound] = name, source
+    inherited: set[str] = set()
+    for statement in statements:
+        for base in statement.bases:
+            if base in sources:
+                inherited.add(base)
+                name, source = sources[base]
+                if edge := reading.edge(heir, source):
+                    edge.classes.append(
+                        InheritedClass(statement.name, _header_line(statement), name.name, os.path.basename(source))
+                    )
+    for bound, (name, source) in sources.items():
+        if bound not in inherited and (edge := reading.edge(heir, source)):
+            kind = _defined_in(source, reading).get(name.name, "unknown")
+            edge.things.add(ImportedThing(name.name, kind, os.path.basename(source)))
+
+
+def _header_line(statement: Statement) -> int:
+    """The line of a class's header, below its decorators."""
+    header = re.search(r"^class\b", statement.text, re.MULTILINE)
+    return statement.line + (statement.text.count("\n", 0, header.start()) if header else 0)
+
+
+def _source_of(name: ImportedName, path: str, line: int, reading: _Reading) -> str:
+    """The neighbour's file behind an imported name; "" for an ordinary import, or for one that leads nowhere."""
+    if neighbour_module(name.module, reading.library.settings) is None:
+        return ""
+    folder = os.path.dirname(path)
+    source = module_path(name.module, folder)
+    if source and (reading.library.exists(source) or _will_exist(source, reading.library)):
+        return source
+    looked = os.path.relpath(source, folder).replace(os.sep, "/") if source else name.module.partition(".")[0]
+    location = locate_word(path, name.module, reading.library.text(path), line)
+    diagnostic = unknown_neighbour.diagnose(location, name.module, looked)
+    if diagnostic not in reading.diagnostics:
+        reading.diagnostics.append(diagnostic)
+    return ""
+
+
+def _will_exist(path: str, library: Library) -> bool:
+    """Whether a neighbour's file that there is not yet has a modular file that gives it."""
+    modular = modular_of(path, library.settings)
+    return bool(modular) and library.exists(modular)
+
+
+def _defined_in(path: str, reading: _Reading) -> Mapping[str, str]:
+    """Name -> kind of the definitions at the margin of a neighbour's text."""
+    if path not in reading.kinds:
+        try:
+            text = reading.library.text(path) if reading.library.exists(path) else ""
+        except ConversionError as error:
+            reading.diagnostics += [one for one in error.diagnostics if one not in reading.diagnostics]
+            text = ""
+        reading.kinds[path] = {found[2] or found[3]: _KINDS[found[1]] for found in _DEFINED.finditer(text)}
+    return reading.kinds[path]
+
+
+__all__ = ["build", "model_name", "printable"]

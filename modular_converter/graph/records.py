@@ -1,0 +1,145 @@
+"""The graph as values: models, and for each pair of heir and parent what the heir takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class InheritedClass:
+    """A class of a modular file that inherits from a neighbour's class."""
+
+    name: str
+    line: int
+    """Of the class in the modular file."""
+    parent: str
+    """The class that it inherits from, as the neighbour calls it."""
+    file: str
+    """Name of the neighbour's file: `modeling_llama.py`."""
+
+
+@dataclass(frozen=True)
+class ImportedThing:
+    """A thing that a modular file imports from a neighbour by name, and does not inherit from."""
+
+    name: str
+    kind: str
+    """`function`, `assignment`, `class`, or `unknown` where the neighbour's text does not define it."""
+    file: str
+
+    @property
+    def told(self) -> str:
+        """How it is taken, in words."""
+        return "imported by name" if self.kind == "unknown" else f"{self.kind} imported by name"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What one model takes from another."""
+
+    heir: str
+    parent: str
+    classes: tuple[InheritedClass, ...]
+    """In the order of the modular file."""
+    things: tuple[ImportedThing, ...]
+
+
+@dataclass(frozen=True)
+class GeneratedFile:
+    """A file that was generated from a modular file of the model."""
+
+    name: str
+    lines: int
+
+
+@dataclass(frozen=True)
+class Model:
+    """A folder of models: written by hand, or generated from its modular files."""
+
+    name: str
+    """The folder, from the folder of models on; the dotted package for one that lies in another package."""
+    modular: tuple[str, ...] = ()
+    """Its modular files: `gemma/modular_gemma.py`."""
+    modular_lines: int = 0
+    generated: tuple[GeneratedFile, ...] = ()
+    depth: int = 0
+    """Steps of the longest way to a model that inherits from nothing. Circles come last."""
+
+    @property
+    def generated_lines(self) -> int:
+        """Lines of all its generated files."""
+        return sum(file.lines for file in self.generated)
+
+    @property
+    def lines_saved(self) -> int | None:
+        """Generated lines less lines of the modular files; None for a model that is not generated, or not yet."""
+        return self.generated_lines - self.modular_lines if self.generated else None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Models by name and edges, both sorted."""
+
+    title: str
+    """What the models belong to: the package, or the folder that holds the folder of models."""
+    models: Mapping[str, Model]
+    edges: tuple[Edge, ...]
+    selected: tuple[str, ...] = ()
+    """The models that were asked for; none for the whole library."""
+
+    @cached_property
+    def parents(self) -> Mapping[str, tuple[Edge, ...]]:
+        """Model -> what it takes from each parent, most classes first."""
+        return self._by("heir")
+
+    @cached_property
+    def heirs(self) -> Mapping[str, tuple[Edge, ...]]:
+        """Model -> what each direct heir takes from it, most classes first."""
+        return self._by("parent")
+
+    def _by(self, end: str) -> Mapping[str, tuple[Edge, ...]]:
+        found: dict[str, list[Edge]] = {name: [] for name in self.models}
+        for edge in sorted(self.edges, key=lambda edge: (-len(edge.classes), edge.parent, edge.heir)):
+            found[getattr(edge, end)].append(edge)
+        return {name: tuple(edges) for name, edges in found.items()}
+
+    def all_ancestors(self, name: str) -> dict[str, int]:
+        """Ancestor -> steps of the shortest way to it."""
+        return _reachable(name, {key: [edge.parent for edge in edges] for key, edges in self.parents.items()})
+
+    def all_heirs(self, name: str) -> dict[str, int]:
+        """Heir -> steps of the shortest way to it."""
+        return _reachable(name, {key: [edge.heir for edge in edges] for key, edges in self.heirs.items()})
+
+    @cached_property
+    def heir_counts(self) -> Mapping[str, int]:
+        """Model -> number of its direct and indirect heirs."""
+        onward = {key: [edge.heir for edge in edges] for key, edges in self.heirs.items()}
+        return {name: len(_reachable(name, onward)) for name in self.models}
+
+    def around(self, names: Iterable[str]) -> Graph:
+        """The part of the graph that is these models, their ancestors and their heirs."""
+        chosen = tuple(sorted(set(names)))
+        kept = set(chosen)
+        for name in chosen:
+            kept.update(self.all_ancestors(name), self.all_heirs(name))
+        models = {name: model for name, model in self.models.items() if name in kept}
+        edges = tuple(edge for edge in self.edges if edge.heir in kept and edge.parent in kept)
+        return replace(self, models=models, edges=edges, selected=chosen)
+
+
+def _reachable(start: str, onward: Mapping[str, Iterable[str]]) -> dict[str, int]:
+    """What can be reached, with the steps of the shortest way; never the start itself."""
+    steps = {start: 0}
+    latest = [start]
+    while latest:
+        reached = sorted({there for here in latest for there in onward.get(here, ())} - steps.keys())
+        steps.update((there, steps[latest[0]] + 1) for there in reached)
+        latest = reached
+    del steps[start]
+    return steps
+
+
+__all__ = ["Edge", "GeneratedFile", "Graph", "ImportedThing", "InheritedClass", "Model"]

@@ -1,0 +1,63 @@
+"""Which modular files a graph is read from, and which of its models the arguments mean."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+
+from modular_converter.diagnostics import ConversionError, Diagnostic
+from modular_converter.discover import ALL, discover
+from modular_converter.graph.build import model_name
+from modular_converter.graph.records import Graph
+from modular_converter.source.library import models_folder_of
+
+
+def modular_files(arguments: Sequence[str], models: str | None) -> tuple[str, tuple[str, ...]]:
+    """The folder of models, and every modular file below it.
+
+    Where no such folder is known, it is the one that the first path among the arguments lies in.
+    Raises `ConversionError` when there is neither.
+    """
+    if models is None:
+        paths = [path for argument in arguments if _is_path(argument) for path in discover([argument], None).paths]
+        if paths:
+            root = models_folder_of(paths[0])
+            below = glob.glob(os.path.join(glob.escape(root), "*", "modular_*.py"))
+            return root, tuple(sorted({*paths, *below}))
+    found = discover([ALL], models)
+    if found.problems or models is None:
+        raise ConversionError(*found.problems)
+    return models, found.paths
+
+
+def chosen_models(arguments: Sequence[str], graph: Graph, root: str) -> tuple[list[str], list[Diagnostic]]:
+    """The models that the arguments mean, and one finding for each argument that means none.
+
+    An argument is the name of a model, written by hand or not, or what `modular-convert` takes as well.
+    """
+    from modular_converter.rules import nothing_to_convert
+
+    chosen: list[str] = []
+    problems: list[Diagnostic] = []
+    for argument in arguments:
+        names = [name for name in (argument, argument.replace("-", "_")) if name in graph.models][:1]
+        if not names and _is_path(argument):
+            found = discover([argument], root)
+            problems += found.problems
+            names = [name for path in found.paths if (name := model_name(os.path.dirname(path), root)) in graph.models]
+            if names or found.problems:
+                chosen += names
+                continue
+        if not names:
+            reason = "no such model in the graph"
+            problems.append(nothing_to_convert.diagnose(argument, reason=reason, candidates=graph.models))
+        chosen += names
+    return chosen, problems
+
+
+def _is_path(argument: str) -> bool:
+    return os.sep in argument or "/" in argument or argument.endswith(".py") or glob.has_magic(argument)
+
+
+__all__ = ["chosen_models", "modular_files"]

@@ -1,0 +1,103 @@
+"""The command, as it is called."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from modular_converter.cli import main
+
+
+def call(capsys, *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["graph", *arguments])
+    out, err = capsys.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+@pytest.mark.parametrize(
+    ("format", "start"), [("text", "model "), ("dot", "digraph"), ("json", "{"), ("html", "<!doctype html>")]
+)
+def test_every_format_goes_to_the_standard_output(zoo, capsys, format, start):
+    code, out, err = call(capsys, "--root", str(zoo), "--format", format)
+    assert (code, err) == (0, "")
+    assert out.startswith(start) and out.endswith("\n")
+
+
+def test_a_file_is_written_and_its_size_told(zoo, tmp_path, capsys):
+    path = tmp_path / "graph.json"
+    code, out, err = call(capsys, "llama", "gemma", "--root", str(zoo), "--format", "json", "-o", str(path))
+    assert (code, out) == (0, "")
+    assert err.startswith(f"{path}: ")
+    assert json.loads(path.read_text())["selected"] == ["gemma", "llama"]
+
+
+def test_a_link_that_leads_elsewhere_is_not_written_through(zoo, tmp_path, capsys):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (zoo / "graph.txt").symlink_to(precious)
+    code, _, err = call(capsys, "--root", str(zoo), "-o", str(zoo / "graph.txt"))
+    assert (code, precious.read_text()) == (2, "mine")
+    assert "MC114" in err
+
+
+def test_a_bad_file_is_named_and_the_rest_is_shown(zoo, capsys):
+    (zoo / "echo" / "modular_echo.py").write_text("class (")
+    code, out, err = call(capsys, "--root", str(zoo))
+    assert code == 2
+    assert "MC101" in err and "modular_echo.py" in err
+    assert "gemma2" in out
+
+
+@pytest.mark.parametrize("arguments", [("nothing_like_it",), ("--root", "/nowhere"), ("--package", "no_such_package")])
+def test_what_there_is_not_is_a_finding(zoo, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(zoo.parent)
+    code, out, err = call(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert "MC1" in err
+
+
+SHOW_ALL = """\
+import sys
+from modular_converter.cli import main
+for format in ("text", "dot", "json", "html"):
+    try:
+        main(["graph", "--root", sys.argv[1], "--format", format])
+    except SystemExit as end:
+        assert not end.code
+"""
+
+
+def test_hash_seeds_change_no_byte(zoo):
+    found = set()
+    for seed in ("1", "2", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run([sys.executable, "-c", SHOW_ALL, zoo], capture_output=True, check=True, env=environment)
+        found.add(done.stdout)
+    assert len(found) == 1 and b"digraph" in found.pop()
+
+
+def test_help_imports_only_click():
+    code = "import sys; from modular_converter.cli import main\ntry: main(['graph', '-h'])\nexcept SystemExit: pass\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "modular_converter.graph_cli" in loaded
+    assert not loaded & {"rich", "modular_converter.graph", "modular_converter.config"}
+
+
+def test_a_model_called_graph_is_converted_by_its_path(write, capsys, monkeypatch):
+    root = write(
+        {
+            "graph/modular_graph.py": "from ..old.modeling_old import Old\n\n\nclass Graph(Old):\n    pass\n",
+            "old/modeling_old.py": "class Old:\n    pass\n",
+        }
+    )
+    monkeypatch.chdir(root)
+    with pytest.raises(SystemExit) as end:
+        main(["./graph", "--formatter", "none"])
+    assert end.value.code == 0
+    assert (root / "graph" / "modeling_graph.py").is_file()
