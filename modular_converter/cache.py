@@ -1,52 +1,56 @@
-"""Remember which generated files were right for which contents, so that a check of them need not convert again.
+"""Remember what conversions gave, so that a check of files that are as they were need not convert again.
 
-An entry holds hashes alone. It counts only when the tool, its settings, its formatter and the contents of every file
-that the conversion read are as they were; what is damaged or cannot be read is no entry.
+An entry counts only when the tool, its settings, its formatter, and the contents of the modular file, of the generated
+files and of all that the conversion read are as they were. Of a neighbour, the statements that were looked at and the
+shape of the module are enough (`source/parts.py`). Entries hold hashes and findings, no code. All is decided by
+contents, never by times, so that entries survive a fresh checkout.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import re
-import sys
-import tempfile
-import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from modular_converter import __version__
+from modular_converter import entries
 from modular_converter.config import Settings
+from modular_converter.diagnostics import ConversionError
 from modular_converter.emit.banner import source_path
-from modular_converter.emit.format import formatter_stamp
-from modular_converter.records import Conversion
-from modular_converter.source.library import package_of
+from modular_converter.entries import digest
+from modular_converter.findings import pack, unpack
+from modular_converter.fingerprint import fingerprint, packages_above
+from modular_converter.placement import target_of
+from modular_converter.records import EXISTS, UNREADABLE, Conversion, Part
+from modular_converter.source.links import refuse_link_out
 
 
-VARIABLE = "MODULAR_CONVERTER_CACHE"
-MAX_ENTRIES = 4096
-"""One entry a modular file, of a few kilobytes; the oldest are removed."""
-SETTLED_NS = 50_000_000
-"""A file changed later than this before a run may have changed while it was read: nothing is remembered of it."""
-_SUFFIX = ".json"
-_EXTENDS = re.compile(r"(?<![\w-])extend[\"']?\s*=")
+if TYPE_CHECKING:
+    from modular_converter.source.library import Library
+
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+"""A pipe in the place of a file is opened without waiting for whoever writes into it."""
 
 
-def cache_folder() -> str:
-    """`$MODULAR_CONVERTER_CACHE`, else where the platform keeps caches."""
-    configured = os.environ.get(VARIABLE)
-    if configured:
-        return os.path.abspath(configured)
-    import platformdirs
+class OnDisk(Mapping[str, str]):
+    """Generated files that are on disk as they should be: a text is read when it is asked for."""
 
-    return platformdirs.user_cache_dir("modular-converter", appauthor=False)
+    def __init__(self, paths: Iterable[str], settings: Settings) -> None:
+        self._targets = {path: target_of(path, settings) for path in paths}
 
+    def __getitem__(self, path: str) -> str:
+        with open(self._targets[path], encoding="utf-8", newline="") as file:
+            return file.read()
 
-def clear(folder: str) -> int:
-    """Remove all entries; return how many there were."""
-    return sum(_remove(path) for path in _entries(folder))
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._targets)
+
+    def __len__(self) -> int:
+        return len(self._targets)
 
 
 @dataclass
@@ -55,133 +59,131 @@ class Cache:
 
     folder: str
     settings: Settings
-    started_ns: int = field(default_factory=time.time_ns)
     _hashes: dict[str, str] = field(default_factory=dict)
+    _packages: dict[str, tuple[bool, ...]] = field(default_factory=dict)
+    _links: dict[str, bool] = field(default_factory=dict)
+    _renewed: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._stamp = _digest(repr(_facts(self.settings)).encode())
-        self._usable = not _EXTENDS.search(self.settings.ruff_config)  # the text of what it extends is not known here
+        self._stamp = fingerprint(self.settings)
 
     def look_up(self, path: str) -> Conversion | None:
         """The conversion of a modular file, when it is known and the generated files on disk are what it gives."""
-        if not self._usable:
+        key = self._key(path) if self._stamp else ""
+        body = entries.read(self.folder, key) if key else None
+        if body is None:
             return None
         try:
-            with open(self._place(path), "rb") as file:
-                checksum, _, body = file.read().partition(b"\n")
-            if checksum.decode("ascii") != _digest(body):
-                return None
             entry = json.loads(body)
-            if entry["key"] != self._key(path):
-                return None
-            reads, files = dict(entry["reads"]), dict(entry["files"])
-            if any(self._hash(name) != value for name, value in {**reads, **files}.items()):
-                return None
-            return Conversion(path, {name: _text(name) for name in files}, reads=tuple(reads))
-        except (OSError, ValueError, KeyError, TypeError):
+            return self._checked(path, entry) if entry["key"] == key else None
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ConversionError):
             return None
+
+    def _checked(self, path: str, entry: dict[str, Any]) -> Conversion | None:
+        """The conversion that an entry tells of, if it goes with what is on disk."""
+        below = _Below(path)
+        files = {below.absolute(name): value for name, value in entry["files"].items()}
+        if any(self._seen(target_of(name, self.settings)) != value for name, value in files.items()):
+            return None
+        reads = {below.absolute(name): value for name, value in entry["reads"].items()}
+        parts = {below.absolute(name): Part(tuple(one[0]), one[1]) for name, one in entry["parts"].items()}
+        changed = {name for name, value in reads.items() if not self._is_as_it_was(name, value)}
+        if not all(name in parts and _holds(name, parts[name], self._library) for name in changed):
+            return None
+        if changed:
+            reads.update({name: self._seen(name) for name in changed})
+            self._renewed[path] = {**entry, "reads": {below.short(name): value for name, value in reads.items()}}
+        diagnostics = tuple(unpack(one) for one in entry["findings"])
+        return Conversion(path, OnDisk(files, self.settings), diagnostics, reads=reads, parts=parts)
+
+    def still_holds(self, conversion: Conversion, changed: Iterable[str], library: Library) -> bool:
+        """Whether a known conversion stands when these of the files that it read are now as `library` has them."""
+        parts = conversion.parts
+        try:
+            return all(name in parts and _holds(name, parts[name], library) for name in changed)
+        except (ConversionError, LookupError):  # it is no Python any more, or shorter
+            return False
 
     def store(self, conversions: Iterable[Conversion]) -> None:
-        """Remember the conversions of which nothing is to be said and whose generated files are right on disk."""
-        for conversion in conversions:
-            if self._usable and conversion.files and not conversion.diagnostics:
-                with contextlib.suppress(OSError, ValueError):
-                    self._store(conversion)
-        kept = _entries(self.folder)
-        if len(kept) > MAX_ENTRIES:
-            for path in sorted(kept, key=_age)[: len(kept) - MAX_ENTRIES]:
-                _remove(path)
+        """Remember conversions that went through, and of known ones what has changed in their inputs."""
+        bodies = dict(self._renewed)
+        bodies.update({one.path: self._entry(one) for one in conversions if one.files and not one.failed})
+        if not bodies or not self._stamp:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            for path, entry in bodies.items():
+                entries.write(self.folder, self._key(path), json.dumps(entry).encode())
+            entries.bound(self.folder)
 
-    def _store(self, conversion: Conversion) -> None:
-        names = {*conversion.reads, conversion.path}
-        files = {name: _digest(text.encode()) for name, text in conversion.files.items()}
-        if not all(self._is_settled(name) for name in names | files.keys()):
-            return
-        reads = {name: self._hash(name) for name in sorted(names)}
-        if any(self._hash(name) != value for name, value in files.items()):
-            return
-        body = json.dumps({"key": self._key(conversion.path), "reads": reads, "files": files}).encode()
-        place = self._place(conversion.path)
-        os.makedirs(self.folder, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=self.folder, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_digest(body).encode("ascii") + b"\n" + body)
-            os.replace(temporary, place)
-        except BaseException:
-            _remove(temporary)
-            raise
+    def _entry(self, conversion: Conversion) -> dict[str, Any]:
+        """What is remembered of a conversion: nothing but what it saw and gave, whatever is on disk by now."""
+        below = _Below(conversion.path)
+        quoted = {conversion.path, *(one.location.path for one in conversion.diagnostics)}
+        return {
+            "key": self._key(conversion.path),
+            "reads": {below.short(name): value for name, value in conversion.reads.items()},
+            "parts": {below.short(name): one for name, one in conversion.parts.items() if name not in quoted},
+            "files": {below.short(name): digest(text.encode()) for name, text in conversion.files.items()},
+            "findings": [pack(one) for one in conversion.diagnostics],
+        }
+
+    @cached_property
+    def _library(self) -> Library:
+        """What reads the modules that have changed since they were remembered."""
+        from modular_converter.source.library import Library
+
+        return Library(self.settings)
 
     def _key(self, path: str) -> str:
-        facts = (path, self._stamp, source_path(path, self.settings), package_of(os.path.dirname(path)))
-        return _digest(repr(facts).encode("utf-8", "surrogatepass"))
+        packages = packages_above(os.path.dirname(path), self._packages)
+        facts = (path, self._stamp, source_path(path, self.settings), packages)
+        return digest(repr(facts).encode("utf-8", "surrogatepass"))
 
-    def _place(self, path: str) -> str:
-        return os.path.join(self.folder, _digest(path.encode("utf-8", "surrogatepass")) + _SUFFIX)
+    def _is_as_it_was(self, path: str, value: str) -> bool:
+        return os.path.isfile(path) if value == EXISTS else self._seen(path) == value != UNREADABLE
+
+    def _seen(self, path: str) -> str:
+        """What stands for a file's content now. Each is read once."""
+        value = self._hashes.get(path)
+        if value is None:
+            value = self._hashes[path] = self._hash(path)
+        return value
 
     def _hash(self, path: str) -> str:
-        """The hash of a file's content, "" when there is no such file; each is read once."""
-        if path not in self._hashes:
-            try:
-                with open(path, "rb") as file:
-                    self._hashes[path] = _digest(file.read())
-            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                self._hashes[path] = ""
-        return self._hashes[path]
-
-    def _is_settled(self, path: str) -> bool:
-        """Whether a file is as it was when the run began; `ctime` is the one time that copying cannot set."""
+        """As `Library.reads` tells it: a hash, or "" for a file that is missing. Raises `OSError`, `ConversionError`."""
+        folder = os.path.dirname(path)
+        if folder not in self._links:
+            self._links[folder] = os.path.islink(folder)
+        if self._links[folder] or os.path.islink(path):
+            refuse_link_out(path, self.settings)
         try:
-            return os.stat(path).st_ctime_ns < self.started_ns - SETTLED_NS
+            handle = os.open(path, os.O_RDONLY | _FLAGS)
         except (FileNotFoundError, NotADirectoryError):
-            return True
+            return ""
+        with open(handle, "rb", buffering=0) as file:
+            facts = os.fstat(handle)
+            if not stat.S_ISREG(facts.st_mode) or facts.st_size > self.settings.max_file_bytes:
+                return UNREADABLE
+            return digest(file.read())
 
 
-def _facts(settings: Settings) -> tuple[object, ...]:
-    """All but the files themselves that decides what a conversion gives."""
-    black = _stat(settings.black_config_path) if settings.black_config_path else ()
-    here = os.path.dirname(os.path.abspath(__file__))
-    own = [
-        _stat(os.path.join(folder, name))
-        for folder, folders, names in sorted(os.walk(here))
-        for name in sorted(names)
-        if name.endswith((".py", ".toml"))
-    ]
-    tool = (__version__, sys.version, formatter_stamp(settings))
-    return (tool, own, black, tuple(sys.path), replace(settings, workers=0))
+def _holds(path: str, part: Part, library: Library) -> bool:
+    """Whether what a conversion looked at in a module is as it was. Raises `ConversionError`, `IndexError`."""
+    from modular_converter.source.parts import part_of
+
+    return part_of(library.module(path), part.statements).digest == part.digest
 
 
-def _stat(path: str) -> tuple[object, ...]:
-    facts = os.stat(path)
-    return (path, facts.st_size, facts.st_mtime_ns)
+class _Below:
+    """Paths as an entry has them: short where they lie below the folder of models, as nearly all do."""
 
+    def __init__(self, path: str) -> None:
+        self.folder = os.path.join(os.path.dirname(os.path.dirname(path)), "")
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    def short(self, path: str) -> str:
+        """`llama/modeling_llama.py`; a path outside as it is."""
+        return path[len(self.folder) :] if path.startswith(self.folder) else path
 
-
-def _text(path: str) -> str:
-    with open(path, encoding="utf-8", newline="") as file:
-        return file.read()
-
-
-def _entries(folder: str) -> list[str]:
-    try:
-        return [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(_SUFFIX)]
-    except OSError:
-        return []
-
-
-def _age(path: str) -> float:
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return 0.0
-
-
-def _remove(path: str) -> bool:
-    try:
-        os.unlink(path)
-    except OSError:
-        return False
-    return True
+    def absolute(self, name: str) -> str:
+        """The path that `short` was given."""
+        return os.path.join(self.folder, name)

@@ -17,7 +17,9 @@ SECONDS = 60
 NAMED = 3
 """Files that a reason names; the rest are counted."""
 SETTINGS_FILES = frozenset({"pyproject.toml", "ruff.toml", ".ruff.toml"})
-_OF_A_HOOK = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"})
+_OF_A_HOOK = frozenset(
+    {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"}
+)
 """Variables that git sets for its hooks; they would lead it away from the folder that is asked about."""
 
 
@@ -148,9 +150,9 @@ def touched_since(ref: str, paths: Collection[str], library: Library) -> list[st
     try:
         changed = open_repository(os.path.dirname(min(paths))).changed_since(ref)
     except GitError as error:
-        from modular_converter.rules import nothing_to_convert
+        from modular_converter.rules import unknown_revision
 
-        raise ConversionError(nothing_to_convert.diagnose(f"--changed-since {ref}", reason=str(error))) from None
+        raise ConversionError(unknown_revision.diagnose(ref, str(error))) from None
     real = _real(changed)
     return sorted(paths) if _means_all(real, paths, library) else affected(real, paths, library)
 
@@ -212,5 +214,5 @@ def _git(folder: str, *arguments: str) -> bytes:
         raise GitError(f"git took more than {SECONDS} seconds") from None
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise GitError(said[0] if said else f"git ended with exit code {done.returncode}")
+        raise GitError(said[0].removeprefix("fatal: ") if said else f"git ended with exit code {done.returncode}")
     return done.stdout

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from modular_converter import changes
-from modular_converter.cache import Cache
-from modular_converter.config import INSTALLED, Settings, load_settings
-from modular_converter.dependencies import levels
+from modular_converter.cache import OnDisk
+from modular_converter.config import Settings, load_settings
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.discover import ALL, discover, models_folder
-from modular_converter.emit.banner import is_generated
-from modular_converter.emit.output import sweep, write_atomically
+from modular_converter.orphans import orphans
+from modular_converter.placement import current_text, put_in_place, target_of
+from modular_converter.recall import recall
 from modular_converter.records import Conversion
-from modular_converter.rules import generated_file_differs, generated_file_missing, generated_file_orphaned
-from modular_converter.source.index import index_module
-from modular_converter.source.library import Library
 
 
-_MODULAR = re.compile(r"modular_\w+\.py$")
-HEAD_BYTES = 8192
-"""How much of a file is read to look for a banner."""
+BETWEEN = "\n\n\n"
+"""What stands between the classes and functions of a formatted file."""
 
 
 @dataclass(frozen=True)
@@ -85,45 +79,26 @@ def check(options: CheckOptions) -> CheckResult:
         if paths:
             settings = _settings(options, os.path.dirname(paths[0]))
             if options.changed_since is not None:
+                from modular_converter import changes
+                from modular_converter.source.library import Library
+
                 paths = changes.touched_since(options.changed_since, paths, Library(settings))
     except ConversionError as error:
         return CheckResult(diagnostics=list(error.diagnostics), incomplete=True)
     result = CheckResult(diagnostics=list(found.problems), incomplete=bool(found.problems))
     try:
-        result.conversions = _convert(paths, settings, options.cache)
+        result.conversions = recall(paths, settings, options.cache)
     except ConversionError as error:  # the formatter is missing
         return CheckResult(diagnostics=[*found.problems, *error.diagnostics], incomplete=True)
     result.diagnostics += [one for conversion in result.conversions for one in conversion.diagnostics]
-    result.differences = _compare(result.conversions, settings)
+    result.differences = _compare(result, settings)
     if options.fix:
-        _fix(result, settings)
+        _fix(result, replace(settings, root=os.path.abspath(options.root)) if options.root else settings)
     result.diagnostics += [difference.diagnostic for difference in result.differences]
     folders = {os.path.dirname(path) for path in (paths if options.changed_since is not None else found.paths)}
     folders.update(_folders_given(options.arguments, models))
-    result.diagnostics += _orphans(folders, result.conversions)
+    result.diagnostics += orphans(folders, result.conversions)
     return result
-
-
-def _convert(paths: Sequence[str], settings: Settings, folder: str | None) -> list[Conversion]:
-    """Convert all but the files that the cache answers for.
-
-    A file on record is converted all the same when what it is made from proves out of date on disk.
-    """
-    if not paths:
-        return []
-    cache = Cache(folder, settings) if folder else None
-    known = {path: found for path in paths if cache and (found := cache.look_up(path))}
-    done: dict[str, Conversion] = {}
-    while missing := [path for path in paths if path not in known and path not in done]:
-        from modular_converter.runner import Run
-
-        wanted = sorted({*missing, *done})
-        done = {one.path: one for one in Run(settings, workers=settings.workers).convert(wanted)}
-        stale = {path for one in done.values() for path, new in one.files.items() if _text(path) != new}
-        known = {path: found for path, found in known.items() if stale.isdisjoint(found.reads)}
-    if cache and done and not any(_text(path) != new for one in done.values() for path, new in one.files.items()):
-        cache.store(done.values())
-    return [{**known, **done}[path] for path in sorted(paths)]
 
 
 def _settings(options: CheckOptions, start: str) -> Settings:
@@ -132,19 +107,34 @@ def _settings(options: CheckOptions, start: str) -> Settings:
     return replace(settings, workers=workers, strict=settings.strict or options.strict)
 
 
-def _compare(conversions: Sequence[Conversion], settings: Settings) -> list[Difference]:
-    """The generated files that differ or are missing, each with the reason."""
+def _compare(result: CheckResult, settings: Settings) -> list[Difference]:
+    """The generated files that differ or are missing, each with the reason; one that may not be read is noted."""
     stale: dict[str, tuple[Conversion, str | None, str]] = {}
-    for conversion in conversions:
+    for conversion in result.conversions:
+        if isinstance(conversion.files, OnDisk):
+            continue
         for path, new in conversion.files.items():
-            old = _text(_target(path, settings))
+            try:
+                old = current_text(target_of(path, settings), settings)
+            except ConversionError as error:
+                result.diagnostics += error.diagnostics
+                result.incomplete = True
+                continue
             if old != new:
                 stale[path] = conversion, old, new
+    return _explained(stale, settings) if stale else []
+
+
+def _explained(stale: Mapping[str, tuple[Conversion, str | None, str]], settings: Settings) -> list[Difference]:
+    """The differences from files that are not current: path -> conversion, text on disk, text as it should be."""
+    from modular_converter.changes import History
+    from modular_converter.rules import generated_file_missing
+
     differences = []
-    history = changes.History(os.path.dirname(_target(min(stale), settings))) if stale else None
+    history = History(os.path.dirname(target_of(min(stale), settings)))
     for path, (conversion, old, new) in sorted(stale.items()):
-        target = _target(path, settings)
-        if history is None or (old is None and not os.path.lexists(target)):
+        target = target_of(path, settings)
+        if old is None and not os.path.lexists(target):
             diagnostic = generated_file_missing.diagnose(Location(target), _shown(conversion.path))
         else:
             sources = [read for read in conversion.reads if read not in conversion.files]
@@ -155,6 +145,8 @@ def _compare(conversions: Sequence[Conversion], settings: Settings) -> list[Diff
 
 
 def _differs(path: str, modular: str, old: str, new: str, cause: str) -> Diagnostic:
+    from modular_converter.rules import generated_file_differs
+
     old_lines, new_lines = old.split("\n"), new.split("\n")
     pairs = enumerate(zip(old_lines, new_lines))
     line = next((number for number, (before, after) in pairs if before != after), min(len(old_lines), len(new_lines)))
@@ -165,33 +157,32 @@ def _differs(path: str, modular: str, old: str, new: str, cause: str) -> Diagnos
 
 def changed_definitions(old: str, new: str) -> list[str]:
     """The top-level definitions whose code differs, or that only one of the texts has, in order of the new text."""
-    before, after = _definitions(old), _definitions(new)
+    olds, news = old.split(BETWEEN), new.split(BETWEEN)
+    same = set(olds).intersection(news)  # most of two large files, and not parsed
+    before, after = (_definitions(BETWEEN.join(one for one in some if one not in same)) for some in (olds, news))
+    if before is None or after is None:  # cut within a text
+        before, after = _definitions(old) or {}, _definitions(new) or {}
     return [name for name in {**after, **before} if before.get(name) != after.get(name)]
 
 
-def _definitions(text: str) -> dict[str, str]:
-    """The text of each top-level definition by name; none for a text that is not Python."""
+def _definitions(text: str) -> dict[str, str] | None:
+    """The text of each top-level definition by name; None for a text that is not Python."""
+    from modular_converter.source.index import index_module
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return {name: one.text for name, one in index_module(text, "").definitions.items()}
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
+        return None
 
 
 def _fix(result: CheckResult, settings: Settings) -> None:
     """Write what differs, neighbours before what builds on them; what cannot be written goes on standing."""
     left = []
     for difference in _in_order(result):
-        folder = os.path.dirname(difference.path)
         try:
-            if not settings.output_dir and INSTALLED & set(difference.path.split(os.sep)):
-                from modular_converter.rules import read_only_target
-
-                reason = "it belongs to an installed package"
-                raise ConversionError(read_only_target.diagnose(Location(difference.path), reason))
-            sweep(folder)
-            write_atomically(difference.path, difference.new, settings.output_dir or folder)
+            put_in_place(difference.path, difference.new, difference.modular, settings)
             result.written.append(difference.path)
         except ConversionError as error:
             result.diagnostics += error.diagnostics
@@ -202,6 +193,8 @@ def _fix(result: CheckResult, settings: Settings) -> None:
 
 def _in_order(result: CheckResult) -> list[Difference]:
     """The differences so that each comes after those of the modular files that it builds on."""
+    from modular_converter.dependencies import levels
+
     gives = {path: conversion.path for conversion in result.conversions for path in conversion.files}
     needs = {
         conversion.path: {gives[read] for read in conversion.reads if read in gives} - {conversion.path}
@@ -218,54 +211,6 @@ def _folders_given(arguments: Sequence[str], models: str | None) -> Iterator[str
         if folder and os.path.isdir(folder):
             yield os.path.abspath(folder)
             yield from (os.path.abspath(entry.path) for entry in os.scandir(folder) if entry.is_dir())
-
-
-def _orphans(folders: Collection[str], conversions: Sequence[Conversion]) -> list[Diagnostic]:
-    """Files in these folders with a banner that no modular file gives."""
-    gives = {conversion.path: conversion.files for conversion in conversions if not conversion.failed}
-    found = []
-    for path in _python_files(folders):
-        source = is_generated(_head(path))
-        modular = os.path.join(os.path.dirname(path), os.path.basename(source))
-        if not _MODULAR.match(os.path.basename(source)):  # the same words stand in files that other tools generate
-            continue
-        if not os.path.isfile(modular):
-            found.append(generated_file_orphaned.diagnose(Location(path), source, "does not exist"))
-        elif modular in gives and path not in gives[modular]:
-            found.append(generated_file_orphaned.diagnose(Location(path), source, "no longer gives this file"))
-    return found
-
-
-def _python_files(folders: Collection[str]) -> Iterator[str]:
-    for folder in sorted(folders):
-        try:
-            names = sorted(os.listdir(folder))
-        except OSError:
-            continue
-        yield from (os.path.join(folder, name) for name in names if name.endswith(".py"))
-
-
-def _head(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read(HEAD_BYTES).decode("utf-8", "replace") + "\n"
-    except OSError:
-        return ""
-
-
-def _target(path: str, settings: Settings) -> str:
-    """Where a generated file lies: beside its modular file, or below the configured folder."""
-    if not settings.output_dir:
-        return path
-    return os.path.join(settings.output_dir, os.path.basename(os.path.dirname(path)), os.path.basename(path))
-
-
-def _text(path: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def _shown(path: str) -> str:

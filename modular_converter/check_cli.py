@@ -65,8 +65,8 @@ def check_command(
     \b
     Exit code: 0 all well; 1 findings; 2 something could not be checked.
     """
-    from modular_converter.cache import cache_folder, clear
     from modular_converter.check import CheckOptions, check
+    from modular_converter.entries import cache_folder, clear
 
     started = time.perf_counter()
     if clear_cache:

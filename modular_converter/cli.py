@@ -47,6 +47,7 @@ def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
 @click.option("--output-dir", metavar="DIR", help="Write below this folder instead of beside the modular files.")
 @click.option("--diff", is_flag=True, help="Print what would change, and write nothing.")
 @click.option("--dry-run", is_flag=True, help="Convert and report, and write nothing.")
+@click.option("--watch", is_flag=True, help="Convert again what a saved file affects, until Ctrl-C.")
 @click.option("--workers", type=click.IntRange(0), metavar="N", help="Processes at most; 0 chooses by the files.")
 @click.option("--formatter", type=click.Choice(("ruff", "black", "none")), help="What formats the generated files.")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
@@ -57,11 +58,11 @@ def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
     "--explain", metavar="CODE", callback=_explain, expose_value=False, is_eager=True, help="Explain a code."
 )
 @click.version_option(__version__, prog_name="modular-convert")
-def convert_command(files: tuple[str, ...], listed: tuple[str, ...], **options: Any) -> None:
+def convert_command(files: tuple[str, ...], listed: tuple[str, ...], watch: bool, **options: Any) -> None:
     """Flatten modular files into single-file models.
 
-    FILES are modular files, globs, folders, model names, or "all". The generated files are written beside each
-    modular file.
+    FILES are modular files, globs, folders, model names, or "all", which --watch takes for granted. The generated
+    files are written beside each modular file. `modular-convert graph` shows which models inherit from which.
 
     \b
     Exit code: 0 all well; 1 only findings, or differences with --diff or --dry-run;
@@ -69,15 +70,33 @@ def convert_command(files: tuple[str, ...], listed: tuple[str, ...], **options: 
     """
     from modular_converter.convert_command import ConvertOptions, run
 
-    arguments = (*files, *listed)
+    arguments = (*files, *listed) or (("all",) if watch else ())
     if not arguments:
         raise click.UsageError("Name the files to convert: paths, globs, folders, model names, or `all`.")
     chosen: ConvertOptions = ConvertOptions(arguments=arguments, **options)
-    raise SystemExit(run(chosen))
+    raise SystemExit(_watch(chosen) if watch else run(chosen))
+
+
+def _watch(options: ConvertOptions) -> int:
+    if not options.writes or options.verbose or options.output_format != "text":
+        raise click.UsageError(
+            "--watch writes and prints one line a change: no --diff, --dry-run, --verbose, --format."
+        )
+    from modular_converter.watch import WatchError, watch
+
+    try:
+        return watch(options)
+    except WatchError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command."""
+    """Run the command; with `graph` as the first argument, the one that shows who inherits from whom."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["graph"]:
+        from modular_converter.graph_cli import main as show_graph
+
+        return show_graph(given[1:])
     run_command(convert_command, arguments, "modular-convert")
 
 

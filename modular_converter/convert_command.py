@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TextIO
 
-from modular_converter.config import INSTALLED, Settings, load_settings
+from modular_converter.config import Settings, load_settings
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, Severity
-from modular_converter.discover import discover, models_folder
-from modular_converter.emit.output import sweep, write_atomically
+from modular_converter.discover import Found, discover, models_folder
+from modular_converter.placement import current_text, put_in_place, target_of
 from modular_converter.records import Conversion
 from modular_converter.reporting import render, wants_color
 from modular_converter.reporting.diffs import colored, unified
 from modular_converter.runner import Progress, Run
+from modular_converter.source.links import is_installed
 
 
 FILES_FOR_PROGRESS = 5
@@ -52,6 +53,16 @@ class ConvertOptions:
         return sys.stdout if self.output_format == "text" else sys.stderr
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What the command line has come to mean."""
+
+    settings: Settings
+    models: str | None
+    """The folder of models, when one is known."""
+    found: Found
+
+
 @dataclass
 class Outcome:
     """What a run has come to."""
@@ -76,37 +87,36 @@ def run(options: ConvertOptions) -> int:
     """Do what the command line asks for; return the exit code."""
     started = time.perf_counter()
     try:
-        settings = _settings(options)
-        models = models_folder(options.package, options.root, settings.root)
+        plan = prepare(options)
     except ConversionError as error:
-        _report(options, list(error.diagnostics))
+        report(options, list(error.diagnostics))
         return 2
-    found = discover(options.arguments, models)
-    if found.paths:
-        settings = _project_settings(settings, options, found.paths[0])
-    if refusal := _refuse_installed(found.paths, options, settings):
-        _report(options, [*found.problems, refusal])
-        return 2
+    settings, found = plan.settings, plan.found
     with _progress(options, len(found.paths)) as progress:
         conversions = Run(settings, workers=settings.workers, progress=progress).convert(found.paths)
     diagnostics = list(found.problems) + [one for conversion in conversions for one in conversion.diagnostics]
     outcome = Outcome(conversions, diagnostics)
     for conversion in conversions:
         _place(conversion, options, settings, outcome)
-    _report(options, outcome.diagnostics)
+    report(options, outcome.diagnostics)
     if not options.quiet:
         _summarize(options, outcome, time.perf_counter() - started)
     return outcome.exit_code
 
 
-def _settings(options: ConvertOptions) -> Settings:
-    return _overridden(load_settings(options.root or os.getcwd()), options)
+def prepare(options: ConvertOptions) -> Plan:
+    """Read the settings of the project that the files lie in, and find the files.
 
-
-def _project_settings(settings: Settings, options: ConvertOptions, path: str) -> Settings:
-    """The settings of the project that the files lie in; those of the current folder when it is the same."""
-    found = _overridden(load_settings(os.path.dirname(path)), options)
-    return settings if found == settings else found
+    Raises `ConversionError` for settings or a folder that are wrong, and for an installed package to be written to.
+    """
+    settings = _overridden(load_settings(options.root or os.getcwd()), options)
+    models = models_folder(options.package, options.root, settings.root)
+    found = discover(options.arguments, models)
+    if found.paths:
+        settings = _overridden(load_settings(os.path.dirname(found.paths[0])), options)
+    if refusal := _refuse_installed(found.paths, options, settings):
+        raise ConversionError(*found.problems, refusal)
+    return Plan(settings, models, found)
 
 
 def _overridden(settings: Settings, options: ConvertOptions) -> Settings:
@@ -119,12 +129,14 @@ def _overridden(settings: Settings, options: ConvertOptions) -> Settings:
         changes["strict"] = True
     if options.output_dir:
         changes["output_dir"] = os.path.abspath(options.output_dir)
+    if options.root:
+        changes["root"] = os.path.abspath(options.root)
     return replace(settings, **changes)  # type: ignore[arg-type]
 
 
 def _refuse_installed(paths: Sequence[str], options: ConvertOptions, settings: Settings) -> Diagnostic | None:
     """An installed package is read-only: what is generated from it goes elsewhere."""
-    installed = next((path for path in paths if INSTALLED & set(path.split(os.sep))), None)
+    installed = next(filter(is_installed, paths), None)
     if installed is None or settings.output_dir or not options.writes:
         return None
     from modular_converter.rules import read_only_target
@@ -135,53 +147,36 @@ def _refuse_installed(paths: Sequence[str], options: ConvertOptions, settings: S
 
 def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, outcome: Outcome) -> None:
     """Write or compare the files of one conversion, and count."""
-    outcome.modular_lines += _lines_of(conversion.path)
+    outcome.modular_lines += _lines_of(conversion.path, settings)
     for path, text in conversion.files.items():
-        target = _target(path, settings.output_dir)
+        target = target_of(path, settings)
         outcome.generated_lines += text.count("\n")
         if options.verbose:
             _tell_origins(target, path, conversion, options.stream)
-        old = _old_text(target)
-        if options.writes:
-            outcome.written += _write(target, settings.output_dir, text, outcome.diagnostics)
-        elif old != text:
-            outcome.changed += 1
-            if options.diff:
-                for line in colored(unified(target, old or "", text), wants_color(options.stream)):
-                    print(line, file=options.stream)
-            elif not options.quiet:
-                action = "would change" if old is not None else "would be new"
-                print(f"{os.path.relpath(target)}: {action}", file=options.stream)
+        try:
+            if options.writes:
+                outcome.written += put_in_place(target, text, conversion.path, settings)
+            elif (old := current_text(target, settings)) != text:
+                outcome.changed += 1
+                _tell_change(target, old, text, options)
+        except ConversionError as error:
+            outcome.diagnostics += (one for one in error.diagnostics if one not in outcome.diagnostics)
 
 
-def _target(path: str, output_dir: str) -> str:
-    return (
-        os.path.join(output_dir, os.path.basename(os.path.dirname(path)), os.path.basename(path))
-        if output_dir
-        else path
-    )
+def _tell_change(target: str, old: str | None, text: str, options: ConvertOptions) -> None:
+    if options.diff:
+        for line in colored(unified(target, old or "", text), wants_color(options.stream)):
+            print(line, file=options.stream)
+    elif not options.quiet:
+        action = "would change" if old is not None else "would be new"
+        print(f"{os.path.relpath(target)}: {action}", file=options.stream)
 
 
-def _write(target: str, output_dir: str, text: str, diagnostics: list[Diagnostic]) -> bool:
-    folder = os.path.dirname(target)
+def _lines_of(path: str, settings: Settings) -> int:
     try:
-        sweep(folder)
-        return write_atomically(target, text, output_dir or folder)
-    except ConversionError as error:
-        diagnostics += error.diagnostics
-        return False
-
-
-def _old_text(path: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _lines_of(path: str) -> int:
-    return (_old_text(path) or "").count("\n")
+        return (current_text(path, settings) or "").count("\n")
+    except ConversionError:
+        return 0
 
 
 def _tell_origins(target: str, path: str, conversion: Conversion, stream: TextIO) -> None:
@@ -190,7 +185,7 @@ def _tell_origins(target: str, path: str, conversion: Conversion, stream: TextIO
         print(f"  {origin.name}: {origin.how} {os.path.relpath(origin.path)}:{origin.line}", file=stream)
 
 
-def _report(options: ConvertOptions, diagnostics: list[Diagnostic]) -> None:
+def report(options: ConvertOptions, diagnostics: list[Diagnostic]) -> None:
     """Findings for people go to stderr, for programs to stdout."""
     shown = [one for one in diagnostics if one.severity is Severity.ERROR or not options.quiet]
     if options.output_format == "text":
@@ -206,18 +201,19 @@ def _summarize(options: ConvertOptions, outcome: Outcome, seconds: float) -> Non
     done = sum(not conversion.failed for conversion in outcome.conversions)
     failed = len(outcome.conversions) - done
     files = sum(len(conversion.files) for conversion in outcome.conversions)
-    total = _count(len(outcome.conversions), "modular file")
+    total = count(len(outcome.conversions), "modular file")
     parts = [f"{done} of {total} converted" if failed else total]
     action = f"{outcome.written} written" if options.writes else f"{outcome.changed} would change"
-    parts.append(f"{_count(files, 'generated file')} ({action})")
+    parts.append(f"{count(files, 'generated file')} ({action})")
     parts.append(f"{outcome.modular_lines:,} -> {outcome.generated_lines:,} lines")
     warnings = sum(not diagnostic.is_error for diagnostic in outcome.diagnostics)
     if warnings:
-        parts.append(_count(warnings, "warning"))
+        parts.append(count(warnings, "warning"))
     print(", ".join(parts) + f", {seconds:.2f} s", file=sys.stderr)
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """`3 modular files`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -71,7 +71,9 @@ def _expand(argument: str, models: str | None) -> Sequence[str]:
     if argument == ALL:
         paths = _modular_files_below(models) if models else []
         if not paths:
-            raise ConversionError(nothing_to_convert.diagnose(argument, reason="no folder of models found"))
+            raise ConversionError(
+                nothing_to_convert.diagnose(argument, reason="no folder of models found from here; give `--root DIR`")
+            )
         return paths
     if os.path.isdir(argument):
         paths = _modular_files_below(argument)

@@ -41,4 +41,4 @@ def convert(path: str, library: Library) -> Conversion:
     folder = os.path.dirname(path)
     texts = {os.path.join(folder, name): text for name, text in files.items()}
     origins = {os.path.join(folder, file.name): tuple(one.origin for one in file.ordered) for file in collection.files}
-    return Conversion(path, texts, diagnostics, origins, library.reads)
+    return Conversion(path, texts, diagnostics, origins, library.reads, library.parts)

@@ -149,6 +149,19 @@ class Definition:
     """See `Statement.is_store`."""
 
 
+EXISTS, UNREADABLE = "exists", "unreadable"
+"""What stands for the content of a file of which only that it exists was asked, and of one that could not be read."""
+
+
+class Part(NamedTuple):
+    """What a conversion has looked at in a module, apart from the module's shape (`source/parts.py`)."""
+
+    statements: tuple[int, ...]
+    """Their positions in the module, sorted."""
+    digest: str
+    """A hash of them and of the shape."""
+
+
 @dataclass(frozen=True)
 class Conversion:
     """What became of one modular file."""
@@ -159,8 +172,10 @@ class Conversion:
     diagnostics: tuple[Diagnostic, ...] = ()
     origins: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     """Path of each generated file -> where each of its definitions comes from, in order."""
-    reads: tuple[str, ...] = ()
-    """Every file that the result depends on, sorted."""
+    reads: Mapping[str, str] = field(default_factory=dict)
+    """Every file that the result depends on, in order -> what stands for its content (`Library.reads`)."""
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    """Those of them on which it depends in part only."""
 
     @property
     def failed(self) -> bool:

@@ -78,11 +78,11 @@ def read_toml(path: str) -> TomlFile:
 def read_pyproject(folder: str) -> TomlFile | None:
     """The pyproject.toml of a folder, or None when there is none or it does not mention a tool of ours."""
     path = os.path.join(folder, "pyproject.toml")
+    if not os.path.isfile(path):  # a device might never end
+        return None
     try:
         with open(path, "rb") as file:
             content = file.read()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None
     except OSError as error:
         raise SettingsError(bad_setting.unreadable(Location(path), error.strerror or str(error))) from None
     return _parse(path, content) if any(word in content for word in TOOL_TABLES) else None
@@ -124,4 +124,7 @@ def _parse(path: str, content: bytes) -> TomlFile:
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"at line (\d+), column (\d+)", str(error))
         location = Location(path, int(place[1]), int(place[2])) if place else Location(path)
-        raise SettingsError(bad_setting.unreadable(location, str(error)).with_source(text)) from None
+        diagnostic = bad_setting.unreadable(location, str(error))
+        if os.path.realpath(path).endswith(".toml"):  # a link, or an `extend`, may lead to a file that is none of ours
+            diagnostic = diagnostic.with_source(text)
+        raise SettingsError(diagnostic) from None

@@ -52,19 +52,6 @@ def format_files(files: Mapping[str, str], settings: Settings) -> FormatResult:
     return FormatResult(outcome.texts, outcome.undefined, {})
 
 
-def formatter_stamp(settings: Settings) -> str:
-    """A text that changes when the formatter does, for the key of a cache. Raises `ConversionError` (MC115)."""
-    if settings.formatter == "none":
-        return "none"
-    if settings.formatter == "black":
-        from modular_converter.emit import format_black
-
-        return format_black.stamp()
-    from modular_converter.emit import format_ruff
-
-    return format_ruff.stamp()
-
-
 def _with_one_newline(text: str) -> str:
     return text.rstrip("\n") + "\n"
 

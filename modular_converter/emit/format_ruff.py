@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -16,6 +14,7 @@ from typing import NamedTuple
 from modular_converter.config import Settings
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.emit.output import is_abandoned
+from modular_converter.emit.stamp import find_ruff
 from modular_converter.records import UndefinedName
 from modular_converter.rules import formatter_failed
 
@@ -60,30 +59,6 @@ def run(files: Mapping[str, str], settings: Settings) -> Outcome:
 def failure(settings: Settings, reason: str) -> ConversionError:
     """The error to raise when ruff itself has failed."""
     return ConversionError(formatter_failed.diagnose(Location(settings.ruff_config_path or "ruff"), "ruff", reason))
-
-
-def stamp() -> str:
-    """Says which ruff is at work: a new version is a new file."""
-    path = find_ruff()
-    facts = os.stat(path)
-    return f"{path} {facts.st_size} {facts.st_mtime_ns}"
-
-
-@functools.lru_cache(maxsize=1)
-def find_ruff() -> str:
-    """The ruff program of this environment: beside the interpreter, else where its package says, else on the PATH."""
-    if sys.executable:
-        beside = os.path.join(os.path.dirname(sys.executable), "ruff.exe" if os.name == "nt" else "ruff")
-        if os.path.isfile(beside) and os.access(beside, os.X_OK):
-            return beside
-    with contextlib.suppress(ImportError, FileNotFoundError):
-        from ruff.__main__ import find_ruff_bin  # type: ignore[import-untyped]
-
-        return str(find_ruff_bin())
-    found = shutil.which("ruff")
-    if found is None:
-        raise ConversionError(formatter_failed.missing("ruff"))
-    return found
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import stat
@@ -13,9 +14,11 @@ from modular_converter.rules import outside_root, read_only_target
 
 
 LEFTOVER = re.compile(r"^\..+\.(\d+)\.modular-tmp$")
-"""A temporary file of ours; the number is the process that made it."""
+"""A temporary file of ours; the last number is the process that made it."""
 STALE_SECONDS = 3600.0
 """A temporary file lives for milliseconds. One this old is a leftover, whatever process has its number now."""
+_NUMBERS = itertools.count()
+"""One for each temporary file of this process: its threads may write the same file."""
 
 
 def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.PathLike[str]) -> bool:
@@ -32,7 +35,7 @@ def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.Pat
             return False
         os.makedirs(os.path.dirname(target), exist_ok=True)
         _refuse_read_only(target)
-        _replace(target, content)
+        replace_file(target, content)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ConversionError(read_only_target.diagnose(Location(os.fspath(path)), reason)) from None
@@ -109,12 +112,14 @@ def _refuse_read_only(target: str) -> None:
         raise PermissionError(0, "it is read-only")
 
 
-def _replace(target: str, content: bytes) -> None:
-    """Write a temporary file beside `target`, with its mode, and let it take its place."""
-    folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:200]}.{os.getpid()}.modular-tmp")
+def replace_file(target: str, content: bytes) -> None:
+    """Write a temporary file beside `target`, with its mode, and let it take its place: in one step, or not at all.
+
+    Any number of threads and processes may do so at once; the last one counts. Raises `OSError`.
+    """
+    temporary, handle = _create(target)
     try:
-        with os.fdopen(_create(temporary), "wb") as file:
+        with os.fdopen(handle, "wb") as file:
             file.write(content)
         with contextlib.suppress(FileNotFoundError):  # a new file is as the umask has it
             os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
@@ -124,14 +129,15 @@ def _replace(target: str, content: bytes) -> None:
         raise
 
 
-def _create(path: str) -> int:
-    """Open a new file; a leftover of an earlier process with our number makes room. Links are not followed."""
+def _create(target: str) -> tuple[str, int]:
+    """Open a new file beside `target`, under a name that nobody else has. Links are not followed."""
+    folder, name = os.path.split(target)
+    short = os.fsdecode(os.fsencode(name)[:200])
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    try:
-        return os.open(path, flags, 0o666)
-    except FileExistsError:
-        os.unlink(path)
-        return os.open(path, flags, 0o666)
+    while True:
+        path = os.path.join(folder, f".{short}.{next(_NUMBERS)}.{os.getpid()}.modular-tmp")
+        with contextlib.suppress(FileExistsError):  # of an earlier process with our number
+            return path, os.open(path, flags, 0o666)
 
 
 def _remove(path: str) -> bool:

@@ -13,13 +13,22 @@ from modular_converter.lint.context import Context
 from modular_converter.lint.exports import check_exports, check_unused
 from modular_converter.lint.overrides import check_overrides
 from modular_converter.lint.parents import check_parents
-from modular_converter.lint.plans import check_plans
+from modular_converter.lint.plans import check_plans, check_uncovered
 from modular_converter.lint.prefixes import check_prefixes
 from modular_converter.lint.replaced import check_replaced
 from modular_converter.source.library import Library
 
 
-CHECKS = (check_replaced, check_overrides, check_prefixes, check_unused, check_exports, check_plans, check_parents)
+CHECKS = (
+    check_replaced,
+    check_overrides,
+    check_prefixes,
+    check_unused,
+    check_exports,
+    check_plans,
+    check_uncovered,
+    check_parents,
+)
 """Each yields the findings of one group of rules."""
 
 

@@ -1,11 +1,13 @@
-"""MC311: entries of parallel plans that name a layer which the generated model does not have."""
+"""MC311, MC314: parallel plans that name a layer which the generated model does not have, or lack a new one."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
-from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.diagnostics import Diagnostic, Location, locate_word
+from modular_converter.inherit.build import BuiltClass
 from modular_converter.lint.context import Context
 from modular_converter.records import Definition, Role
 
@@ -55,6 +57,82 @@ def _has_layer(model: str, name: str) -> bool:
     if f"self.{name} =" in model or f'"{name}"' in model:
         return True
     return re.search(rf"\bself\.{name}[ \t]*(?:,|:|=(?!=))|[\"']{name}[\"']", model) is not None
+
+
+def check_uncovered(context: Context) -> Iterator[Diagnostic]:
+    """Compare inherited plans with the linear layers that the modular file adds beside planned ones.
+
+    A layer counts only where a planned one of the same class has the same features in and out: a router or a gate of
+    a few values is rightly left whole, and a static look cannot tell what else a layer is for.
+    """
+    configuration, modeling = context.collection.file("configuration"), context.collection.file("modeling")
+    if configuration is None or modeling is None:
+        return
+    added = {built.name: names for built in context.classes.values() if (names := _added(built))}
+    if not added:
+        return
+    model = "".join(one.text for one in modeling.definitions.values() if one.role is Role.CLASS)
+    for definition in configuration.definitions.values():
+        entries = [entry.split(".") for entry in _inherited_entries(context, definition)]
+        for name, layers in added.items() if entries else ():
+            if name not in modeling.definitions or not _may_use(modeling.definitions[name].text, definition.name):
+                continue
+            holders = set(re.findall(rf"\bself\.(\w+)[ \t]*=[ \t]*{name}\(", model))
+            planned = {entry[-1] for entry in entries if len(entry) > 1 and entry[-2] in holders}
+            yield from _uncovered(context, name, layers, planned, {part for entry in entries for part in entry})
+
+
+def _uncovered(
+    context: Context, name: str, layers: list[str], planned: set[str], named: set[str]
+) -> Iterator[Diagnostic]:
+    features = _linears(context.classes[name].text)
+    for layer in layers:
+        beside = next((one for one in features if one in planned and features[one] == features.get(layer)), None)
+        if layer not in named and beside is not None:
+            from modular_converter.rules import plan_lacks_new_layer
+
+            statement = context.classes[name].statement
+            line = statement.line + statement.text.partition(f"self.{layer}")[0].count("\n")
+            place = locate_word(context.path, layer, context.source, line)
+            yield plan_lacks_new_layer.diagnose(place, layer, beside, name)
+
+
+def _added(built: BuiltClass) -> list[str]:
+    """The linear layers that a class of the modular file has and its parent, if it has one, does not."""
+    if "Linear(" not in built.statement.text:
+        return []
+    before = built.parent.text if built.parent else ""
+    return [name for name in _linears(built.statement.text) if not re.search(rf"\bself\.{name}\b", before)]
+
+
+def _linears(text: str) -> dict[str, tuple[str, str]]:
+    """Linear layers that a class assigns to itself: name -> features in and out, as written."""
+    found = {}
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        target, call = ast.unparse(node.targets[0]), node.value
+        if ast.unparse(call.func) not in ("nn.Linear", "torch.nn.Linear") or not target.startswith("self."):
+            continue
+        keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+        given = dict(zip(("in_features", "out_features"), map(ast.unparse, call.args))) | keywords
+        if "in_features" in given and "out_features" in given:
+            found[target.removeprefix("self.")] = (given["in_features"], given["out_features"])
+    return found
+
+
+def _inherited_entries(context: Context, definition: Definition) -> list[str]:
+    """The tensor-parallel entries of a configuration class, unless the modular file writes them itself."""
+    built = context.classes.get(definition.name)
+    if "base_model_tp_plan" not in definition.text or (built and "base_model_tp_plan" in built.statement.text):
+        return []
+    return [entry for plan, entry in _entries(definition.text) if plan == "base_model_tp_plan"]
+
+
+def _may_use(text: str, configuration: str) -> bool:
+    """Whether a class of the model may be built from a configuration class: it names it, or no class at all."""
+    named = set(re.findall(r"\bconfig: (\w+)", text))
+    return not named or configuration in named
 
 
 def _place(context: Context, definition: Definition, entry: str) -> Location:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import warnings
@@ -10,9 +11,11 @@ from dataclasses import dataclass, field
 
 from modular_converter.config import Settings
 from modular_converter.diagnostics import ConversionError, Location
-from modular_converter.records import Module
+from modular_converter.records import EXISTS, UNREADABLE, Module, Part
 from modular_converter.source.index import index_module
+from modular_converter.source.links import refuse_link_out
 from modular_converter.source.names import ModelNames, read_config_table
+from modular_converter.source.parts import part_of, shape_of, watch
 
 
 @dataclass
@@ -27,7 +30,12 @@ class Library:
     _texts: dict[str, str] = field(default_factory=dict)
     _modules: dict[str, Module] = field(default_factory=dict)
     _names: dict[str, ModelNames] = field(default_factory=dict)
-    _reads: set[str] = field(default_factory=set)
+    _reads: dict[str, str] = field(default_factory=dict)
+    _hashes: dict[str, str] = field(default_factory=dict)
+    _whole: set[str] = field(default_factory=set)
+    _opened: set[str] = field(default_factory=set)
+    _seen: dict[str, set[int]] = field(default_factory=dict)
+    _shapes: dict[str, str] = field(default_factory=dict)
     _working_on: str = ""
 
     @property
@@ -41,39 +49,73 @@ class Library:
 
     def start(self) -> None:
         """Forget which files were read, so that `reads` tells those of the next conversion alone."""
-        self._reads.clear()
+        for noted in (self._reads, self._whole, self._opened):
+            noted.clear()
+        for seen in self._seen.values():
+            seen.clear()
         self._working_on = ""
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        """The files that were asked for since `start`, sorted; those that were missing too."""
-        return tuple(sorted(self._reads))
+    def reads(self) -> dict[str, str]:
+        """The files that were asked for since `start`, in order, each with what was seen of it.
+
+        That is the SHA-256 hash of its content, `EXISTS` where nobody asked for that, "" for one that is missing, and
+        `UNREADABLE` for one that could not be read.
+        """
+        return dict(sorted(self._reads.items()))
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """Of the files that were opened since `start` as modules only: the parts that were looked at."""
+        return {path: self._part(path) for path in sorted(self._opened - self._whole)}
+
+    def _part(self, path: str) -> Part:
+        module = self._modules[path]
+        shape = self._shapes.get(path)
+        if shape is None:
+            shape = self._shapes[path] = shape_of(module)
+        return part_of(module, self._seen[path], shape)
 
     def put(self, texts: Mapping[str, str]) -> None:
         """Lay regenerated files over the disk."""
         for path, text in texts.items():
             self.overlay[path] = text
             self._modules.pop(path, None)
+            self._shapes.pop(path, None)
+            self._hashes.pop(path, None)
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file, on disk or in the overlay."""
-        self._reads.add(path)
-        return path in self.overlay or os.path.isfile(path)
+        found = path in self.overlay or os.path.isfile(path)
+        self._reads.setdefault(path, EXISTS if found else "")
+        return found
 
     def text(self, path: str) -> str:
         """The text of a file, with `\\n` line ends.
 
-        Raises `ConversionError` for a file that is missing, too large, or not UTF-8.
+        Raises `ConversionError` for a file that is missing, too large, not UTF-8, or behind a link out of the root.
         """
-        self._reads.add(path)
-        if path in self.overlay:
-            return self.overlay[path]
-        text = self._texts.get(path)
+        self._whole.add(path)
+        return self._text(path)
+
+    def _text(self, path: str) -> str:
+        self._reads[path] = UNREADABLE
+        text = self.overlay.get(path)
+        if text is None:
+            text = self._texts.get(path)
         if text is None:
             text = self._texts[path] = self._from_disk(path)
+        self._reads[path] = self._hash(path)
         return text
 
+    def _hash(self, path: str) -> str:
+        """The hash of a file that was read; of one in the overlay, as it will be on disk."""
+        if path in self.overlay and path not in self._hashes:
+            self._hashes[path] = hashlib.sha256(self.overlay[path].encode("utf-8")).hexdigest()
+        return self._hashes.get(path, "")
+
     def _from_disk(self, path: str) -> str:
+        refuse_link_out(path, self.settings)
         try:
             with open(path, "rb") as file:
                 content = file.read(self.settings.max_file_bytes + 1)
@@ -96,6 +138,7 @@ class Library:
             raise ConversionError(
                 not_utf8.diagnose(_place(path, content, error.start), content[error.start], error.start)
             ) from None
+        self._hashes[path] = hashlib.sha256(content).hexdigest()
         return text.replace("\r\n", "\n").replace("\r", "\n")
 
     def module(self, path: str) -> Module:
@@ -103,14 +146,17 @@ class Library:
 
         Raises `ConversionError` for a file that cannot be read or is not Python.
         """
-        self._reads.add(path)
         module = self._modules.get(path)
         if module is None:
-            module = self._modules[path] = self._index(path)
+            seen: set[int] = set()
+            module = self._modules[path] = watch(self._index(path), seen)
+            self._seen[path] = seen
+        self._opened.add(path)
+        self._reads[path] = self._hash(path)
         return module
 
     def _index(self, path: str) -> Module:
-        text = self.text(path)
+        text = self._text(path)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is none of ours
@@ -131,6 +177,8 @@ class Library:
         if names is None:
             sources = [self.text(path) for path in paths]
             names = self._names[models_folder] = ModelNames(read_config_table(sources, self.settings.config_table))
+        self._reads.update({path: self._hash(path) for path in paths})
+        self._whole.update(paths)
         return names
 
 

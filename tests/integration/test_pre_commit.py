@@ -1,4 +1,4 @@
-"""Real `pre-commit`, offline, in a repository of its own: the check refuses a stale commit, the fixer makes it right."""
+"""Real `pre-commit` in a repository of its own: the check refuses a stale commit, the fixer makes it right."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PRE_COMMIT = shutil.which("pre-commit", path=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])))
-HOOKS = """\
+INSTALLED_FROM = ("modular_converter", ".pre-commit-hooks.yaml", "pyproject.toml", "README.md", "LICENSE")
+UNREACHABLE = re.compile(r"NewConnectionError|Could not fetch URL|name resolution|Network is unreachable|timed out")
+LOCAL = """\
 repos:
   - repo: local
     hooks:
@@ -25,44 +28,107 @@ repos:
         files: \\.(py|toml)$
         pass_filenames: false
 """
+PACKAGED = """\
+repos:
+  - repo: {source}
+    rev: {revision}
+    hooks:
+      - id: modular-convert
+      - id: check-modular-conversion
+"""
+
+needs_pre_commit = pytest.mark.skipif(PRE_COMMIT is None, reason="pre-commit is not installed")
+
+
+class Repository:
+    """A git repository with our models, and nothing in its environment that leads to another one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.work = folder / "work"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "PYTHONPATH"))}
+        self.environment = {
+            **kept,
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "PRE_COMMIT_HOME": str(folder / "home"),
+            "MODULAR_CONVERTER_CACHE": str(folder / "cache"),
+        }
+        shutil.copytree(ROOT / "models", self.work / "models", ignore=shutil.ignore_patterns("__pycache__"))
+        (self.work / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+        for name in ("click", "modular_converter", "ruff"):  # nothing of the tree is imported
+            (self.work / f"{name}.py").write_text("raise SystemExit('the tree was executed')\n")
+        assert self.call("git", "init", "-q").returncode == 0
+
+    def call(self, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        environment = self.environment
+        return subprocess.run(command, cwd=cwd or self.work, env=environment, capture_output=True, text=True)
+
+    def hook(self, name: str, config: str) -> subprocess.CompletedProcess[str]:
+        (self.work / ".pre-commit-config.yaml").write_text(config)
+        self.call("git", "add", "-A")
+        return self.call(str(PRE_COMMIT), "run", name, "--all-files", "--verbose")
+
+    def make_stale(self) -> None:
+        neighbour = self.work / "models/llama/modeling_llama.py"
+        neighbour.write_text(neighbour.read_text().replace("        return ", "        # edited\n        return "))
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
 
 
 def test_the_hooks_call_the_check():
     text = (ROOT / ".pre-commit-hooks.yaml").read_text()
     assert re.findall(r"(?m)^- id: (.*)", text) == ["modular-convert", "check-modular-conversion"]
-    assert re.findall(r"entry: python -m ([\w.]+)(.*)", text) == [
-        ("modular_converter.check_cli", " --fix"),
-        ("modular_converter.check_cli", ""),
-    ]
+    entries = re.findall(r"(?m)^  entry: (.*)", text)
+    assert entries == ["check-modular-conversion --fix", "check-modular-conversion"]
 
 
-@pytest.mark.skipif(PRE_COMMIT is None, reason="pre-commit is not installed")
-def test_pre_commit_refuses_what_is_stale_and_puts_it_right(tmp_path):
-    work = tmp_path / "work"
-    shutil.copytree(ROOT / "models", work / "models", ignore=shutil.ignore_patterns("__pycache__"))
-    (work / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
-    environment = {
-        **os.environ,
-        "PRE_COMMIT_HOME": str(tmp_path / "home"),
-        "MODULAR_CONVERTER_CACHE": str(tmp_path / "cache"),
-    }
-
-    def call(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
-
+@needs_pre_commit
+def test_pre_commit_refuses_what_is_stale_and_puts_it_right(repository):
     def hook(name: str, *options: str) -> subprocess.CompletedProcess[str]:
         script = " ".join((f'"{ROOT / "utils/check_modular_conversion.py"}"', *options))
-        (work / ".pre-commit-config.yaml").write_text(HOOKS.format(id=name, python=sys.executable, script=script))
-        call("git", "add", "-A")
-        return call(str(PRE_COMMIT), "run", "--all-files", "--verbose")
+        return repository.hook(name, LOCAL.format(id=name, python=sys.executable, script=script))
 
-    assert call("git", "init", "-q").returncode == 0
-    hook("modular-convert", "--fix")
+    repository.make_stale()
+    refused = hook("check-modular-conversion")
+    assert refused.returncode == 1 and "MC401" in refused.stdout, refused.stdout + refused.stderr
+    assert "files were modified" in hook("modular-convert", "--fix").stdout
     passed = hook("check-modular-conversion")
     assert passed.returncode == 0, passed.stdout + passed.stderr
-    neighbour = work / "models/llama/modeling_llama.py"
-    neighbour.write_text(neighbour.read_text().replace("        return ", "        # edited\n        return "))
-    refused = hook("check-modular-conversion")
-    assert refused.returncode == 1 and "MC401" in refused.stdout
-    assert "files were modified" in hook("modular-convert", "--fix").stdout
-    assert hook("check-modular-conversion").returncode == 0
+
+
+def packaged(repository: Repository, source: Path) -> str:
+    """Commit what the package is installed from, as it is now, to a repository at `source`; return a configuration."""
+    source.mkdir()
+    for name in INSTALLED_FROM:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+        copy(ROOT / name, source / name, **({"ignore": COMPILED} if copy is shutil.copytree else {}))
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    for command in (("init", "-q"), ("add", "-A"), (*identity, "commit", "-qm", "as it is now")):
+        done = repository.call("git", *command, cwd=source)
+        assert done.returncode == 0, done.stderr
+    revision = repository.call("git", "rev-parse", "HEAD", cwd=source).stdout.strip()
+    return PACKAGED.format(source=source, revision=revision)
+
+
+COMPILED = shutil.ignore_patterns("__pycache__", ".*_cache")
+
+
+@needs_pre_commit
+def test_the_packaged_hooks_are_installed_from_a_clone_and_do_the_same(repository, tmp_path):
+    """pre-commit clones this repository and installs it, with its dependencies, into an environment of its own."""
+    constraints = tmp_path / "constraints.txt"  # the versions that are here are mostly in pip's cache
+    constraints.write_text("".join(f"{name}=={version(name)}\n" for name in ("click", "platformdirs", "rich", "ruff")))
+    repository.environment |= {"PIP_CONSTRAINT": str(constraints), "PIP_NO_COMPILE": "1"}
+    config = packaged(repository, tmp_path / "source")
+    repository.make_stale()
+    refused = repository.hook("check-modular-conversion", config)
+    if refused.returncode != 1 and UNREACHABLE.search(refused.stdout + refused.stderr):
+        pytest.skip("the package index cannot be reached")
+    assert refused.returncode == 1 and "MC401" in refused.stdout, refused.stdout + refused.stderr
+    assert "files were modified" in repository.hook("modular-convert", config).stdout
+    passed = repository.hook("check-modular-conversion", config)
+    assert passed.returncode == 0, passed.stdout + passed.stderr
+    assert "check that generated files are current" in passed.stdout

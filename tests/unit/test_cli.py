@@ -182,7 +182,7 @@ def test_formatters(tree, formatter):
 def test_a_missing_ruff_is_a_diagnostic_and_nothing_is_written(tree, monkeypatch):
     from modular_converter.emit import format_ruff
 
-    monkeypatch.setattr(format_ruff.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
     monkeypatch.setitem(sys.modules, "ruff.__main__", None)
     monkeypatch.setenv("PATH", "/nowhere")
     format_ruff.find_ruff.cache_clear()

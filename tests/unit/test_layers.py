@@ -20,12 +20,14 @@ LAYERS = [
     {"inherit", "inline", "emit"},
     {"lint"},
     {"pipeline"},
-    {"dependencies"},
+    {"dependencies", "placement"},
     {"runner"},
-    {"api", "discover", "reporting", "check", "cache", "changes"},
+    {"entries", "fingerprint", "findings", "cache", "recall", "orphans"},
+    {"api", "discover", "reporting", "check", "changes", "graph"},
     {"convert_command"},
+    {"watch"},
     {"command_line"},
-    {"cli", "check_cli", "parallel"},
+    {"cli", "check_cli", "parallel", "graph_cli"},
     {"__init__", "__main__"},
 ]
 HEAVY = {"libcst", "torch", "transformers", "black"}

@@ -176,3 +176,66 @@ def test_a_setting_weighs_a_replaced_dependency(severity: Severity, tmp_path: pa
 def test_an_exported_class_may_be_meant_for_others(tmp_path: pathlib.Path) -> None:
     [found] = lint(tmp_path, REPLACED + '\n\n__all__ = ["NewModel", "NewSpecial"]\n')
     assert (found.code, found.severity) == ("MC201", Severity.WARNING)
+
+
+PLANNED = """\
+class OldConfig:
+    base_model_tp_plan = {"layers.*.mlp.up": "colwise", "layers.*.mlp.down": "rowwise"}
+"""
+PLANNED_MODEL = """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.up = nn.Linear(config.hidden_size, config.inner_size)
+        self.down = nn.Linear(config.inner_size, config.hidden_size)
+
+
+class OldLayer(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.mlp = OldMLP(config)
+"""
+
+
+def lint_plan(folder: pathlib.Path, layer: str, config: str = "pass", holder: str = "mlp") -> list[Diagnostic]:
+    """What MC314 finds about a layer that a modular file adds to the MLP of `PLANNED_MODEL`."""
+    (folder / "old").mkdir()
+    (folder / "new").mkdir()
+    (folder / "old" / "configuration_old.py").write_text(PLANNED)
+    (folder / "old" / "modeling_old.py").write_text(PLANNED_MODEL.replace("self.mlp", f"self.{holder}"))
+    modular = folder / "new" / "modular_new.py"
+    modular.write_text(
+        "from torch import nn\n\nfrom ..old.configuration_old import OldConfig\n"
+        "from ..old.modeling_old import OldLayer, OldMLP\n\n\n"
+        f"class NewConfig(OldConfig):\n    {config}\n\n\n"
+        "class NewMLP(OldMLP):\n    def __init__(self, config: NewConfig):\n        super().__init__(config)\n"
+        f"        {layer}\n\n\nclass NewLayer(OldLayer):\n    pass\n"
+    )
+    found = convert(str(modular), Library(profile_settings())).diagnostics
+    return [diagnostic for diagnostic in found if diagnostic.code == "MC314"]
+
+
+GATE = "self.gate = nn.Linear(config.hidden_size, config.inner_size, bias=False)"
+
+
+def test_a_new_layer_beside_planned_ones(tmp_path: pathlib.Path) -> None:
+    [found] = lint_plan(tmp_path, GATE)
+    assert "splits `up` of `NewMLP`, but has no entry for the new `gate`" in found.message
+    assert found.source_line == f"        {GATE}"
+
+
+UNPLANNED = {
+    "a layer of other sizes, such as a router": {"layer": "self.gate = nn.Linear(config.hidden_size, config.experts)"},
+    "a layer that the plan has": {"layer": "self.up = nn.Linear(config.hidden_size, config.inner_size)"},
+    "a layer that is no matrix": {"layer": "self.norm = nn.LayerNorm(config.hidden_size, config.inner_size)"},
+    "a plan of one's own": {"layer": GATE, "config": 'base_model_tp_plan = {"layers.*.mlp.up": "colwise"}'},
+    "a class that the plan does not reach": {"layer": GATE, "holder": "dense"},
+}
+
+
+@pytest.mark.parametrize("given", UNPLANNED.values(), ids=UNPLANNED)
+def test_no_plan_is_missed_with(given: dict[str, str], tmp_path: pathlib.Path) -> None:
+    assert not lint_plan(tmp_path, **given)

@@ -15,7 +15,8 @@ import pytest
 from modular_converter.config import Settings, load_settings, profile_settings
 from modular_converter.diagnostics import ConversionError
 from modular_converter.emit import format_ruff
-from modular_converter.emit.format import UndefinedName, format_files, formatter_stamp
+from modular_converter.emit.format import UndefinedName, format_files
+from modular_converter.emit.stamp import formatter_stamp
 
 
 MESSY = "import os\nimport torch\nfrom transformers import cache_utils\nclass A:\n  x = torch.zeros( 1 )\n"

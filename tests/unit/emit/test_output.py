@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -185,10 +187,21 @@ def test_only_leftovers_of_the_dead_are_swept(tmp_path: pathlib.Path) -> None:
     assert names(tmp_path) == sorted([mine, "x.py", ".x.py.1.tmp"])
 
 
-def test_a_leftover_under_our_own_number_makes_room(tmp_path: pathlib.Path) -> None:
-    (tmp_path / f".x.py.{os.getpid()}.modular-tmp").write_text("leftover")
+def test_a_leftover_under_our_own_number_is_in_nobodys_way(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "_NUMBERS", itertools.count())
+    leftover = f".x.py.0.{os.getpid()}.modular-tmp"
+    (tmp_path / leftover).write_text("leftover")
     assert write_atomically(tmp_path / "x.py", "new", tmp_path)
-    assert names(tmp_path) == ["x.py"]
+    assert names(tmp_path) == [leftover, "x.py"] and (tmp_path / "x.py").read_text() == "new"
+
+
+def test_threads_may_write_one_file_at_once(tmp_path: pathlib.Path) -> None:
+    texts = [letter * 200_000 for letter in "abcdefgh"]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda text: output.replace_file(str(tmp_path / "x.py"), text.encode()), texts * 4))
+    assert names(tmp_path) == ["x.py"] and (tmp_path / "x.py").read_text() in texts
 
 
 def test_sweeping_a_folder_that_is_not_there_is_nothing(tmp_path: pathlib.Path) -> None:

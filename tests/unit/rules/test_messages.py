@@ -26,6 +26,7 @@ from modular_converter.rules import (
     not_utf8,
     nothing_to_convert,
     outside_root,
+    plan_lacks_new_layer,
     plan_names_missing_layer,
     read_only_target,
     remove_unknown_attribute,
@@ -41,6 +42,7 @@ from modular_converter.rules import (
     unknown_in_all,
     unknown_neighbour,
     unknown_parent,
+    unknown_revision,
     unused_definition,
 )
 
@@ -80,6 +82,7 @@ WORDED = [
     (formatter_failed.diagnose(AT, "ruff", "bad key"), "`ruff` failed: bad key", "--formatter none"),
     (formatter_failed.unparsable(AT, "unmatched ')'"), "not valid Python: unmatched ')'", "report it"),
     (bad_setting.unknown(AT, "wrokers", ["workers"]), "unknown setting `wrokers`", "Did you mean `workers`?"),
+    (unknown_revision.diagnose("mian", "git knows no commit `mian`"), "since `mian`: git knows no", "git fetch"),
     (internal_error.diagnose(AT, KeyError("x"), class_name="NewMLP"), "class `NewMLP`: KeyError: 'x'", "report it"),
     (
         replaced_dependency.diagnose(AT, "NewFancyEmbeddings", "NewEmbeddings", "NewModel"),
@@ -108,6 +111,7 @@ WORDED = [
     (missing_from_all.diagnose(AT, "NewModel"), "`NewModel` is missing", 'Add `"NewModel"`'),
     (unknown_in_all.diagnose(AT, "NewMode", candidates=["NewModel"]), "`NewMode`", "`NewModel`"),
     (plan_names_missing_layer.diagnose(AT, "mlp.up", "base_model_tp_plan"), "`mlp.up`", "Override"),
+    (plan_lacks_new_layer.diagnose(AT, "gate", "up", "NewMLP"), "splits `up` of `NewMLP`, but has no", "Override"),
     (deep_inheritance.diagnose(AT, "NewMLP", "OldMLP", "OlderMLP", "m.py"), "`OlderMLP` of m.py", "`OlderMLP`"),
     (undefined_name.diagnose(AT, "torhc"), "`torhc`", "modular file"),
     (generated_file_differs.diagnose(AT, "modular_new.py", ["NewMLP"], "edited"), "`NewMLP` differs", "--fix"),

@@ -1,0 +1,89 @@
+"""The folder of the cache: small files that are whole or count as absent, whatever other runs do to it meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+
+VARIABLE = "MODULAR_CONVERTER_CACHE"
+MAX_ENTRIES, MAX_BYTES = 4096, 64 * 1024 * 1024
+"""Beyond either, the oldest entries are removed. One entry is about one modular file, of a kilobyte or two."""
+MAX_ENTRY_BYTES = 1024 * 1024
+"""A larger file is none of ours, and is not read."""
+_SUFFIX = ".json"
+
+
+def cache_folder() -> str:
+    """`$MODULAR_CONVERTER_CACHE`, else where the platform keeps caches."""
+    configured = os.environ.get(VARIABLE)
+    if configured:
+        return os.path.abspath(configured)
+    import platformdirs
+
+    return platformdirs.user_cache_dir("modular-converter", appauthor=False)
+
+
+def clear(folder: str) -> int:
+    """Remove all entries; return how many there were."""
+    return sum(_remove(path) for path in _entries(folder))
+
+
+def read(folder: str, name: str) -> bytes | None:
+    """The content of an entry; None when there is none, or it is damaged."""
+    try:
+        with open(os.path.join(folder, name + _SUFFIX), "rb", buffering=0) as file:
+            content = file.read(MAX_ENTRY_BYTES + 1)
+    except OSError:
+        return None
+    checksum, body = content[:64], content[65:]
+    return body if checksum == digest(body).encode("ascii") else None
+
+
+def write(folder: str, name: str, body: bytes) -> None:
+    """Put an entry in place of any of that name. Raises `OSError` where that cannot be."""
+    from modular_converter.emit.output import replace_file
+
+    if len(body) <= MAX_ENTRY_BYTES - 65:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        replace_file(os.path.join(folder, name + _SUFFIX), digest(body).encode("ascii") + b"\n" + body)
+
+
+def bound(folder: str) -> None:
+    """Remove the oldest entries beyond the bounds, and what killed processes have left."""
+    from modular_converter.emit.output import sweep
+
+    sweep(folder)
+    number = size = 0
+    for _, length, path in sorted(((*_age_and_size(path), path) for path in _entries(folder)), reverse=True):
+        number, size = number + 1, size + length
+        if number > MAX_ENTRIES or size > MAX_BYTES:
+            _remove(path)
+
+
+def digest(content: bytes) -> str:
+    """The SHA-256 hash of a content, as 64 hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        return [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(_SUFFIX)]
+    except OSError:
+        return []
+
+
+def _age_and_size(path: str) -> tuple[int, int]:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return 0, 0
+    return facts.st_mtime_ns, facts.st_size
+
+
+def _remove(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,45 @@
+"""Diagnostics as plain values and back again, without loss: for what is remembered between runs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules import MODULES
+
+
+def pack(diagnostic: Diagnostic) -> list[Any]:
+    """A diagnostic as values that JSON knows."""
+    place, override = diagnostic.location, diagnostic.severity_override
+    return [
+        diagnostic.rule.name,
+        [place.path, place.line, place.column, place.end_line, place.end_column],
+        diagnostic.message,
+        diagnostic.help,
+        diagnostic.source_line,
+        override.value if override else None,
+    ]
+
+
+def unpack(values: Sequence[Any]) -> Diagnostic:
+    """The diagnostic that `pack` was given. Raises `ValueError` or `TypeError` for anything else."""
+    name, (path, line, column, end_line, end_column), message, help, source_line, override = values
+    texts, numbers, optional = (path, message, help, source_line), (line, column), (end_line, end_column)
+    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
+        raise TypeError(values)
+    if not all(number is None or type(number) is int for number in optional):
+        raise TypeError(values)
+    location = Location(path, line, column, end_line, end_column)
+    severity = Severity(override) if override is not None else None
+    return Diagnostic(_rule(name), location, message, help, source_line, severity)
+
+
+def _rule(name: object) -> Rule:
+    """The rule of a name; only its own file is loaded."""
+    module = name.replace("-", "_") if isinstance(name, str) else ""
+    if module not in MODULES:
+        raise ValueError(f"no rule {name!r}")
+    rule: Rule = importlib.import_module(f"modular_converter.rules.{module}").RULE
+    return rule

@@ -1,0 +1,367 @@
+"""Trees in a bad state, and hostile ones: a clear message, the right exit code, and nothing is lost or given away."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from modular_converter.check_cli import check_command
+from modular_converter.cli import convert_command
+from modular_converter.runner import Run
+
+
+posix = pytest.mark.skipif(os.name == "nt", reason="links and modes of POSIX")
+SECRET = "TOKEN = 'hunter2'\n"
+BASE = "from torch import nn\n\n\nclass BaseMLP(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+HEIR = 'from ..{old}.modeling_{old} import {Old}MLP\n\n\nclass {New}MLP({Old}MLP):\n    pass\n\n\n__all__ = ["{New}MLP"]\n'
+MODULAR, NEIGHBOUR, GENERATED = "size/modular_size.py", "base/modeling_base.py", "size/modeling_size.py"
+
+
+def add(models: Path, new: str, old: str) -> None:
+    (models / new).mkdir(parents=True)
+    text = HEIR.format(old=old, new=new, Old=old.title(), New=new.title())
+    (models / new / f"modular_{new}.py").write_text(text, encoding="utf-8")
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="session")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`size` and `größe` build on `base`; all is current and committed. No name is plain."""
+    root = tmp_path_factory.mktemp("trees") / "drei Modelle, für uns"
+    add(root / "models", "size", "base")
+    add(root / "models", "größe", "size")
+    (root / "models/base").mkdir()
+    (root / "models" / NEIGHBOUR).write_text(BASE)
+    (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+    assert CliRunner().invoke(check_command, ["--root", str(root), "--fix", "--no-cache"]).exit_code == 0
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "first")
+    return root
+
+
+@pytest.fixture
+def tree(first: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(first, tmp_path / first.name, symlinks=True))
+
+
+def convert(tree: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(convert_command, ["--root", str(tree), *(arguments or ("all",))])
+
+
+def check(tree: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(check_command, ["--root", str(tree), *arguments])
+
+
+def fix(tree: Path) -> Result:
+    return check(tree, "--fix")
+
+
+COMMANDS = {"convert": convert, "check": check, "fix": fix}
+EVERY = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+
+
+def make_stale(tree: Path) -> None:
+    (tree / "models" / NEIGHBOUR).write_text(BASE.replace("x + 1", "x + 2"))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+# Git
+
+
+def changed(tree: Path, ref: str = "HEAD") -> str:
+    result = check(tree, "--changed-since", ref)
+    assert result.exit_code in (0, 1), result.output
+    return result.stderr
+
+
+@pytest.mark.parametrize("ref", ["origin/mian", "-x", "--help", "", "HEAD:models", "HEAD..HEAD", "@{u}", "a b"])
+def test_a_revision_that_git_does_not_know(tree, ref):
+    result = check(tree, "--changed-since", ref)
+    assert result.exit_code == 2
+    assert f"error MC117 cannot tell what has changed since `{ref}`: git knows no commit" in result.stderr
+    assert "git fetch" in result.stderr
+
+
+def test_no_git_tree_and_no_git(tree, monkeypatch):
+    shutil.rmtree(tree / ".git")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tree.parent))
+    result = check(tree, "--changed-since", "HEAD")
+    assert result.exit_code == 2 and "MC117" in result.stderr and "not a git repository" in result.stderr
+    assert check(tree).exit_code == 0
+    monkeypatch.setenv("PATH", "")
+    result = check(tree, "--changed-since", "HEAD")
+    assert result.exit_code == 2 and "MC117" in result.stderr and "git could not be started" in result.stderr
+
+
+def test_a_dirty_tree_counts_staged_unstaged_untracked_and_removed(tree):
+    assert "0 modular files" in changed(tree)
+    (tree / "models" / MODULAR).write_text((tree / "models" / MODULAR).read_text() + "\n")
+    assert "2 modular files" in changed(tree)
+    git(tree, "add", "-A")
+    assert "2 modular files" in changed(tree)
+    git(tree, "reset", "-q", "--hard")
+    add(tree / "models", "neu", "base")
+    assert "neu/modeling_neu.py:1:1: error MC402" in changed(tree).replace(os.sep, "/")
+    git(tree, "clean", "-qfd")
+    (tree / "models/größe/modeling_größe.py").unlink()
+    assert "größe/modeling_größe.py:1:1: error MC402" in changed(tree).replace(os.sep, "/")
+
+
+def test_a_detached_head_and_a_name_that_is_not_ascii(tree):
+    modular = tree / "models/größe/modular_größe.py"
+    modular.write_text(modular.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    git(tree, "commit", "-qam", "zweite Änderung")
+    git(tree, "checkout", "-q", "--detach")
+    assert "0 modular files" in changed(tree)
+    assert "1 modular file" in changed(tree, "main~1")
+
+
+def test_variables_of_an_outer_hook_do_not_lead_git_away(tree, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git/index"))
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(other / ".git/objects"))
+    make_stale(tree)
+    assert "2 modular files" in changed(tree)
+
+
+# What vanishes in mid-run
+
+
+@pytest.fixture
+def in_mid_run(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], object]], None]:
+    """Do something between finding and reading files (`before`), or between reading and writing (`after`)."""
+    original = Run.convert
+
+    def arrange(moment: str, happens: Callable[[], object]) -> None:
+        def patched(self, *arguments, **options):
+            if moment == "before":
+                happens()
+            conversions = original(self, *arguments, **options)
+            if moment == "after":
+                happens()
+            return conversions
+
+        monkeypatch.setattr(Run, "convert", patched)
+
+    return arrange
+
+
+@pytest.mark.parametrize(
+    ("moment", "name", "code", "exit_codes"),
+    [
+        ("before", MODULAR, "MC103", {"convert": 2, "check": 2, "fix": 2}),
+        ("before", NEIGHBOUR, "MC104", {"convert": 2, "check": 2, "fix": 2}),
+        ("before", GENERATED, "MC402", {"convert": 0, "check": 1, "fix": 0}),
+        ("after", MODULAR, "MC103", {"convert": 2, "check": 1, "fix": 2}),
+        ("after", NEIGHBOUR, "", {"convert": 0, "check": 1, "fix": 0}),
+        ("after", GENERATED, "MC402", {"convert": 0, "check": 1, "fix": 0}),
+        ("after", "size", "MC103", {"convert": 2, "check": 1, "fix": 2}),
+    ],
+)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_or_folder_vanishes(tree, in_mid_run, command, moment, name, code, exit_codes):
+    make_stale(tree)
+    before = files(tree)
+    path = tree / "models" / name
+    in_mid_run(moment, lambda: shutil.rmtree(path) if path.is_dir() else path.unlink())
+    result = COMMANDS[command](tree)
+    assert result.exit_code == exit_codes[command], result.output
+    assert "MC199" not in result.output
+    if exit_codes[command] == 2 or (command == "check" and name == GENERATED):
+        assert code in result.output
+    lost = {one for one in before if one not in files(tree)}
+    assert lost <= {one for one in before if one.startswith(f"models/{name}")}, "no other file is lost"
+    if command == "check" or name == MODULAR:
+        assert all(before[one] == text for one, text in files(tree).items() if "/größe/" not in one)
+    if name == "size":
+        assert not path.exists(), "a model that was removed does not come back"
+
+
+@pytest.mark.parametrize("command", ["convert", "fix"])
+def test_what_vanishes_stops_no_other(tree, in_mid_run, command):
+    make_stale(tree)
+    add(tree / "models", "other", "base")
+    in_mid_run("after", lambda: (tree / "models" / MODULAR).unlink())
+    result = COMMANDS[command](tree)
+    assert result.exit_code == 2 and "modular_size.py:1:1: error MC103" in result.output
+    assert "removed during the run" in result.output
+    assert "x + 2" in (tree / "models/other/modeling_other.py").read_text()
+
+
+# Links and what is behind them
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret.txt"
+    path.write_text(SECRET)
+    return path
+
+
+@posix
+@EVERY
+@pytest.mark.parametrize("name", [MODULAR, NEIGHBOUR, GENERATED])
+def test_a_link_out_of_the_root_is_neither_read_nor_written_through(tree, secret, command, name):
+    make_stale(tree)
+    path = tree / "models" / name
+    path.unlink()
+    path.symlink_to(secret)
+    results = [command(tree), convert(tree, "--diff", "all"), check(tree, "--format", "github")]
+    for result in results:
+        assert result.exit_code == 2, result.output
+        assert "MC114" in result.output and "hunter2" not in result.output
+    assert secret.read_text() == SECRET and path.is_symlink()
+    assert not any(b"hunter2" in text for one, text in files(tree).items() if one != f"models/{name}")
+
+
+@posix
+@pytest.mark.parametrize(
+    "arrange",
+    [
+        lambda tree, secret: (tree / "ruff.toml").symlink_to(secret),
+        lambda tree, secret: (tree / "ruff.toml").write_text(f'extend = "{secret}"\n'),
+        lambda tree, secret: (tree / "pyproject.toml").symlink_to(secret),
+    ],
+    ids=["ruff.toml", "extend", "pyproject.toml"],
+)
+def test_settings_that_lead_to_a_file_of_another_kind_do_not_show_it(tree, secret, arrange):
+    secret.write_text("[tool.modular-converter]\nTOKEN hunter2\n")
+    (tree / "pyproject.toml").unlink()
+    arrange(tree, secret)
+    for result in (check(tree), check(tree, "--format", "json"), convert(tree)):
+        assert result.exit_code == 2 and "MC116" in result.output, result.output
+        assert "hunter2" not in result.output
+
+
+@posix
+def test_settings_that_are_a_device_are_none(tree):
+    (tree / "pyproject.toml").unlink()
+    (tree / "pyproject.toml").symlink_to("/dev/zero")
+    assert check(tree, "--fix").exit_code == 0
+
+
+@posix
+@EVERY
+def test_a_link_to_a_device_that_never_ends(tree, command):
+    assert check(tree).exit_code == 0  # so that the cache knows the file
+    path = tree / "models" / GENERATED
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    result = command(tree)
+    assert result.exit_code == 2 and "MC114" in result.output
+
+
+@posix
+@EVERY
+def test_a_model_folder_that_is_a_link_out_of_the_root(tree, tmp_path, command):
+    outside = tmp_path / "outside"
+    add(outside, "fremd", "base")
+    (tree / "models/fremd").symlink_to(outside / "fremd")
+    before = files(outside)
+    assert command(tree).exit_code == 0, "links to folders are not followed"
+    named = str(tree / "models/fremd/modular_fremd.py")
+    result = command(tree, named) if command is not fix else check(tree, "--fix", named)
+    assert result.exit_code == (1 if command is check else 2), result.output
+    assert ("MC402" if command is check else "MC114") in result.output
+    assert files(outside) == before
+
+
+@posix
+def test_links_to_files_of_the_same_name_are_read_as_build_tools_lay_them_out(tree, tmp_path):
+    store = tmp_path / "store"
+    shutil.move(tree / "models", store)
+    for path in sorted(store.rglob("*.py")):
+        link = tree / "models" / path.relative_to(store)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(path)
+    assert check(tree).exit_code == 0
+    (store / NEIGHBOUR).write_text(BASE.replace("x + 1", "x + 2"))
+    assert check(tree).exit_code == 1
+    before = files(store)
+    result = fix(tree)
+    assert result.exit_code == 2 and "MC114" in result.output
+    assert files(store) == before
+
+
+@posix
+@pytest.mark.parametrize("command", [convert, fix], ids=["convert", "fix"])
+def test_a_read_only_file_is_kept_and_stops_no_other(tree, command):
+    make_stale(tree)
+    path = tree / "models" / GENERATED
+    before = path.read_bytes()
+    path.chmod(0o444)
+    result = command(tree)
+    assert result.exit_code == 2 and "modeling_size.py:1:1: error MC113 cannot write this file: it is read-only" in (
+        result.output
+    )
+    assert path.read_bytes() == before
+    assert "x + 2" in (tree / "models/größe/modeling_größe.py").read_text(encoding="utf-8")
+
+
+def test_an_installed_package_is_checked_but_never_written(tree, tmp_path):
+    make_stale(tree)
+    installed = tmp_path / "lib/site-packages/pack"
+    shutil.copytree(tree / "models", installed / "models")
+    before = files(installed)
+    assert check(installed).exit_code == 1
+    for result in (fix(installed), convert(installed)):
+        assert result.exit_code == 2 and "MC113" in result.output and "an installed package" in result.output
+    assert files(installed) == before
+
+
+@EVERY
+def test_a_generated_file_that_is_no_text_is_made_anew(tree, command):
+    path = tree / "models" / GENERATED
+    right = path.read_bytes()
+    path.write_bytes(b"\xff\x00\n")
+    result = command(tree)
+    assert result.exit_code == (1 if command is check else 0), result.output
+    assert path.read_bytes() == (b"\xff\x00\n" if command is check else right)
+
+
+# The cache
+
+
+@pytest.mark.parametrize("place", ["", "deeper/still"])
+def test_a_cache_folder_that_cannot_be_made_costs_only_time(tree, tmp_path, monkeypatch, place):
+    (tmp_path / "file").write_text("precious")
+    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "file" / place))
+    for arguments in ((), ("--clear-cache",), ("--fix",)):
+        result = check(tree, *arguments)
+        assert result.exit_code == 0, result.output
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["click", "rich", "ruff", "watchfiles", "platformdirs"])
+def test_nothing_of_the_current_folder_is_imported(tree, name):
+    (tree / f"{name}.py").write_text("raise SystemExit('the tree was executed')\n")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "FORCE_COLOR": "1"}
+    command = [sys.executable, "-m", "modular_converter", "all"]
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "executed" not in done.stderr
