@@ -112,7 +112,20 @@ def candidates(flow: Flow) -> list[Candidate]:
             places.setdefault(atom.number, []).append(place)
             key = (pattern, place.dim, place.path)
             groups.join(by_pattern.setdefault(key, atom.number), atom.number)
-    return _collect(flow, groups, places, sizes)
+    apart = _clashing(groups, places)
+    alone = Groups()
+    for leaf in sorted(places):
+        alone.join(leaf, leaf if groups.find(leaf) in apart else groups.find(leaf))
+    return _collect(flow, alone, places, sizes)
+
+
+def _clashing(groups: Groups, places: dict[int, list[Place]]) -> set[int]:
+    """Groups in which one layer's input and the next one's output meet: members of a sequence are no layers alike."""
+    dims: dict[tuple[int, int], set[int]] = {}
+    for leaf, found in places.items():
+        for place in found:
+            dims.setdefault((groups.find(leaf), place.parameter), set()).add(place.dim)
+    return {group for (group, _), several in dims.items() if len(several) > 1}
 
 
 def _collect(flow: Flow, groups: Groups, places: dict[int, list[Place]], sizes: dict[int, int]) -> list[Candidate]:

@@ -159,18 +159,19 @@ def check(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], group: 
     except PlanError as error:
         return Verdict(group.size, math.inf, math.inf, str(error).partition(":")[0], str(error))
     except Exception as error:  # a wrong plan breaks a model's own code in any way
-        layer = _failed_in(error)
+        layer = _failed_in(error, model)
         return Verdict(group.size, math.inf, math.inf, layer, f"{type(error).__name__}: {str(error)[:200]}")
     return _judge(applied, found, whole)
 
 
-def _failed_in(error: BaseException) -> str:
-    """The innermost module whose forward was running, from the frames of the traceback."""
+def _failed_in(error: BaseException, model: torch.nn.Module) -> str:
+    """The path of the innermost module whose forward was running, from the frames of the traceback."""
+    paths = {id(module): path for path, module in model.named_modules()}
     frame, found = error.__traceback__, ""
     while frame is not None:
         owner = frame.tb_frame.f_locals.get("self")
         if isinstance(owner, torch.nn.Module):
-            found = type(owner).__name__
+            found = paths.get(id(owner)) or found or type(owner).__name__
         frame = frame.tb_next
     return found
 

@@ -154,8 +154,13 @@ def _through_loader(derived: Any, pool: Any) -> str:
     reasons = derived.plan.library_reasons()
     if reasons:
         return f"not in its vocabulary: {reasons[0]}"
+    return _said(lambda: prove(derived, derived.plan, pool, library=True))
+
+
+def _said(run: Callable[[], Any]) -> str:
+    """A verdict in words."""
     try:
-        verdict = prove(derived, derived.plan, pool, library=True)
+        verdict = run()
     except PlanError as error:
         return f"refused: {_one_line(error)}"
     return "verified" if verdict.passed else f"refused: {verdict.reason}"
@@ -187,6 +192,7 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
     row: Row = {"state": "verified" if verdict.passed else "refused", "reason": f"{verdict.layer}: {verdict.reason}"}
     row.update(sharded=round(theirs, 4), collectives=verdict.collectives, outcome="worse")
     if not verdict.passed:
+        row["loader"] = _said(lambda: prove(derived, source, pool, committed=True))
         return row | {"outcome": "the committed one is refused"}
     if dict.fromkeys(map(str, source.rules)) == dict.fromkeys(map(str, derived.plan.rules)):
         return row | {"outcome": "same"}

@@ -61,7 +61,8 @@ class GradientFlow:
         needs = {n for n, tensor in enumerate(self.trace.tensors) if tensor.kind == PARAM and tensor.floating}
         for op in self.trace.ops:
             if op.name not in _STATELESS and any(number in needs for number in op.inputs()):
-                needs |= {out for out in op.outputs if self.trace.tensors[out].floating}
+                found = ((out, self.trace.tensors[out]) for out in op.outputs)
+                needs |= {out for out, tensor in found if tensor.floating and 0 not in tensor.shape}
         return needs
 
     def handled(self, op: Op) -> bool:

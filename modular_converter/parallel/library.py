@@ -6,10 +6,12 @@ import math
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from modular_converter.parallel.compare import OUTPUT_TOLERANCE, Reference, Verdict, relative_error
 from modular_converter.parallel.emit import to_library
-from modular_converter.parallel.plan import Plan
+from modular_converter.parallel.experts_library import check_library_experts
+from modular_converter.parallel.plan import Plan, is_expert_plan
 from modular_converter.parallel.tiny.build import Small
 from modular_converter.parallel.trace import tensors_in
 
@@ -25,12 +27,24 @@ def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Refe
         small: the same model, for its class and inputs.
         plan: a plan in the library's vocabulary.
     """
+    if is_expert_plan(plan):
+        return check_library_experts(folder, small, plan, ranks, whole)
+    own: Any = small.model
+    given = dict.fromkeys(own.tp_plan or {}, "replicate")  # also what sub-models and the loader itself add to it
+    given.update(to_library(plan))
+    return _check(folder, small, given, ranks, whole)
+
+
+def check_committed(folder: str, small: Small, ranks: int, whole: Reference) -> Verdict:
+    """The same with the plan that the model's own classes carry."""
+    return _check(folder, small, "auto", ranks, whole)
+
+
+def _check(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, whole: Reference) -> Verdict:
     from transformers.distributed import DistributedConfig
 
-    given = dict.fromkeys(getattr(small.model.config, "base_model_tp_plan", None) or {}, "replicate")
-    given.update(to_library(plan))
-    config = DistributedConfig(tp_size=ranks, tp_plan=given)
     model: Any = type(small.model)
+    config = DistributedConfig(tp_size=ranks, tp_plan=plan)
     try:
         loaded = model.from_pretrained(folder, distributed_config=config).eval()
         worst = 0.0
@@ -42,6 +56,14 @@ def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Refe
                 got = got.full_tensor() if hasattr(got, "full_tensor") else got
                 worst = max(worst, relative_error(got.detach(), want))
     except Exception as error:
-        return Verdict(ranks, math.inf, 0.0, "", f"the library's loader: {type(error).__name__}: {str(error)[:200]}")
+        return Verdict(ranks, math.inf, 0.0, "", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
     reason = "" if worst <= OUTPUT_TOLERANCE else f"outputs through the library's loader differ by {worst:.2g}"
     return Verdict(ranks, worst, 0.0, "the outputs" if reason else "", reason)
+
+
+def end_groups() -> None:
+    """End all process groups but the default one: each load makes its own, with threads, and never ends them."""
+    from torch.distributed.distributed_c10d import _world
+
+    for group in [group for group in _world.pg_map if group is not dist.group.WORLD]:
+        dist.destroy_process_group(group)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import tempfile
+import threading
 import time
 import warnings
 from dataclasses import dataclass
@@ -23,7 +25,10 @@ TASK_LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class Task:
-    """One verification: what to build, the plan as text, through ``ours`` or ``library`` (transformers' loader)."""
+    """One verification: what to build, the plan as text, and the way.
+
+    ``route`` is ``ours``, ``library`` (transformers' loader) or ``committed`` (that loader with the model's own plan).
+    """
 
     target: Any
     strategy: str
@@ -46,6 +51,7 @@ class RankPool:
         self.limit_s = limit_s
         self.processes: list[Any] = []
         self.pipes: list[Connection] = []
+        self.folder = ""
 
     def __enter__(self) -> RankPool:
         return self
@@ -56,10 +62,11 @@ class RankPool:
     def start(self) -> None:
         """Start the ranks and wait until all have joined. Raises ``RankError`` when one does not in time."""
         context = multiprocessing.get_context("spawn")
-        store = tempfile.mktemp(prefix="modular-plan-")
+        self.folder = tempfile.mkdtemp(prefix="modular-plan-")
+        store = os.path.join(self.folder, "store")
         for rank in range(self.size):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, rank, self.size, store), daemon=True)
+            process = context.Process(target=_serve, args=(theirs, rank, self.size, store, os.getpid()), daemon=True)
             process.start()
             theirs.close()
             self.processes.append(process)
@@ -74,7 +81,9 @@ class RankPool:
             process.join(5.0)
         for pipe in self.pipes:
             pipe.close()
-        self.processes, self.pipes = [], []
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.processes, self.pipes, self.folder = [], [], ""
 
     def run(self, task: Task) -> list[Any]:
         """The answers of all ranks, in order.
@@ -82,11 +91,17 @@ class RankPool:
         Raises:
             RankError: a rank died or the time limit passed; all ranks have been ended, the next call starts anew.
         """
-        if not self.processes:
-            self.start()
-        for pipe in self.pipes:
-            pipe.send(task)
-        return self._collect(self.limit_s)
+        try:
+            if not self.processes:
+                self.start()
+            for pipe in self.pipes:
+                pipe.send(task)
+            return self._collect(self.limit_s)
+        except BaseException as error:  # an answer that is still under way must not be taken for the next task's
+            self.stop()
+            if isinstance(error, (BrokenPipeError, ConnectionResetError)):
+                raise RankError("a rank had died before it was given its task; all ranks were ended") from error
+            raise
 
     def _collect(self, limit_s: float) -> list[Any]:
         answers: dict[int, Any] = {}
@@ -102,9 +117,11 @@ class RankPool:
                 if self.pipes[i] in ready:
                     try:
                         answers[i] = self.pipes[i].recv()
-                    except EOFError as error:
+                    except (EOFError, ConnectionResetError) as error:
+                        self.processes[i].join(1.0)
+                        code = self.processes[i].exitcode
                         self.stop()
-                        raise RankError(f"rank {i} died; all ranks were ended") from error
+                        raise RankError(f"rank {i} died (exit code {code}); all ranks were ended") from error
                     if answers[i] is not None and not getattr(answers[i], "passed", True) and len(answers) < self.size:
                         deadline = min(deadline, time.monotonic() + 3.0)  # the others may wait for it in a collective
                         failed = answers[i]
@@ -114,8 +131,9 @@ class RankPool:
         return [answers[i] for i in range(self.size)]
 
 
-def _serve(pipe: Connection, rank: int, size: int, store: str) -> None:
-    """The life of one rank: join, answer tasks, end with the pipe."""
+def _serve(pipe: Connection, rank: int, size: int, store: str, parent: int) -> None:
+    """The life of one rank: join, answer tasks, end with the pipe, and with the main process whatever it is doing."""
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size))
     warnings.simplefilter("ignore")
@@ -124,6 +142,7 @@ def _serve(pipe: Connection, rank: int, size: int, store: str) -> None:
     from transformers.utils import logging
 
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
     pipe.send(None)
@@ -135,9 +154,16 @@ def _serve(pipe: Connection, rank: int, size: int, store: str) -> None:
         pipe.send(_answer(task))
 
 
+def _end_with(parent: int) -> None:
+    """End this process when the main one is gone: a rank in a collective or in a model's loop would stay behind."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
 def _answer(task: Task) -> Any:
     from modular_converter.parallel.collectives import ProcessGroup
-    from modular_converter.parallel.compare import Verdict, check, conditioned, reference
+    from modular_converter.parallel.compare import Verdict, check, conditioned
     from modular_converter.parallel.plan import Plan
     from modular_converter.parallel.tiny.build import build
 
@@ -145,13 +171,24 @@ def _answer(task: Task) -> Any:
     try:
         small = build(task.target, dict(task.overrides), task.strategy)
         plan = Plan.parse(task.plan)
-        if task.route == "library":
-            from modular_converter.parallel.library import check_library
-
-            return check_library(task.folder, small, plan, group.size, reference(small.model, small.inputs))
+        if task.route != "ours":
+            return _through_loader(task, small, plan, group.size)
         model, inputs, whole = conditioned(small.model, small.inputs)
         return check(model, plan, inputs, group, whole)
     except PlanError as error:
         return Verdict(group.size, float("inf"), float("inf"), "", str(error))
     except Exception as error:  # an answer is owed whatever happens
         return Verdict(group.size, float("inf"), float("inf"), "", f"{type(error).__name__}: {str(error)[:200]}")
+
+
+def _through_loader(task: Task, small: Any, plan: Any, size: int) -> Any:
+    from modular_converter.parallel.compare import reference
+    from modular_converter.parallel.library import check_committed, check_library, end_groups
+
+    whole = reference(small.model, small.inputs)
+    try:
+        if task.route == "committed":
+            return check_committed(task.folder, small, size, whole)
+        return check_library(task.folder, small, plan, size, whole)
+    finally:
+        end_groups()

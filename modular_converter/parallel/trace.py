@@ -114,7 +114,7 @@ class _Recorder:
         self.numbers[id(tensor)] = len(self.tensors)
         with torch._C.DisableTorchFunction():
             shape = tuple(int(length) for length in tensor.shape)
-            self.tensors.append(Tensor(shape, kind, name, tensor.is_floating_point()))
+            self.tensors.append(Tensor(shape, kind, name, tensor.is_floating_point() or tensor.is_complex()))
         return len(self.tensors) - 1
 
     def entered(self, module: torch.nn.Module, args: Any, kwargs: Any) -> dict[str, Any]:
