@@ -29,7 +29,9 @@ def _advice(reasons: str, config_class: type[Any]) -> str:
         return f"it needs the library {missing[1].partition('.')[0]}, which is not installed"
     if re.search(r"requires the .* library", reasons):
         return "it needs a library that is not installed: the one that is named above"
-    known = [field.name for field in dataclasses.fields(config_class)] if dataclasses.is_dataclass(config_class) else []
+    known = (
+        [field.name for field in dataclasses.fields(config_class)] if dataclasses.is_dataclass(config_class) else []
+    )
     named = [name for name in known if _names(reasons, name)]
     if named:
         return f"values that are named there: {', '.join(named)}; give what fits with --set {named[0]}=VALUE"
@@ -37,9 +39,9 @@ def _advice(reasons: str, config_class: type[Any]) -> str:
 
 
 def _names(text: str, field: str) -> bool:
-    """Whether a text speaks of a field, also with its words apart: "the hidden size"."""
-    words = field.split("_")
-    return len(field) > 3 and re.search(rf"\b{'[_ ]'.join(map(re.escape, words))}\b", text) is not None
+    """Whether a text speaks of a field, also in words: "the hidden size", "number of attention heads"."""
+    words = "[_ ]".join(map(re.escape, field.split("_"))).replace("num[_ ]", "(?:num[_ ]|number of )", 1)
+    return len(field) > 3 and re.search(rf"\b{words}\b", text) is not None
 
 
 def check_fields(config_class: type[Any], names: Sequence[str]) -> None:
@@ -52,9 +54,16 @@ def check_fields(config_class: type[Any], names: Sequence[str]) -> None:
 
     if not dataclasses.is_dataclass(config_class):
         return
-    known = sorted({field.name for field in dataclasses.fields(config_class)} | set(vars(config_class())))
+    known = sorted({field.name for field in dataclasses.fields(config_class)} | _attributes(config_class))
     for name in names:
         if name.partition(".")[0] not in known:
             near = difflib.get_close_matches(name.partition(".")[0], known, n=3)
             hint = f"; did you mean {', '.join(near)}?" if near else ""
             raise BuildError(f"{config_class.__name__} has no value {name!r}{hint}")
+
+
+def _attributes(config_class: type[Any]) -> set[str]:
+    try:
+        return set(vars(config_class()))
+    except Exception:  # a configuration without defaults has its fields only
+        return set()

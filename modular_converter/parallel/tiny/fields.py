@@ -11,7 +11,6 @@ VISION = (
     "vision_config",
     "image_config",
     "vit_config",
-    "vlm_config",
     "encoder",
     "backbone_config",
     "image_model_config",
@@ -88,7 +87,7 @@ def token(config: Any, kind: str) -> int:
     """The id of the placeholder token for one ``kind`` of input (``image``, ``video``, ``audio``); -1 if there is none."""
     suffixes = ("_token_id", "_token_index", "_patch_token_id", "_patch_id", "_soft_token_id")
     names = [kind + suffix for suffix in suffixes] + ["media_placeholder_token_id"]
-    for owner in (config, sub(config, *TEXT)):
+    for owner in (config, sub(config, *TEXT), *children(config)):
         found = integer(owner, tuple(names), -1)
         if found >= 0:
             return found

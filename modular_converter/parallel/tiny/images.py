@@ -54,12 +54,12 @@ def layouts(request: Request) -> list[Layout]:
         return [image, pinpoints, plain_image, tiles]
     if takes("pixel_attention_mask") or takes("tile_fine_mask"):
         return [tiles, views, image]
-    return [image, tiles, tall, positioned, patches]
+    return [image, tiles, large, positioned, patches, packed]
 
 
 def vision_of(request: Request) -> Any:
     """The configuration that sizes the images."""
-    return sub(request.config, *VISION)
+    return sub(sub(request.config, *VISION), "vision_config")
 
 
 def _channels(vision: Any) -> int:
@@ -107,9 +107,9 @@ def plain_image(request: Request) -> Values:
     return {"pixel_values": image(request)["pixel_values"]}
 
 
-def tall(request: Request) -> Values:
-    """Images of another height than width, for models whose stages halve only one of them; a power of two each."""
-    return {"pixel_values": request.normal(BATCH, _channels(vision_of(request)), 64, 128)}
+def large(request: Request) -> Values:
+    """Images that are larger than the configuration says, for models that cut or pool them: powers of two."""
+    return {"pixel_values": request.normal(BATCH, _channels(vision_of(request)), 128, 256)}
 
 
 def tiles(request: Request) -> Values:

@@ -44,8 +44,9 @@ def candidates(model: torch.nn.Module, seed: int = 0, text_alone: bool = False) 
         if made and not counted:
             return
         found.append(counted or [{}])
-    for first, second, shape in itertools.product(*found, _id_shapes(plain)):
-        yield _assemble(Request.of(model, seed), first | second, shape)
+    for first, second in itertools.product(*found):
+        for shape in _id_shapes(plain):
+            yield _assemble(Request.of(model, seed), first | second, shape)
 
 
 def make_inputs(model: torch.nn.Module, seed: int = 0) -> Values:
@@ -55,8 +56,7 @@ def make_inputs(model: torch.nn.Module, seed: int = 0) -> Values:
 
 def _counted(request: Request, kind: str, values: Values) -> Values:
     """The values with the number of features that the model's tower makes of them; empty if the tower refuses."""
-    name = f"get_{kind}_features"
-    getter = getattr(request.model, name, None) or getattr(getattr(request.model, "model", None), name, None)
+    getter = _getter(request.model, f"get_{kind}_features")
     marker = token(request.config, kind)
     if getter is None or not request.takes("input_ids") or marker < 0:
         return values
@@ -64,10 +64,16 @@ def _counted(request: Request, kind: str, values: Values) -> Values:
     try:
         with torch.no_grad():
             features = getter(**{key: value for key, value in values.items() if key in taken})
-    except Exception:  # the tower's own refusal of this layout; the next one is tried
-        return {}
+    except Exception:  # the tower's own refusal of this layout; a model that wraps it may change the layout first
+        return {} if hasattr(request.model, f"get_{kind}_features") else values
     rows = _rows(features)
     return values | {f"_{kind}s": rows // BATCH} if rows else values
+
+
+def _getter(model: torch.nn.Module, name: str) -> Any:
+    """The method of the model, or of the model that it wraps."""
+    inner = (getattr(module, name, None) for module in model.children())
+    return getattr(model, name, None) or next((found for found in inner if found is not None), None)
 
 
 def _rows(features: Any) -> int:

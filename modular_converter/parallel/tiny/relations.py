@@ -27,11 +27,11 @@ def heads_agree(default: Any, values: Fields) -> None:
 
     Heads and groups divide by four: a default of six heads or of two groups would hide what can be sharded.
     """
-    heads = next((raw(default, name) for name in _HEADS if raw(default, name) is not None), None)
+    heads: Any = next((raw(default, name) for name in _HEADS if raw(default, name) is not None), None)
     for name in _HEADS:
         if _takes(default, name) and 4 < _value(default, values, name) < HEADS:
             values[name] = 4
-    small_heads = next((values[name] for name in _HEADS if name in values), None)
+    small_heads: Any = next((values[name] for name in _HEADS if name in values), None)
     for name in _KV:
         kv = raw(default, name)
         known = isinstance(kv, int) and isinstance(heads, int) and isinstance(small_heads, int)
@@ -103,7 +103,12 @@ def feature_maps(default: Any, values: Fields) -> None:
 def heads_of_stages(default: Any, values: Fields) -> None:
     """Heads of stages that widen from one embedding width: four in the first, more in the ratio that they had."""
     width, heads = values.get("embed_dim"), values.get("num_heads", raw(default, "num_heads"))
-    if isinstance(width, int) and isinstance(heads, (list, tuple)) and heads and heads[-1] > heads[0]:
+    if (
+        isinstance(width, int)
+        and isinstance(heads, (list, tuple))
+        and heads
+        and (heads[-1] > heads[0] or width % heads[0])
+    ):
         values["embed_dim"] = min(width, 4 * HEAD_DIM)
         values["num_heads"] = type(heads)(4 * item // heads[0] for item in heads)
 
@@ -141,6 +146,16 @@ def shorten_layer_lists(default: Any, values: Fields) -> None:
         declared = {field.name for field in dataclasses.fields(default)}
         if name in declared:
             values[name] = (distinct * depth)[:depth]
+
+
+def periods(default: Any, values: Fields) -> None:
+    """Layers of a kind that comes every so many layers come every second one, the last of the two."""
+    for field in dataclasses.fields(default):
+        if field.name.endswith("_layer_period") and isinstance(field.default, int) and field.default > 1:
+            values[field.name] = 2
+            offset = field.name.removesuffix("_period") + "_offset"
+            if _takes(default, offset):
+                values[offset] = 1
 
 
 def small_tokens(default: Any, values: Fields) -> None:

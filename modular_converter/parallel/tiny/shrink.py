@@ -75,12 +75,13 @@ def _relate(default: Any, strategy: str, values: dict[str, Any], overrides: Mapp
     if strategy in ("sizes", "ratios"):
         relations.heads_agree(default, values)
         relations.mamba_agrees(default, values)
+        relations.heads_of_stages(default, values)
     if strategy == "ratios":
         relations.widths_in_ratio(default, values)
     relations.shorten_layer_lists(default, values)
+    relations.periods(default, values)
     relations.layer_indices(default, values)
     relations.feature_maps(default, values)
-    relations.heads_of_stages(default, values)
     relations.tile_sizes(default, values)
     relations.small_tokens(default, values)
     given = {name: value for name, value in overrides.items() if "." not in name}

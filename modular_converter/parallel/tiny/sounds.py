@@ -74,6 +74,8 @@ def _with_masks(request: Request, values: Values, length: int, kind: torch.dtype
     for name in ("input_features_mask", "feature_attention_mask"):
         if name in request.required | request.optional:
             values[name] = mask
+    if request.takes("padding_mask") and request.takes("input_features_mask"):
+        values["padding_mask"] = mask
     if request.takes("chunk_sample_lengths"):
         values["chunk_sample_lengths"] = torch.full((BATCH,), length)
     return values

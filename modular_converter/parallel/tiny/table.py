@@ -43,6 +43,9 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "blip-2": {"image_token_index": 150},
     "instructblip": {"image_token_index": 150},
     "instructblipvideo": {"video_token_index": 150},
+    "voxtral": {"audio_token_id": 150},
+    # Patches are folded by four into the width that the projector takes.
+    "llama4_vision_model": {"intermediate_size": 256},
     "gemma3": {"mm_tokens_per_image": 4},
     "shieldgemma2": {"mm_tokens_per_image": 4, "yes_token_index": 20, "no_token_index": 21},
     "aria": {"projector_patch_to_query_dict": {16: 4}},
@@ -54,6 +57,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "emu3": {"vocabulary_map": {"<image>": 150, "<|extra_200|>": 149, "<|visual token 000001|>": 100}},
     # Layer kinds and experts that have no default.
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
+    "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
     "zamba": {
         "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"],
         "num_hidden_layers": 4,
@@ -90,6 +94,25 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         {"width_coefficient": 0.25, "depth_coefficient": 0.2, "hidden_dim": 320, "image_size": 64},
     ),
     "univnet": {"resblock_stride_sizes": [8, 8, 4]},
+    **dict.fromkeys(("swin", "donut-swin"), {"window_size": 2, "image_size": 64}),
+    **dict.fromkeys(("sam_vision_model", "sam_hq_vision_model"), {"output_channels": 64, "num_pos_feats": 32}),
+    "sam2_hiera_det_model": {
+        "hidden_size": 32,
+        "embed_dim_per_stage": [32, 64, 128, 256],
+        "num_attention_heads_per_stage": [4, 8, 16, 32],
+        "blocks_per_stage": [1, 1, 2, 1],
+        "global_attention_blocks": [3],
+        "window_size_per_stage": [8, 4, 4, 4],
+        "image_size": [64, 64],
+    },
+    "sam2_vision_model": {
+        "backbone_channel_list": [256, 128, 64, 32],
+        "backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]],
+        "fpn_hidden_size": 64,
+    },
+    "sam2": {"prompt_encoder_config.image_size": 64, "prompt_encoder_config.patch_size": 16},
+    "depth_pro": {"patch_size": 32, "intermediate_hook_ids": [1, 0]},
+    "clvp_encoder": {"hidden_size": 128, "num_attention_heads": 4},
     "mobilevit": {"hidden_sizes": [32, 48, 64]},
     "cvt": {"depth": [1, 2, 3]},
     "vitmatte": {"fusion_hidden_sizes": [32, 24, 16, 8], "backbone_config.patch_size": 16},
@@ -106,7 +129,6 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("pp_doclayout_v3", "pp_doclayout_v4"), {"x4_feat_dim": 16}),
     "hiera": {"image_size": [64, 64]},
     "yolos": {"image_size": [64, 96]},
-    "tvp": {"visual_prompt_size": 8, "max_img_size": 64},
     "perceiver": {"d_latents": 64, "num_latents": 16, "d_model": 48, "num_self_attends_per_block": 2},
     **dict.fromkeys(("detr", "conditional_detr", "table-transformer", "dab-detr"), _RESNET),
 }

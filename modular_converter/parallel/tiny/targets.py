@@ -72,7 +72,10 @@ def target_of(name: str, head: str = "base") -> Target:
     class_name = found[0] if isinstance(found, (tuple, list)) else found
     model_class = _found(name, class_name, "modeling")
     mapped = _found(name, names[name], "configuration")
-    own = getattr(model_class, "config_class", None)
+    try:
+        own = getattr(model_class, "config_class", None)
+    except ImportError as error:  # the library's stand-in for a class whose own library is missing
+        raise BuildError(f"{name}: {' '.join(str(error).split())}") from error
     config = mapped if own is None or issubclass(mapped, own) else own
     return Target(name, _path(name, model_class), _path(name, config))
 
@@ -115,7 +118,7 @@ def _classes_of_folder(folder: Path) -> Iterator[Target]:
         module = _module(module_name)
         for position, node in enumerate(node for node in tree.body if isinstance(node, ast.ClassDef)):
             rank = _rank(node.name)
-            found = getattr(module, node.name, None)
+            found: Any = getattr(module, node.name, None)
             if rank is None or getattr(found, "config_class", None) is None or not _has_forward(found):
                 continue
             ranked.append((rank, -position, f"{module_name}.{node.name}", found))
