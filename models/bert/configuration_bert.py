@@ -17,6 +17,14 @@ class BertConfig(PreTrainedConfig):
     `classifier_dropout` is `hidden_dropout_prob` when left out."""
 
     model_type = "bert"
+    base_model_tp_plan = {
+        "encoder.layer.*.attention.self.query": "colwise",
+        "encoder.layer.*.attention.self.key": "colwise",
+        "encoder.layer.*.attention.self.value": "colwise",
+        "encoder.layer.*.attention.output.dense": "rowwise",
+        "encoder.layer.*.intermediate.dense": "colwise",
+        "encoder.layer.*.output.dense": "rowwise",
+    }
 
     vocab_size: int = 30522
     hidden_size: int = 768

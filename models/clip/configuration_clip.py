@@ -18,6 +18,15 @@ class CLIPTextConfig(PreTrainedConfig):
 
     model_type = "clip_text_model"
     base_config_key = "text_config"
+    base_model_tp_plan = {
+        "embeddings.token_embedding": "embedding_rowwise",
+        "encoder.layers.*.self_attn.k_proj": "colwise",
+        "encoder.layers.*.self_attn.v_proj": "colwise",
+        "encoder.layers.*.self_attn.q_proj": "colwise",
+        "encoder.layers.*.self_attn.out_proj": "rowwise",
+        "encoder.layers.*.mlp.fc1": "colwise",
+        "encoder.layers.*.mlp.fc2": "rowwise",
+    }
 
     vocab_size: int = 49408
     hidden_size: int = 512
@@ -42,6 +51,14 @@ class CLIPVisionConfig(PreTrainedConfig):
 
     model_type = "clip_vision_model"
     base_config_key = "vision_config"
+    base_model_tp_plan = {
+        "encoder.layers.*.self_attn.k_proj": "colwise",
+        "encoder.layers.*.self_attn.v_proj": "colwise",
+        "encoder.layers.*.self_attn.q_proj": "colwise",
+        "encoder.layers.*.self_attn.out_proj": "rowwise",
+        "encoder.layers.*.mlp.fc1": "colwise",
+        "encoder.layers.*.mlp.fc2": "rowwise",
+    }
 
     hidden_size: int = 768
     intermediate_size: int = 3072

@@ -22,6 +22,14 @@ class RobertaConfig(PreTrainedConfig):
     Positions start after `pad_token_id`: a text may have `max_position_embeddings - pad_token_id - 1` tokens."""
 
     model_type = "roberta"
+    base_model_tp_plan = {
+        "encoder.layer.*.attention.self.query": "colwise",
+        "encoder.layer.*.attention.self.key": "colwise",
+        "encoder.layer.*.attention.self.value": "colwise",
+        "encoder.layer.*.attention.output.dense": "rowwise",
+        "encoder.layer.*.intermediate.dense": "colwise",
+        "encoder.layer.*.output.dense": "rowwise",
+    }
 
     vocab_size: int = 50265
     hidden_size: int = 768

@@ -37,3 +37,7 @@ class ApplyError(PlanError):
 
 class RankError(PlanError):
     """Processes of a verification that died, hung or disagreed."""
+
+
+class WriteError(PlanError):
+    """A plan that cannot be put into a source file; the class and what to change are named."""

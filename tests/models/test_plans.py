@@ -1,0 +1,65 @@
+"""The plans in the zoo: what `modular-plan write` would write now, proven for every class that runs with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from modular_converter.parallel.attributes import gathered
+from modular_converter.parallel.compare import check_in_threads
+from modular_converter.parallel.emit import from_library
+from modular_converter.parallel.model_files import base_classes, open_file
+from modular_converter.parallel.ranks import RankPool
+from modular_converter.parallel.settle import settle
+from modular_converter.parallel.tiny.build import build
+from modular_converter.parallel.write_source import changes
+
+
+ZOO = Path(__file__).parents[2] / "models"
+FILES = [
+    "bert/modeling_bert.py",
+    "clip/modeling_clip.py",
+    "gemma/modular_gemma.py",
+    "gemma_vision/modular_gemma_vision.py",
+    "llama/modeling_llama.py",
+    "roberta/modular_roberta.py",
+]
+
+
+@pytest.fixture(scope="module")
+def two_ranks():
+    with RankPool(2) as pool:
+        yield pool
+
+
+def test_every_model_of_the_zoo_is_here():
+    modular = {path.parent.name for path in ZOO.glob("*/modular_*.py")}
+    flat = {path.parent.name for path in ZOO.glob("*/modeling_*.py")} - modular
+    assert {name.partition("/")[0] for name in FILES if "modular_" in name} == modular
+    assert {name.partition("/")[0] for name in FILES if "modeling_" in name} == flat
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_plans_are_current_and_verified(name, two_ranks):
+    """Derived again and proven on two processes, by our application and through transformers' loader."""
+    file = open_file(str(ZOO / name))
+    said: list[str] = []
+    settings = settle(file, base_classes(file), {}, two_ranks, said.append)
+    assert settings and all(setting.entries for setting in settings)
+    assert [f"{one.owner.__name__}.{one.attribute}" for one in settings if not one.is_current] == []
+    assert changes(file, settings) == []
+    assert not [line for line in said if "left as it is" in line]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_other_class_runs_with_what_the_library_gathers_for_it(name):
+    """Towers alone, and the heads that add nothing to the plan."""
+    file = open_file(str(ZOO / name))
+    for model_class in sorted(set(file.classes()) - set(base_classes(file)), key=lambda one: one.__name__):
+        padded = model_class.__name__.endswith("ForSequenceClassification")
+        small = build(file.target(model_class), {"pad_token_id": 0} if padded else {})
+        plan = from_library(model_class.__name__, gathered(small.model))
+        assert plan.rules, model_class
+        verdict = check_in_threads(small.model, plan, small.inputs, 2)
+        assert verdict.passed, (model_class, verdict)
