@@ -193,7 +193,9 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
     row.update(sharded=round(theirs, 4), collectives=verdict.collectives, outcome="worse")
     if not verdict.passed:
         row["loader"] = _said(lambda: prove(derived, source, pool, committed=True))
-        return row | {"outcome": "the committed one is refused"}
+        # The loader compares outputs alone: what it passes and ours refuses for its outputs is said in another way.
+        ours_alone = row["loader"] == "verified" and verdict.layer == "the outputs"
+        return row | {"outcome": "not said by our styles" if ours_alone else "the committed one is refused"}
     if dict.fromkeys(map(str, source.rules)) == dict.fromkeys(map(str, derived.plan.rules)):
         return row | {"outcome": "same"}
     plan, calls = derived.plan, derived.screen.collectives

@@ -15,7 +15,7 @@ from modular_converter.config import load_settings, split_stem
 from modular_converter.parallel.errors import BuildError
 from modular_converter.parallel.importing import import_file, lay_over, reach
 from modular_converter.parallel.tiny.targets import Target
-from modular_converter.source.library import package_of
+from modular_converter.source.packages import package_of
 
 
 _RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)", re.MULTILINE)

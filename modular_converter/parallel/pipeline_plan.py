@@ -1,0 +1,147 @@
+"""The ``PipelinePlan`` value: modules in order, with the names that go in and come out. Parsed without loss."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from modular_converter.parallel.errors import PlanFormatError
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_MODULE = re.compile(r"\w+(\.\w+)*")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One module of the chain: its path, the names of what it takes, and of what it makes."""
+
+    module: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.module} {','.join(self.inputs) or '-'} -> {','.join(self.outputs) or '-'}"
+
+
+@dataclass(frozen=True)
+class PipelinePlan:
+    """A pipeline plan of one model: what may be cut between, and what is handed over there."""
+
+    model: str
+    entries: tuple[Entry, ...] = ()
+
+    def __str__(self) -> str:
+        return "".join([f"pipeline {self.model}\n", *(f"module {entry}\n" for entry in self.entries)])
+
+    @classmethod
+    def parse(cls, text: str) -> PipelinePlan:
+        """The inverse of ``str``. Raises ``PlanFormatError`` with the line number on anything else."""
+        model, entries = "", []
+        for number, line in enumerate(text.splitlines(), start=1):
+            word, _, rest = line.strip().partition(" ")
+            if word == "pipeline":
+                model = rest
+            elif word == "module":
+                entries.append(_parsed(rest, number))
+            elif word:
+                raise PlanFormatError(f"line {number}: unknown word {word!r}; known: pipeline, module")
+        if not model:
+            raise PlanFormatError("a pipeline plan begins with a line `pipeline MODEL`")
+        return cls(model, tuple(entries))
+
+    def to_json(self) -> str:
+        """JSON after ``PIPELINE_SCHEMA``."""
+        modules = [{"module": e.module, "inputs": list(e.inputs), "outputs": list(e.outputs)} for e in self.entries]
+        value = {"version": 1, "kind": "pipeline", "model": self.model, "modules": modules}
+        return json.dumps(value, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> PipelinePlan:
+        """The inverse of ``to_json``. Raises ``PlanFormatError`` that names what is at fault."""
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise PlanFormatError(f"not JSON: {error}") from error
+        _check_keys(value, {"version", "kind", "model", "modules"}, "the pipeline plan")
+        entries = []
+        for item in value.get("modules", ()):
+            _check_keys(item, {"module", "inputs", "outputs"}, "a module of the pipeline plan")
+            entries.append(_entry(item.get("module"), item.get("inputs", ()), item.get("outputs", ())))
+        return cls(str(value.get("model", "")), tuple(entries))
+
+    def to_library(self) -> dict[str, tuple[list[str], list[str]]]:
+        """The value of transformers' ``base_model_pp_plan``."""
+        return {entry.module: (list(entry.inputs), list(entry.outputs)) for entry in self.entries}
+
+    @classmethod
+    def from_library(cls, model: str, plan: Mapping[str, Sequence[Sequence[str]]]) -> PipelinePlan:
+        """From a ``base_model_pp_plan``. Raises ``PlanFormatError`` for a value of another form."""
+        entries = []
+        for module, sides in plan.items():
+            if isinstance(sides, str) or len(sides) != 2:
+                raise PlanFormatError(f"{module}: (input names, output names) expected, not {sides!r}")
+            entries.append(_entry(module, *sides))
+        return cls(model, tuple(entries))
+
+
+def library_text(plan: PipelinePlan) -> str:
+    """``base_model_pp_plan`` as Python text, one module a line."""
+    lines = [f'    "{name}": ({_listed(i)}, {_listed(o)}),\n' for name, (i, o) in plan.to_library().items()]
+    return "".join(["{\n", *lines, "}\n"])
+
+
+def _listed(names: list[str]) -> str:
+    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
+
+
+def _parsed(text: str, number: int) -> Entry:
+    words = text.split()
+    if len(words) != 4 or words[2] != "->":
+        raise PlanFormatError(f"line {number}: `module PATH inputs -> outputs` expected, not {text!r}")
+    sides = [() if side == "-" else tuple(side.split(",")) for side in (words[1], words[3])]
+    return _entry(words[0], *sides)
+
+
+def _entry(module: Any, inputs: Any, outputs: Any) -> Entry:
+    if not isinstance(module, str) or not _MODULE.fullmatch(module):
+        raise PlanFormatError(f"a module path expected, not {module!r}")
+    for names in (inputs, outputs):
+        if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) and _NAME.fullmatch(n) for n in names):
+            raise PlanFormatError(f"{module}: a list of names expected, not {names!r}")
+    return Entry(module, tuple(inputs), tuple(outputs))
+
+
+def _check_keys(value: Any, known: set[str], where: str) -> None:
+    if not isinstance(value, dict):
+        raise PlanFormatError(f"{where}: an object expected")
+    unknown = sorted(set(value) - known)
+    if unknown:
+        raise PlanFormatError(f"{where}: unknown keys {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+
+
+_NAMES = {"type": "array", "items": {"type": "string", "pattern": "^[A-Za-z_]\\w*$"}}
+PIPELINE_SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "pipeline plan",
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["version", "kind", "model", "modules"],
+    "properties": {
+        "version": {"const": 1},
+        "kind": {"const": "pipeline"},
+        "model": {"type": "string"},
+        "modules": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["module", "inputs", "outputs"],
+                "properties": {"module": {"type": "string"}, "inputs": _NAMES, "outputs": _NAMES},
+            },
+        },
+    },
+}

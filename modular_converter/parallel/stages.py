@@ -1,0 +1,49 @@
+"""Where to cut a chain of layers into stages: a pure function of their costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+
+def balanced(costs: Sequence[int], stages: int, head: int = 0, tail: int = 0) -> tuple[int, ...]:
+    """The first layer of each stage after the first, so that the dearest stage costs as little as possible.
+
+    Args:
+        costs: one a layer, in order, for example bytes of parameters.
+        stages: how many, each of at least one layer.
+        head: what the first stage costs besides its layers (embeddings).
+        tail: what the last stage costs besides its layers (the last norm).
+
+    Returns:
+        ``stages - 1`` rising positions; of several best ones those whose other stages are cheapest, then the first.
+
+    Raises:
+        ValueError: fewer layers than stages, or no stage.
+    """
+    if not 1 <= stages <= len(costs):
+        raise ValueError(f"{len(costs)} layers cannot be cut into {stages} stages of at least one layer each")
+    sums = [0, *accumulate(costs)]
+
+    def price(first: int, last: int, stage: int) -> int:
+        return sums[last] - sums[first] + (head if stage == 0 else 0) + (tail if stage == stages - 1 else 0)
+
+    # best[last]: (the dearest stage, prices of all in falling order, cuts) for the first `last` layers
+    best: dict[int, tuple[list[int], tuple[int, ...]]]
+    best = {last: ([price(0, last, 0)], ()) for last in range(1, len(costs) - stages + 2)}
+    for stage in range(1, stages):
+        best = {
+            last: min(
+                (sorted([*prices, price(first, last, stage)], reverse=True), (*cuts, first))
+                for first, (prices, cuts) in best.items()
+                if first < last
+            )
+            for last in range(stage + 1, len(costs) - stages + stage + 2)
+        }
+    return best[len(costs)][1]
+
+
+def spans(cuts: Sequence[int], layers: int) -> list[range]:
+    """The layers of each stage, from the cuts between them."""
+    borders = [0, *cuts, layers]
+    return [range(first, last) for first, last in zip(borders, borders[1:])]

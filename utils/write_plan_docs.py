@@ -1,0 +1,61 @@
+"""Make docs/plans.md: `python utils/write_plan_docs.py ROWS.jsonl` from the rows that `modular-plan coverage` kept.
+
+The rows come from `modular-plan coverage --all --resume ROWS.jsonl`, which takes about 20 minutes on two cores; the
+tables of expert and pipeline plans are measured here, in about three minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "plans.md"
+MARKS = ("summary", "classics", "committed", "expert", "pipeline", "others")
+
+
+def tables(rows: list[dict[str, object]], date: str) -> dict[str, str]:
+    """The text for each mark of the page."""
+    from modular_converter.parallel import coverage_table as table
+    from modular_converter.parallel.committed import committed_types, compare
+    from modular_converter.parallel.committed import table as kinds_table
+
+    versions = f"transformers {version('transformers')}, torch {version('torch').partition('+')[0]}"
+    found = {
+        "summary": table.summary(rows, versions, date),
+        "classics": table.classics(rows),
+        "committed": table.committed(rows),
+        "others": table.others(rows),
+    }
+    for kind in ("expert", "pipeline"):
+        found[kind] = kinds_table(kind, [compare(kind, name) for name in committed_types(kind)]).strip()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("--date", default=datetime.date.today().isoformat(), help="the day of the coverage run")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    rows = [json.loads(line) for line in options.rows.read_text(encoding="utf-8").splitlines()]
+    text = PAGE.read_text(encoding="utf-8")
+    for name, made in tables(rows, options.date).items():
+        start, end = f"<!-- {name}: start -->", f"<!-- {name}: end -->"
+        before, found, rest = text.partition(start)
+        _, closed, after = rest.partition(end)
+        if not found or not closed:
+            raise SystemExit(f"{PAGE} has no lines {start} and {end}")
+        text = f"{before}{start}\n{made}\n{end}{after}"
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
