@@ -1,5 +1,23 @@
 """Tensor-parallel plans: traced from a small instance, derived by a solver without torch, proven, written.
 
 Flow: ``tiny`` builds -> ``trace`` records -> ``derive`` solves -> ``Plan`` -> ``verify`` proves -> ``write``.
-Nothing is imported here, so that ``modular-plan --help`` stays quick; import the room that you need.
+``parallelize`` runs a model with its plan. Nothing heavy is imported here, so that ``modular-plan --help`` stays quick.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    from modular_converter.parallel.api import parallelize
+
+__all__ = ["parallelize"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "parallelize":
+        from modular_converter.parallel.api import parallelize
+
+        return parallelize
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -125,7 +125,9 @@ class _Recorder:
         known = {self.number(tensor, CONST): local_names(frame, tensor) for tensor in tensors}
         return {
             "inputs": tuple(self.number(tensor, CONST) for tensor in tensors),
-            "arguments": tuple((n, tuple(self.number(t, CONST) for t in found)) for n, found in bound.items() if found),
+            "arguments": tuple(
+                (n, tuple(self.number(t, CONST) for t in found)) for n, found in bound.items() if found
+            ),
             "local_names": tuple((number, names) for number, names in known.items() if names),
             "parameters": forward_names(module),
         }

@@ -1,0 +1,53 @@
+"""The same service with Flask: `python examples/serve_flask.py FOLDER --num-gpus 2`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from flask import Flask, jsonify, request
+
+
+def make_app(model: Any, encode: Callable[[str], Any], decode: Callable[[Any], str]) -> Flask:
+    """An application around a model that has been parallelized.
+
+    Args:
+        encode: from a text to ids, (1, length).
+        decode: from ids, (length,), to a text.
+    """
+    app = Flask(__name__)
+
+    @app.post("/generate")
+    def generate() -> Any:
+        prompt = request.get_json()
+        length = int(prompt.get("max_new_tokens", 16))
+        found = model.generate(encode(prompt["text"]), max_new_tokens=length, do_sample=False)
+        return jsonify(text=decode(found[0]))
+
+    @app.get("/memory")
+    def memory() -> Any:
+        return jsonify(model.memory_allocated())
+
+    return app
+
+
+def main() -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from modular_converter.parallel import parallelize
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder")
+    parser.add_argument("--num-gpus", type=int, default=2)
+    parser.add_argument("--port", type=int, default=8000)
+    options = parser.parse_args()
+    tokenizer = AutoTokenizer.from_pretrained(options.folder)
+    model = AutoModelForCausalLM.from_pretrained(options.folder)
+    with parallelize(model, num_gpus=options.num_gpus, verbose="simple"):
+        app = make_app(model, lambda text: tokenizer(text, return_tensors="pt").input_ids, tokenizer.decode)
+        app.run(host="127.0.0.1", port=options.port, threaded=True)
+
+
+if __name__ == "__main__":
+    main()

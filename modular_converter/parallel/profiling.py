@@ -1,0 +1,60 @@
+"""What the time of one call on a rank goes to: products, attention, collectives, other kernels, and none at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity
+
+
+# First match wins; names of kernels on GPUs, of operations on CPUs.
+_KINDS = (
+    ("collectives", ("nccl", "allreduce", "all_reduce", "allgather", "gloo:", "c10d::")),
+    ("attention", ("flash", "fmha", "attention", "softmax")),
+    (
+        "products",
+        ("gemm", "gemv", "cutlass", "cublas", "splitk", "xmma", "nvjet", "aten::mm", "aten::addmm", "aten::bmm"),
+    ),
+    ("copies", ("memcpy", "memset", "copy", "cat")),
+)
+
+
+def kind_of(name: str) -> str:
+    """The kind of work that a kernel or operation does, by its name."""
+    low = name.lower()
+    return next((kind for kind, words in _KINDS if any(word in low for word in words)), "other kernels")
+
+
+def profile(call: Callable[[], Any], device: torch.device) -> dict[str, float]:
+    """Run ``call`` twice, the second time under the profiler.
+
+    Returns:
+        Milliseconds by kind, as ``wall`` (measured without the profiler), ``busy`` (all kernels together) and
+        ``kernels`` (their number).
+    """
+    _settle(device)
+    start = time.perf_counter()
+    call()
+    _settle(device)
+    wall = (time.perf_counter() - start) * 1e3
+    on_gpu = device.type == "cuda"
+    with torch.profiler.profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as profiler:
+        call()
+        _settle(device)
+    found: dict[str, float] = {"wall": wall, "busy": 0.0, "kernels": 0.0}
+    for event in profiler.key_averages():
+        took = (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / 1e3
+        if on_gpu and not took:
+            continue
+        found[kind_of(event.key)] = found.get(kind_of(event.key), 0.0) + took
+        found["busy"] += took
+        found["kernels"] += event.count
+    return found
+
+
+def _settle(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

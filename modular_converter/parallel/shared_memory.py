@@ -1,0 +1,68 @@
+"""Memory that several processes see and that has no name: nothing of it can be left behind, however they end.
+
+Only standard library here, so that a rank can map it before torch is imported.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from typing import Any
+
+
+_ALIGN = 64
+
+
+class Arena:
+    """An area that grows when its owner needs more; the other side maps it again when it hears of the new size.
+
+    Args:
+        descriptor: of an open file without a name; ``create`` makes one.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.map: mmap.mmap | None = None
+
+    @classmethod
+    def create(cls) -> Arena:
+        """An empty area of this process."""
+        if hasattr(os, "memfd_create"):
+            return cls(os.memfd_create("modular-parallel"))
+        descriptor, path = tempfile.mkstemp(prefix="modular-parallel-")
+        os.unlink(path)
+        return cls(descriptor)
+
+    def reserve(self, length: int) -> mmap.mmap:
+        """The area with at least ``length`` bytes, rounded up to a power of two. Only the owner grows it."""
+        if self.map is None or len(self.map) < length:
+            size = max(1 << 16, 1 << (length - 1).bit_length())
+            if os.fstat(self.descriptor).st_size < size:
+                os.ftruncate(self.descriptor, size)
+            self.map = mmap.mmap(self.descriptor, size)
+        return self.map
+
+    def view(self, offset: int, length: int) -> Any:
+        """A writable view of bytes that the owner has reserved."""
+        end = offset + length
+        if self.map is None or len(self.map) < end:
+            self.map = mmap.mmap(self.descriptor, os.fstat(self.descriptor).st_size)
+        return memoryview(self.map)[offset:end]
+
+    def release(self) -> None:
+        """Give the memory back to the system; the area can be used again. For its owner."""
+        self.map = None
+        os.ftruncate(self.descriptor, 0)
+
+    def close(self) -> None:
+        """End the use of it in this process."""
+        self.map = None
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+        self.descriptor = -1
+
+
+def aligned(offset: int) -> int:
+    """The next offset at which a tensor of any type may begin."""
+    return -(-offset // _ALIGN) * _ALIGN

@@ -1,0 +1,68 @@
+"""The benchmark's page is made from its file of figures, and its plan is the derived one."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+UTILS = Path(__file__).parents[2] / "utils"
+
+
+@pytest.fixture(scope="module")
+def utils():
+    sys.path.insert(0, str(UTILS))
+    yield importlib.import_module
+    sys.path.remove(str(UTILS))
+
+
+def test_its_plan_is_the_derived_one(utils):
+    pytest.importorskip("transformers")
+    from modular_converter.parallel.plan import Plan
+    from modular_converter.parallel.prove import derive_model
+    from modular_converter.parallel.tiny.build import target_of
+
+    assert Plan.parse(utils("parallel_runs").PLAN).rules == derive_model(target_of("llama", "causal")).plan.rules
+
+
+def test_the_page_is_written_between_its_markers(tmp_path):
+    rows = [("about", 0, "layers", 2), ("one", 1, "weights_bytes", 8e9), ("one", 1, "decode_ms", 20.0)]
+    rows += [
+        ("ours", 2, "decode_ms", 10.0),
+        ("ours", 2, "memory_mib", [7000.4, 7001.6]),
+        ("ours", 2, "overhead_ms", 0.5),
+    ]
+    rows += [
+        ("bounds", 2, "read_gb_s", 4000.0),
+        ("bounds", 2, "sum_token_us", 10.0),
+        ("library", 2, "problem", "slow"),
+    ]
+    rows += [("ours", 2, "profile_eager", {"wall": 10.0, "busy": 4.0, "kernels": 800.0, "products": 3.0})]
+    results, page = tmp_path / "found.jsonl", tmp_path / "page.md"
+    keys = ("run", "devices", "name", "value")
+    results.write_text("".join(json.dumps(dict(zip(keys, row))) + "\n" for row in rows))
+    page.write_text("before\n<!-- bench: start -->\nold\n<!-- bench: end -->\nafter\n")
+    command = [sys.executable, str(UTILS / "bench_parallel.py"), "--render", "--results", str(results)]
+    subprocess.run([*command, "--update", str(page)], check=True, capture_output=True)
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
+    assert "| parallelize, 2 devices | 7002 |  |  | 10.00 |  | 100 | 0.50 |" in text
+    assert "| lower bound, 2 devices | 3815 |  |  | 1.06 | 1.06 | 943 |  |" in text  # 4 GB at 4 TB/s, and 6 sums
+    assert "| parallelize, 2 devices, eager | 10.00 | 3.00 | 6.00 | 800 |" in text
+    assert "* library, 2 devices: slow" in text
+
+
+def test_the_table_of_models_counts(utils):
+    rows = [
+        {"model": "a", "forward": "equal", "generate": "equal", "reason": ""},
+        {"model": "b", "forward": "equal", "generate": None, "reason": ""},
+        {"model": "c", "forward": None, "generate": None, "reason": "no | room"},
+        {"model": "d", "forward": "equal", "generate": "no: whole it fails too (ValueError)", "reason": ""},
+        {"model": "e", "forward": "equal", "generate": None, "reason": "no plan"},
+    ]
+    text = utils("run_verified").table(rows)
+    assert "Outputs equal: 4 of 5; tokens equal: 1 of 2 that generate." in text
+    assert "| c | failed: no / room |  |" in text

@@ -1,0 +1,239 @@
+"""Models through `parallelize` on two CPU ranks: used as before, with the same answers; errors before anything starts."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+
+pytest.importorskip("transformers")
+from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
+
+from modular_converter.parallel import parallelize  # noqa: E402
+from modular_converter.parallel.api import kept_types  # noqa: E402
+from modular_converter.parallel.compare import relative_error  # noqa: E402
+from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
+from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
+from modular_converter.parallel.trace import tensors_in  # noqa: E402
+
+
+MODELS = {
+    "llama": "causal",
+    "gpt2": "causal",
+    "mixtral": "causal",
+    "gemma": "causal",
+    "t5": "transformers.T5ForConditionalGeneration",
+    "bart": "transformers.BartForConditionalGeneration",
+    "bert": "base",
+}
+
+
+def small(name):
+    head = MODELS.get(name, "base")
+    found = build(target_of(head) if "." in head else target_of(name, head))
+    if getattr(found.model.config, "is_encoder_decoder", False):
+        found.model.generation_config.decoder_start_token_id = 2
+    return found
+
+
+def with_answers(name):
+    found = small(name)
+    ids = found.inputs["input_ids"]
+    answers = {}
+    with torch.no_grad():
+        answers["forward"] = found.model(**found.inputs)
+        if found.model.can_generate():
+            answers["greedy"] = found.model.generate(ids, max_new_tokens=6, do_sample=False)
+            answers["beams"] = found.model.generate(ids, max_new_tokens=6, num_beams=3)
+            torch.manual_seed(4)
+            answers["drawn"] = [found.model.generate(ids, max_new_tokens=6, do_sample=True) for _ in range(2)]
+    return found, answers
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_same_answers(ranks, name):
+    found, want = with_answers(name)
+    model, ids = found.model, found.inputs["input_ids"]
+    own, size = type(model), model.num_parameters()
+    assert parallelize(model, session=ranks) is model
+    got = model(**found.inputs)
+    assert type(got) is type(want["forward"]) and isinstance(model, own)
+    for one, other in zip(tensors_in(got), tensors_in(want["forward"])):
+        assert relative_error(one, other) < 2e-4
+    if "greedy" in want:
+        assert torch.equal(model.generate(ids, max_new_tokens=6, do_sample=False), want["greedy"])
+        assert torch.equal(model.generate(ids, max_new_tokens=6, num_beams=3), want["beams"])
+        torch.manual_seed(4)
+        drawn = [model.generate(ids, max_new_tokens=6, do_sample=True) for _ in range(2)]
+        assert all(torch.equal(one, other) for one, other in zip(drawn, want["drawn"]))
+    assert model.num_parameters() == size and model.device.type == "cpu"
+    model.cpu()
+    assert type(model) is own
+    with torch.no_grad():
+        again = model(**found.inputs)
+    assert all(torch.equal(a, b) for a, b in zip(tensors_in(again), tensors_in(want["forward"])))
+
+
+@pytest.fixture
+def llama(ranks):
+    found = small("llama")
+    found.model.set_attn_implementation("eager")
+    with torch.no_grad():
+        want = found.model(**found.inputs, output_attentions=True, output_hidden_states=True)
+    parallelize(found.model, session=ranks)
+    yield found, want
+    found.model._placement.end()
+
+
+def test_a_cache_stays_on_the_ranks_and_can_be_given_back(llama):
+    found, want = llama
+    ids = found.inputs["input_ids"]
+    first = found.model(input_ids=ids[:, :-1], use_cache=True)
+    assert first.past_key_values.get_seq_length() == ids.shape[1] - 1
+    assert "DynamicCache on the ranks" in repr(first.past_key_values)
+    last = found.model(input_ids=ids[:, -1:], past_key_values=first.past_key_values, use_cache=True)
+    assert relative_error(last.logits[:, -1], want.logits[:, -1]) < 2e-4
+    assert last.past_key_values.get_seq_length() == ids.shape[1]
+
+
+def test_attention_weights_come_whole(llama):
+    found, want = llama
+    got = found.model(**found.inputs, output_attentions=True, output_hidden_states=True)
+    assert len(got.attentions) == len(want.attentions) > 0
+    for name in ("attentions", "hidden_states"):
+        assert all(relative_error(a, b) < 2e-4 for a, b in zip(got[name], want[name]))
+
+
+def test_a_streamer_gets_the_tokens_here(llama):
+    class Streamer:
+        def __init__(self):
+            self.seen, self.ended = [], False
+
+        def put(self, value):
+            self.seen += value.flatten().tolist()
+
+        def end(self):
+            self.ended = True
+
+    found, _ = llama
+    streamer = Streamer()
+    ids = found.inputs["input_ids"][:1]
+    got = found.model.generate(ids, max_new_tokens=5, do_sample=False, streamer=streamer)
+    assert streamer.ended and streamer.seen == got.flatten().tolist()
+
+
+def test_state_and_methods(llama, tmp_path):
+    found, _ = llama
+    model = found.model
+    for figures in (model.memory_allocated(), model.memory_reserved(), model.memory_cached(), model.memory_chached()):
+        assert list(figures) == ["cpu:0", "cpu:1"] and min(figures.values()) > 1 << 20
+    fresh = build(target_of("llama", "causal")).model.state_dict()
+    state = model.state_dict()
+    assert state.keys() == fresh.keys() and all(torch.equal(state[name], fresh[name]) for name in fresh)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).__mro__[2].from_pretrained(tmp_path)
+    assert all(torch.equal(loaded.state_dict()[name], fresh[name]) for name in fresh)
+    assert model.eval() is model
+    with pytest.raises(PlanError, match="torchrun"):
+        model.train()
+    with pytest.raises(PlanError, match="on the ranks"):
+        model.model(**found.inputs)
+    with pytest.raises(ValueError, match="input_ids"):
+        model()
+
+
+def test_other_methods_of_a_model_run_on_the_ranks(ranks):
+    found = build(target_of("transformers.CLIPModel"))
+    pixels = found.inputs["pixel_values"]
+    with torch.no_grad():
+        want = tensors_in(found.model.get_image_features(pixel_values=pixels))
+    parallelize(found.model, session=ranks)
+    got = tensors_in(found.model.get_image_features(pixel_values=pixels))
+    assert all(relative_error(a, b) < 2e-4 for a, b in zip(got, want)) and len(got) == len(want)
+    found.model.cpu()
+
+
+def test_half_precision(ranks):
+    found = small("llama")
+    with torch.no_grad():
+        want = found.model(**found.inputs).logits
+    parallelize(found.model, session=ranks, dtype=torch.bfloat16)
+    got = found.model(**found.inputs).logits
+    assert got.dtype == torch.bfloat16 and relative_error(got.float(), want) < 0.1
+    found.model.cpu()
+    assert found.model.lm_head.weight.dtype == torch.bfloat16
+
+
+def test_the_plans_that_can_be_given(ranks, tmp_path):
+    derived = "plan llama\nrule model.layers.*.mlp.gate_proj colwise\nrule model.layers.*.mlp.up_proj colwise\n"
+    derived += "rule model.layers.*.mlp.down_proj rowwise\n"
+    from modular_converter.parallel.plan import Plan
+
+    plan = Plan.parse(derived)
+    path = tmp_path / "plan.json"
+    path.write_text(plan.to_json())
+    rules = {rule.pattern: rule.style for rule in plan.rules}
+    found = small("llama")
+    with torch.no_grad():
+        want = found.model(**found.inputs).logits
+    for given in (plan, derived, plan.to_json(), path, str(path), rules):
+        parallelize(found.model, session=ranks, plan=given)
+        assert found.model._placement.plan.rules == plan.rules
+        assert relative_error(found.model(**found.inputs).logits, want) < 2e-4
+        found.model.cpu()
+
+
+def test_the_choice_is_said(ranks, caplog, capsys):
+    found = small("gpt2")
+    with caplog.at_level("INFO", "modular_converter.parallel"):
+        parallelize(found.model, session=ranks, verbose="detail")
+    assert "the derived plan, verified on 2 ranks" in caplog.text
+    assert "cpu:1: " in capsys.readouterr().out
+    found.model.cpu()
+
+
+def refused(said, model, **options):
+    with pytest.raises(ApplyError, match=said):
+        parallelize(model, **options)
+
+
+def test_errors_before_anything_starts(monkeypatch):
+    import modular_converter.parallel.session as session
+
+    monkeypatch.setattr(session.Session, "start", lambda self: pytest.fail("processes were started"))
+    model = small("llama").model
+    refused(r"do not divide over 3 ranks|does not divide over 3 ranks", model, num_gpus=3)
+    shared = build(target_of("llama", "causal"), {"num_key_value_heads": 4}).model
+    refused("num_gpus=8 .*the largest number that works is 4", shared, num_gpus=8)
+    refused("at least one device", model, num_gpus=0)
+    refused("give 'cpu' or 'cuda'", model, device="tpu")
+    refused("init_method='thread'", model, init_method="thread")
+    refused("verbose='loud'", model, verbose="loud")
+    refused("give one of them", model, fp16=True, dtype=torch.bfloat16)
+    refused("mesh= needs a process group", model, mesh=object())
+    refused("cannot be read", model, plan="no/such/plan.json")
+    refused("matches no module", model, plan={"layers.*.nothing": "colwise"})
+    refused("no configuration of transformers", torch.nn.Linear(4, 4))
+    refused("no weights", torch.nn.Linear(4, 4, device="meta"), plan="plan x\nrule weight shard\n")
+    if not torch.cuda.is_available():
+        refused("this machine has 0", model, device="cuda")
+
+
+def test_heads_that_do_not_divide_are_found_by_a_run_without_data():
+    model = GPT2LMHeadModel(GPT2Config(n_embd=48, n_head=6, n_layer=1, vocab_size=96))
+    refused("num_gpus=4 does not fit.*largest number that works is 3", model, num_gpus=4)
+
+
+def test_types_on_the_devices():
+    model = small("t5").model
+    kept = kept_types(model, torch.float16)
+    names = {name: kept(name, tensor) for name, tensor in model.named_parameters()}
+    assert names["encoder.block.0.layer.1.DenseReluDense.wo.weight"] == torch.float32
+    assert names["shared.weight"] == torch.float16
+    assert kept("", torch.zeros(1)) == torch.float32
+
+
+def test_importing_the_package_imports_no_torch():
+    code = "import sys, modular_converter.parallel; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,83 @@
+"""The services of `examples/` under load on loopback: every client gets its own answer."""
+
+import importlib
+import sys
+import threading
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+
+pytest.importorskip("transformers")
+from modular_converter.parallel import parallelize  # noqa: E402
+from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TEXTS = [f"request {number}" for number in range(24)]
+
+
+@pytest.fixture(scope="module")
+def examples():
+    sys.path.insert(0, str(EXAMPLES))
+    yield importlib.import_module
+    sys.path.remove(str(EXAMPLES))
+
+
+def encode(text):
+    return torch.tensor([list(text.encode())])
+
+
+def decode(ids):
+    return bytes(int(token) % 128 for token in ids).decode()
+
+
+@pytest.fixture(scope="module")
+def served(ranks):
+    model = build(target_of("llama", "causal")).model
+    with torch.no_grad():
+        wants = [decode(model.generate(encode(t), max_new_tokens=4, do_sample=False)[0]) for t in TEXTS]
+    parallelize(model, session=ranks)
+    yield model, wants
+    model._placement.end()
+
+
+@contextmanager
+def uvicorn_server(app):
+    uvicorn = pytest.importorskip("uvicorn")
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+@contextmanager
+def flask_server(app):
+    from werkzeug.serving import make_server
+
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+
+
+@pytest.mark.parametrize("module, serve", [("serve_fastapi", uvicorn_server), ("serve_flask", flask_server)])
+def test_many_clients_each_get_their_answer(served, examples, module, serve):
+    pytest.importorskip("fastapi" if "fastapi" in module else "flask")
+    model, wants = served
+    with serve(examples(module).make_app(model, encode, decode)) as url:
+        found = examples("load_test").load(url, TEXTS, clients=6, tokens=4)
+        with urllib.request.urlopen(f"{url}/memory", timeout=60) as answer:
+            assert b"cpu:1" in answer.read()
+    assert found.answers == wants
+    assert "24 requests" in str(found)

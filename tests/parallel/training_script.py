@@ -1,0 +1,85 @@
+"""What each process of `test_training.py` does under torchrun; the first one prints what it found as JSON."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import tempfile
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.compare import relative_error
+from modular_converter.parallel.tiny.build import build, target_of
+
+
+MAX_NORM = 0.05
+
+
+def step(model, inputs, optimizer, clip):
+    model.train()
+    loss = model(input_ids=inputs["input_ids"], labels=inputs["input_ids"]).loss
+    loss.backward()
+    norm = clip(MAX_NORM)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item(), float(norm)
+
+
+def optimizer_of(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+
+def furthest(state, other):
+    return max(relative_error(state[name].float(), other[name].float()) for name in other)
+
+
+def main(name, meshed):
+    small = build(target_of(name, "causal"))
+    whole, inputs = small.model, small.inputs
+    for module in whole.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0  # what is dropped of a share differs from what is dropped of the whole
+    start = {key: value.clone() for key, value in whole.state_dict().items()}
+    sharded, mesh = copy.deepcopy(whole), None
+    if meshed:
+        from torch.distributed.device_mesh import init_device_mesh
+
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
+    parallelize(sharded, mesh=mesh["model"] if mesh is not None else None, device="cpu")
+    elements = sum(p.numel() for p in sharded.parameters())
+    found = {"shares": elements < 0.8 * sum(p.numel() for p in whole.parameters())}
+    found["full_before"] = furthest(sharded.full_state_dict(), start)
+    model = sharded
+    if meshed:
+        model = torch.nn.parallel.DistributedDataParallel(sharded, process_group=mesh["data"].get_group())
+    one, two = optimizer_of(whole), optimizer_of(sharded)
+    found["steps"] = []
+    for _ in range(3):
+        a = step(whole, inputs, one, lambda norm: torch.nn.utils.clip_grad_norm_(whole.parameters(), norm))
+        b = step(model, inputs, two, sharded.clip_grad_norm_)
+        found["steps"].append([abs(a[0] - b[0]) / abs(a[0]), abs(a[1] - b[1]) / a[1]])
+    found["norm"] = a[1]
+    trained = {key: value.clone() for key, value in whole.state_dict().items()}
+    full = sharded.full_state_dict()
+    found["trained"], found["moved"] = furthest(full, trained), furthest(full, start)
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(folder)
+    sharded.save_pretrained(folder[0])
+    loaded = type(whole).from_pretrained(folder[0])
+    found["saved"] = furthest(loaded.state_dict(), full)
+    sharded.load_full_state_dict(start)
+    found["loaded"] = furthest(sharded.full_state_dict(), start)
+    sharded.load_full_state_dict(trained)
+    sharded.unshard()
+    found["unsharded"] = furthest(sharded.state_dict(), trained)
+    found["class"] = type(sharded) is type(whole)
+    if dist.get_rank() == 0:
+        print(json.dumps(found), flush=True)
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], len(sys.argv) > 2)

@@ -1,0 +1,43 @@
+"""A model whose ranks do what a call asks for: fail together, fail alone, die, hang. Ranks import it by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+
+
+PLAN = "plan troubled\nrule up colwise\nrule down rowwise\n"
+
+
+class Troubled(torch.nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+        self.register_buffer("shift", torch.randn(width), persistent=False)
+        self.constant = torch.randn(width)
+
+    def forward(self, x, trouble=""):
+        alone = dist.is_initialized() and dist.get_rank() == 1
+        if trouble == "together":
+            raise KeyError("all ranks")
+        if trouble == "alone" and alone:
+            raise ValueError("only here")
+        if trouble == "memory" and alone:
+            raise torch.OutOfMemoryError("no room left")
+        if trouble == "dies" and alone:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if trouble == "crashes" and alone:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if trouble == "hangs" and alone:
+            time.sleep(600)
+        if trouble == "module":
+            return self.up
+        return self.down(torch.relu(self.up(x))) + self.shift + self.constant
+
+    def slow(self, seconds):
+        time.sleep(seconds)
+        return time.monotonic()

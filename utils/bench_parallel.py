@@ -1,0 +1,265 @@
+"""Figures of `parallelize`: `python utils/bench_parallel.py [--devices 2,4] [--update docs/parallelize.md]`.
+
+Against one device, against transformers' own tensor parallelism on the same weights, and against the lower bound:
+bytes of weights that a device reads over its bandwidth, plus the collectives. A llama-shaped model of 5.9 billion
+parameters in bfloat16 on GPUs, a tiny one on CPUs. Every measurement runs in processes of its own with a time limit,
+and its figures are written to a file of JSON lines as they come; `--render` makes the page from such a file alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+HERE = Path(__file__).resolve().parent
+START, END = "<!-- bench: start -->", "<!-- bench: end -->"
+PARTS = "forward,decode,compiled,profile"
+Row = dict[str, Any]
+
+
+def hardware() -> str:
+    """The devices, in words."""
+    import torch
+
+    if torch.cuda.is_available():
+        return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name(0)}"
+    return f"{os.cpu_count()} CPU cores ({platform.machine()}), no GPU"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Bench:
+    """Runs measurements one after the other and keeps their figures."""
+
+    def __init__(self, options: argparse.Namespace, weights: str) -> None:
+        self.options, self.weights = options, weights
+        self.rows: list[Row] = []
+
+    def keep(self, row: Row) -> None:
+        self.rows.append(row)
+        with open(self.options.results, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
+
+    def run(self, name: str, devices: int, processes: int = 1, parts: str = "") -> None:
+        """One measurement: its processes, killed together when the time is up or one fails."""
+        start = time.monotonic()
+        group = [self._start(name, devices, rank, processes, parts) for rank in range(processes)]
+        readers = [threading.Thread(target=self._read, args=(child, name, devices)) for child in group]
+        for reader in readers:
+            reader.start()
+        problem = ""
+        while not problem and any(child.poll() is None for child in group):
+            time.sleep(0.2)
+            if time.monotonic() - start > self.options.limit:
+                problem = f"more than {self.options.limit} s"
+            elif any(child.poll() for child in group):
+                problem = "a process failed"
+        problem = problem or next((f"exit code {child.returncode}" for child in group if child.returncode), "")
+        for child in group:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+        for child, reader in zip(group, readers):
+            child.wait()
+            reader.join()
+        if problem:
+            self.keep({"run": name, "devices": devices, "name": "problem", "value": problem})
+        self.keep({"run": name, "devices": devices, "name": "seconds", "value": round(time.monotonic() - start, 1)})
+
+    def _start(self, name: str, devices: int, rank: int, processes: int, parts: str) -> subprocess.Popen[str]:
+        environment = {**os.environ, "BENCH_WEIGHTS": self.weights, "PYTHONUNBUFFERED": "1"}
+        if processes > 1:
+            self.port = free_port() if rank == 0 else self.port
+            environment |= {
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(processes),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(self.port),
+            }
+        command = [sys.executable, str(HERE / "parallel_runs.py"), name, "--shape", self.options.shape]
+        command += ["--devices", str(devices), "--parts", parts or self.options.parts]
+        return subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=HERE.parent
+        )
+
+    def _read(self, child: subprocess.Popen[str], name: str, devices: int) -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line.startswith("{"):
+                self.keep({"run": name, "devices": devices, **json.loads(line)})
+            else:
+                print(line, end="", file=sys.stderr)
+
+
+def figures(rows: list[Row]) -> dict[tuple[str, int], dict[str, Any]]:
+    """The last value of each figure, by run and number of devices."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in rows:
+        found.setdefault((row["run"], row["devices"]), {})[row["name"]] = row["value"]
+    return found
+
+
+COLUMNS = (
+    ("memory a device, MiB", "memory_mib"),
+    ("forward long, ms", "forward_long_ms"),
+    ("forward short, ms", "forward_short_ms"),
+    ("decode, ms a token", "decode_ms"),
+    ("compiled decode, ms a token", "compiled_decode_ms"),
+    ("tokens a second", "tokens"),
+    ("a call's overhead, ms", "overhead_ms"),
+)
+NAMES = {"one": "one device", "ours": "parallelize, {} devices", "library": "transformers' own, {} devices"}
+
+
+def page(rows: list[Row]) -> str:
+    """The tables as Markdown."""
+    known = figures(rows)
+    about = known.get(("about", 0), {})
+    head = ", ".join(str(about.get(name, "")) for name in ("date", "versions", "hardware"))
+    lines = [f"{head}. {about.get('model', '')}"]
+    lines += ["", "| | " + " | ".join(title for title, _ in COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for (run, devices), values in sorted(known.items(), key=lambda item: (item[0][1], item[0][0])):
+        if run in NAMES:
+            best = min((values[k] for k in ("decode_ms", "compiled_decode_ms") if k in values), default=0.0)
+            values = {**values, "tokens": 1e3 / best if best else None}
+            cells = [_cell(values.get(key)) for _, key in COLUMNS]
+            lines.append("| " + " | ".join([NAMES[run].format(devices), *cells]) + " |")
+        if run == "bounds":
+            lines.append("| " + " | ".join(_bound(devices, values, known)) + " |")
+    lines += ["", *_profile(known)]
+    problems = [f"* {run}, {n} devices: {v['problem']}" for (run, n), v in known.items() if "problem" in v]
+    return "\n".join([*lines, *problems]).rstrip() + "\n"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return _cell(max(value))
+    return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _bound(devices: int, values: dict[str, Any], known: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
+    """Weights of a device over its bandwidth, plus two sums a layer: the least that a decoded token can take."""
+    weights, layers = known.get(("one", 1), {}).get("weights_bytes"), known.get(("about", 0), {}).get("layers")
+    if not weights or not layers or "read_gb_s" not in values:
+        return [f"lower bound, {devices} devices", *[""] * len(COLUMNS)]
+    token = weights / devices / values["read_gb_s"] / 1e6 + (2 * layers + 2) * values["sum_token_us"] / 1e3
+    share = f"{weights / devices / 2**20:.0f}"
+    return [f"lower bound, {devices} devices", share, "", "", _cell(token), _cell(token), _cell(1e3 / token), ""]
+
+
+def _profile(known: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
+    """Where a decoded token's time goes, on the first device."""
+    found = [(run, n, name, v[name]) for (run, n), v in known.items() for name in v if name.startswith("profile_")]
+    if not found:
+        return []
+    kinds = sorted({kind for *_, value in found for kind in value} - {"wall", "busy", "kernels"})
+    head = ["a decoded token, ms", "wall", *kinds, "no kernel running", "kernels"]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for run, devices, name, value in sorted(found):
+        title = f"{NAMES[run].format(devices)}, {name.removeprefix('profile_')}"
+        gap = max(0.0, value["wall"] - value["busy"])
+        cells = [value["wall"], *(value.get(kind, 0.0) for kind in kinds), gap]
+        lines.append("| " + " | ".join([title, *(f"{cell:.2f}" for cell in cells), f"{value['kernels']:.0f}"]) + " |")
+    return [*lines, ""]
+
+
+def update(path: Path, text: str) -> None:
+    """Put the tables between the two markers of a page."""
+    page_text = path.read_text(encoding="utf-8")
+    before, start, rest = page_text.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise SystemExit(f"{path} has no lines {START} and {END}")
+    path.write_text(f"{before}{START}\n{text}{END}{after}", encoding="utf-8")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--devices", help="numbers of devices, such as 2,4; all powers of two that there are")
+    parser.add_argument("--runs", default="one,ours,bounds,library", help="which to do, in this order")
+    parser.add_argument("--parts", default=PARTS, help=f"what to measure: {PARTS}")
+    parser.add_argument("--shape", help="llama-6b or tiny")
+    parser.add_argument("--limit", type=int, default=240, help="seconds for one measurement")
+    parser.add_argument("--results", default="bench-parallel.jsonl", help="file of JSON lines, appended to")
+    parser.add_argument("--weights", help="folder for the weights of transformers' run; a temporary one")
+    parser.add_argument("--update", type=Path, help="a page with the two markers")
+    parser.add_argument("--render", action="store_true", help="measure nothing; make the page from --results")
+    return parser.parse_args()
+
+
+def measure_all(options: argparse.Namespace) -> None:
+    """All runs that were asked for; transformers' own needs the weights in a folder first."""
+    import torch
+
+    sys.path.insert(0, str(HERE))
+    from parallel_runs import SHAPES
+
+    gpus = torch.cuda.device_count()
+    options.shape = options.shape or ("llama-6b" if gpus else "tiny")
+    if not gpus:
+        options.parts = ",".join(part for part in options.parts.split(",") if part != "compiled")
+    every = [n for n in (2, 4, 8) if n <= max(gpus, 2)]
+    counts = [int(n) for n in options.devices.split(",")] if options.devices else every
+    weights = options.weights or tempfile.mkdtemp(prefix="bench-parallel-")
+    bench = Bench(options, weights)
+    lengths = SHAPES[options.shape]
+    sizes = lengths["sizes"]
+    about = {
+        "date": datetime.date.today().isoformat(),
+        "versions": ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers")),
+        "hardware": hardware(),
+        "layers": sizes[2],
+        "model": "Hidden {}, intermediate {}, {} layers, {} heads, {} key/value heads, vocabulary {}; ".format(*sizes)
+        + "long forward {} × {} tokens, short {} × {}.".format(*lengths["long"], *lengths["short"]),
+    }
+    for name, value in about.items():
+        bench.keep({"run": "about", "devices": 0, "name": name, "value": value})
+    try:
+        for run in options.runs.split(","):
+            if run == "one":
+                bench.run("one", 1)
+            if run == "library":
+                bench.run("save", 1)
+            for devices in counts if run != "one" else ():
+                several = run in ("bounds", "library")
+                bench.run(run, devices, devices if several else 1)
+    finally:
+        if not options.weights:
+            shutil.rmtree(weights, ignore_errors=True)
+
+
+def main() -> None:
+    options = parse()
+    if not options.render:
+        measure_all(options)
+    rows = [json.loads(line) for line in Path(options.results).read_text(encoding="utf-8").splitlines()]
+    text = page(rows)
+    if options.update:
+        update(options.update, text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""The single measurements of `bench_parallel.py`, each run in processes of its own: `python utils/parallel_runs.py`.
+
+Each prints JSON lines, one a figure, as soon as it is known. All build the same weights from the same seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, ROOT)
+
+# Hidden, intermediate, layers, heads, key/value heads, vocabulary; batch and length of the two forwards.
+SHAPES: dict[str, dict[str, Any]] = {
+    "llama-6b": {"sizes": (4096, 11008, 32, 32, 8, 32000), "long": (8, 2048), "short": (1, 2048), "tokens": 64},
+    "tiny": {"sizes": (64, 112, 2, 8, 4, 160), "long": (4, 64), "short": (1, 64), "tokens": 16},
+}
+# What `modular-plan derive llama --head causal` prints; a test compares.
+PLAN = """plan llama
+rule model.embed_tokens embedding_rowwise
+rule model.layers.*.self_attn.q_proj colwise
+rule model.layers.*.self_attn.k_proj colwise
+rule model.layers.*.self_attn.v_proj colwise
+rule model.layers.*.self_attn.o_proj rowwise
+rule model.layers.*.mlp.gate_proj colwise
+rule model.layers.*.mlp.up_proj colwise
+rule model.layers.*.mlp.down_proj rowwise
+rule lm_head colwise_gather_output
+"""
+PROMPT = 32
+
+
+def emit(name: str, value: Any) -> None:
+    """One figure."""
+    print(json.dumps({"name": name, "value": value}), flush=True)
+
+
+def build(shape: str) -> Any:
+    """The model on the CPU: one block of a million random numbers repeated, because drawing billions takes minutes."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    hidden, inner, layers, heads, groups, words = SHAPES[shape]["sizes"]
+    config = LlamaConfig(
+        hidden_size=hidden,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=groups,
+        vocab_size=words,
+        max_position_embeddings=4096,
+        bos_token_id=1,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    dtype = torch.bfloat16 if torch.cuda.is_available() else torch.float32
+    with torch.device("meta"):
+        model = LlamaForCausalLM(config).to(dtype).eval()
+    model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
+    block = (torch.randn(1 << 20, generator=torch.Generator().manual_seed(1)) * 0.02).to(dtype)
+    for number, (name, parameter) in enumerate(list(model.named_parameters())):
+        owner, _, leaf = name.rpartition(".")
+        made = torch.ones(parameter.shape, dtype=dtype) if parameter.dim() == 1 else filled(parameter, block, number)
+        setattr(model.get_submodule(owner), leaf, torch.nn.Parameter(made, requires_grad=False))
+    model.generation_config.eos_token_id = None
+    model.config.dtype = dtype
+    return model
+
+
+def filled(like: Any, block: Any, number: int) -> Any:
+    """A tensor of the shape of ``like`` with the block again and again, from another place for each number."""
+    import torch
+
+    made = torch.empty(like.shape, dtype=block.dtype)
+    flat, block = made.view(-1), block.roll(number * 977)
+    whole = flat.numel() // block.numel()
+    flat[: whole * block.numel()].view(whole, block.numel()).copy_(block.expand(whole, -1))
+    rest = flat[whole * block.numel() :]
+    rest.copy_(block[: rest.numel()])
+    return made
+
+
+def settle() -> None:
+    """Wait for the GPU of this process."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def took(call: Callable[[], Any], times: int = 5, warm: int = 2) -> float:
+    """The median milliseconds of a call."""
+    found = []
+    for turn in range(warm + times):
+        settle()
+        start = time.perf_counter()
+        call()
+        settle()
+        if turn >= warm:
+            found.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(found)
+
+
+def measure(model: Any, shape: str, parts: set[str], say: Callable[[str, Any], None] = emit) -> None:
+    """All figures that every way of running a model has; inputs lie on the first device."""
+    import torch
+
+    place = "cuda" if torch.cuda.is_available() else "cpu"
+    words, tokens = SHAPES[shape]["sizes"][-1], SHAPES[shape]["tokens"]
+    draw = torch.Generator().manual_seed(2)
+
+    def ids(batch: int, length: int) -> Any:
+        return torch.randint(3, words, (batch, length), generator=draw).to(place)
+
+    prompt = ids(1, PROMPT)
+
+    def generate(number: int, **more: Any) -> Any:
+        mask = torch.ones_like(prompt)
+        return model.generate(prompt, attention_mask=mask, max_new_tokens=number, do_sample=False, **more)
+
+    with torch.no_grad():
+        if "forward" in parts:
+            for name in ("short", "long"):
+                forward = functools.partial(model, input_ids=ids(*SHAPES[shape][name]), use_cache=False)
+                say(f"forward_{name}_ms", took(forward))
+        if "decode" in parts:
+            first = took(lambda: generate(1))
+            say("decode_ms", (took(lambda: generate(tokens + 1), 3, 1) - first) / tokens)
+        if "compiled" in parts:
+            static = {"cache_implementation": "static"}
+            start = time.perf_counter()
+            generate(tokens + 1, **static)  # the longest first: shorter ones keep its cache, and need no other graph
+            say("compile_s", time.perf_counter() - start)
+            longest = took(lambda: generate(tokens + 1, **static), 3, 2)
+            say("compiled_decode_ms", (longest - took(lambda: generate(1, **static))) / tokens)
+        say("answer", generate(8)[0, PROMPT:].tolist())
+
+
+def run_one(shape: str, devices: int, parts: set[str]) -> None:
+    """One device, nothing between."""
+    import torch
+
+    from modular_converter.parallel.memory import usage
+    from modular_converter.parallel.profiling import profile
+
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = build(shape).to(place)
+    emit("memory_mib", [usage(place)["allocated"] / 2**20])
+    emit("weights_bytes", sum(p.numel() * p.element_size() for p in model.parameters()))
+    measure(model, shape, parts)
+    if "profile" in parts:
+        per_token(lambda number, more: [profile(lambda: _generate(model, shape, place, number, more), place)], parts)
+
+
+def run_ours(shape: str, devices: int, parts: set[str]) -> None:
+    """Through `parallelize`, called from the main process."""
+    import torch
+
+    from modular_converter.parallel import parallelize
+
+    model = build(shape)
+    start = time.perf_counter()
+    parallelize(model, num_gpus=devices, plan=PLAN)
+    emit("start_s", time.perf_counter() - start)
+    emit("memory_mib", [value / 2**20 for value in model.memory_allocated().values()])
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    measure(model, shape, parts)
+    if "forward" in parts:
+        emit("overhead_ms", overhead(model, shape, place))
+    if "profile" in parts:
+        prompt = torch.ones(1, PROMPT, dtype=torch.int64)
+
+        def profiled(number: int, more: dict[str, Any]) -> list[dict[str, float]]:
+            given = {"max_new_tokens": number, "do_sample": False, "attention_mask": torch.ones_like(prompt), **more}
+            return list(model._placement.profile("generate", (prompt,), given))
+
+        per_token(profiled, parts)
+    emit("peak_memory_mib", [value / 2**20 for value in model.memory_reserved().values()])
+    model._placement.end()
+
+
+def overhead(model: Any, shape: str, place: Any) -> float:
+    """The median of what a call takes beyond the slowest rank's own time, in milliseconds."""
+    import torch
+
+    given = torch.ones(SHAPES[shape]["short"], dtype=torch.int64, device=place)
+    found = []
+    for _ in range(20):
+        settle()
+        start = time.perf_counter()
+        model(input_ids=given, use_cache=False)
+        found.append((time.perf_counter() - start - max(model._placement.times)) * 1e3)
+    return statistics.median(found)
+
+
+def _generate(model: Any, shape: str, place: Any, number: int, more: dict[str, Any]) -> Any:
+    import torch
+
+    prompt = torch.ones(1, PROMPT, dtype=torch.int64, device=place)
+    with torch.no_grad():
+        return model.generate(
+            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=number, do_sample=False, **more
+        )
+
+
+def per_token(profiled: Callable[[int, dict[str, Any]], list[dict[str, float]]], parts: set[str]) -> None:
+    """Milliseconds of a decoded token by kind, on the first rank: the difference of two lengths."""
+    kinds: dict[str, dict[str, Any]] = {"eager": {}}
+    if "compiled" in parts:
+        kinds["compiled"] = {"cache_implementation": "static"}
+    for name, more in kinds.items():
+        short, long = profiled(2, more)[0], profiled(18, more)[0]
+        emit(f"profile_{name}", {key: (long[key] - short.get(key, 0.0)) / 16 for key in sorted(long)})
+
+
+def run_library(shape: str, devices: int, parts: set[str]) -> None:
+    """transformers' own tensor parallelism: this process is one of its ranks."""
+    import torch
+    import torch.distributed as dist
+    from transformers import AutoModelForCausalLM
+    from transformers.distributed import DistributedConfig
+
+    rank = int(os.environ["RANK"])
+    if torch.cuda.is_available():
+        torch.cuda.set_device(rank)
+    folder = os.environ["BENCH_WEIGHTS"]
+    config = DistributedConfig(tp_size=devices)
+    dtype = torch.bfloat16 if torch.cuda.is_available() else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(folder, distributed_config=config, dtype=dtype).eval()
+    model.generation_config.eos_token_id = None
+
+    def say(name: str, value: Any) -> None:
+        if rank == 0:
+            emit(name, value)
+
+    if torch.cuda.is_available():
+        say("memory_mib", [torch.cuda.memory_allocated() / 2**20])
+    measure(model, shape, parts - {"compiled"}, say)
+    dist.barrier()
+    os._exit(0)
+
+
+def run_save(shape: str, devices: int, parts: set[str]) -> None:
+    """Write the weights for the run of transformers' own loader."""
+    start = time.perf_counter()
+    build(shape).save_pretrained(os.environ["BENCH_WEIGHTS"])
+    emit("save_s", time.perf_counter() - start)
+
+
+def run_bounds(shape: str, devices: int, parts: set[str]) -> None:
+    """What the devices can do: bytes read a second, and a sum of one token's and of a long forward's hidden states."""
+    import torch
+    import torch.distributed as dist
+
+    rank = int(os.environ["RANK"])
+    gpu = torch.cuda.is_available()
+    place = torch.device("cuda", rank) if gpu else torch.device("cpu")
+    if gpu:
+        torch.cuda.set_device(rank)
+    dist.init_process_group("nccl" if gpu else "gloo", device_id=place if gpu else None)
+    hidden, batch = SHAPES[shape]["sizes"][0], SHAPES[shape]["long"]
+    dtype = torch.bfloat16 if gpu else torch.float32
+    big = torch.ones((1 << 31) if gpu else (1 << 24), dtype=torch.uint8, device=place).view(torch.int64)
+    reading = took(lambda: [big.amax() for _ in range(10)]) / 10
+    small = torch.ones(1, 1, hidden, dtype=dtype, device=place)
+    long = torch.ones(*batch, hidden, dtype=dtype, device=place)
+    figures = {
+        "read_gb_s": big.numel() * 8 / reading / 1e6,
+        "sum_token_us": took(lambda: [dist.all_reduce(small) for _ in range(200)]) / 200 * 1e3,
+        "sum_long_ms": took(lambda: [dist.all_reduce(long) for _ in range(10)]) / 10,
+    }
+    if rank == 0:
+        for name, value in figures.items():
+            emit(name, value)
+    dist.destroy_process_group()
+
+
+RUNS = {"one": run_one, "ours": run_ours, "library": run_library, "save": run_save, "bounds": run_bounds}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", choices=sorted(RUNS))
+    parser.add_argument("--shape", choices=sorted(SHAPES), required=True)
+    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--parts", default="forward,decode")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    RUNS[options.run](options.shape, options.devices, set(options.parts.split(",")))
+
+
+if __name__ == "__main__":
+    main()
