@@ -74,10 +74,18 @@ class _Packer(pickle.Pickler):
     def __init__(self, file: Any, arena: Arena, held: dict[int, int], mailbox: Mailbox | None) -> None:
         super().__init__(file, protocol=5)
         self.arena, self.held, self.mailbox, self.end, self.mailed = arena, held, mailbox, 0, 0
+        self.sent: dict[int, int] = {}
+        self.kept: list[torch.Tensor] = []  # alive until the end, so that no identity is used twice
 
     def persistent_id(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return self._tensor(value)
+            # Pickle keeps no memo of these, and a `ModelOutput` names each of its tensors three times.
+            number = self.sent.get(id(value))
+            if number is not None:
+                return ("again", number)
+            self.sent[id(value)] = len(self.kept)
+            self.kept.append(value)
+            return ("tensor", self._tensor(value))
         if isinstance(value, OnRanks):
             return ("held", value._number)
         if id(value) in self.held:
@@ -117,8 +125,17 @@ class _Unpacker(pickle.Unpickler):
     ) -> None:
         super().__init__(file)
         self.arena, self.device, self.resolve, self.mail = arena, device, resolve, mail
+        self.made: list[torch.Tensor] = []
 
     def persistent_load(self, pid: Any) -> Any:
+        if pid[0] == "again":
+            return self.made[pid[1]]
+        if pid[0] != "tensor":
+            return self.resolve(pid)
+        self.made.append(self._tensor(pid[1]))
+        return self.made[-1]
+
+    def _tensor(self, pid: Any) -> torch.Tensor:
         kind = pid[0]
         if kind == "inline":
             _, dtype, shape, data = pid
@@ -132,9 +149,8 @@ class _Unpacker(pickle.Unpickler):
             return found.clone() if self.device.type == "cpu" else found.to(self.device)
         if kind == "mail":
             return self._mailed(*pid[1:]).to(self.device)
-        if kind == "shared":
-            return pid[1](*pid[2]).to(self.device)
-        return self.resolve(pid)
+        shared: torch.Tensor = pid[1](*pid[2])
+        return shared.to(self.device)
 
     def _mailed(self, dtype: torch.dtype, shape: tuple[int, ...], offset: int, handle: Any) -> torch.Tensor:
         if handle is not None:
@@ -204,3 +220,14 @@ def read(arena: Arena, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) 
         return torch.empty(shape, dtype=dtype)
     size = count * torch.empty((), dtype=dtype).element_size()
     return torch.frombuffer(arena.view(offset, size), dtype=torch.uint8).view(dtype).view(shape)
+
+
+def state_bytes(state: torch.Tensor) -> bytes:
+    """A random state for a message: a tensor would be moved to the receiver's device and back."""
+    found: bytes = state.cpu().numpy().tobytes()
+    return found
+
+
+def state_tensor(data: bytes) -> torch.Tensor:
+    """The inverse of ``state_bytes``."""
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)

@@ -19,7 +19,7 @@ from modular_converter.parallel.handover import (
     share_shape,
     slot_bytes,
 )
-from modular_converter.parallel.packing import OnRanks, StreamHere, write
+from modular_converter.parallel.packing import OnRanks, StreamHere, state_bytes, state_tensor, write
 from modular_converter.parallel.plan import Plan
 from modular_converter.parallel.resolve import Piece
 from modular_converter.parallel.session import RemoteError, Session
@@ -211,12 +211,12 @@ def _cuda_is_used() -> bool:
     return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
-def _random_states() -> tuple[torch.Tensor, torch.Tensor | None, int]:
+def _random_states() -> tuple[bytes, bytes | None, int]:
     cuda = torch.cuda.get_rng_state() if _cuda_is_used() else None
-    return torch.get_rng_state(), cuda, torch.initial_seed()
+    return state_bytes(torch.get_rng_state()), None if cuda is None else state_bytes(cuda), torch.initial_seed()
 
 
 def _set_random_states(states: Any) -> None:
-    torch.set_rng_state(states[0].cpu())
+    torch.set_rng_state(state_tensor(states[0]))
     if states[1] is not None and _cuda_is_used():
-        torch.cuda.set_rng_state(states[1].cpu())
+        torch.cuda.set_rng_state(state_tensor(states[1]))

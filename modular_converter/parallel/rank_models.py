@@ -25,7 +25,7 @@ from modular_converter.parallel.lean import LeanGroup, make_lean
 from modular_converter.parallel.lean_norms import fuse_norms
 from modular_converter.parallel.memory import usage
 from modular_converter.parallel.outputs import hold, whole_heads
-from modular_converter.parallel.packing import Mailbox, StreamHere, pack, read, unpack
+from modular_converter.parallel.packing import Mailbox, StreamHere, pack, read, state_bytes, state_tensor, unpack
 from modular_converter.parallel.plan import Plan
 from modular_converter.parallel.profiling import profile
 from modular_converter.parallel.resolve import Piece, Resolution, resolve
@@ -229,15 +229,16 @@ def _prepare_compiled(model: Any) -> None:
 def _set_random(states: Any, device: torch.device) -> None:
     """The caller's state; its seed where the caller has no CUDA state of its own and has seeded anew."""
     cpu, cuda, seed = states
-    torch.set_rng_state(cpu.cpu())
+    torch.set_rng_state(state_tensor(cpu))
     if device.type == "cuda" and cuda is not None:
-        torch.cuda.set_rng_state(cuda.cpu(), device)
+        torch.cuda.set_rng_state(state_tensor(cuda), device)
     elif device.type == "cuda" and seed != torch.cuda.initial_seed():
         torch.cuda.manual_seed(seed)
 
 
 def _random(device: torch.device) -> Any:
-    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    cuda = state_bytes(torch.cuda.get_rng_state(device)) if device.type == "cuda" else None
+    return state_bytes(torch.get_rng_state()), cuda
 
 
 def _plain(error: BaseException) -> Any:

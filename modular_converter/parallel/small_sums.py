@@ -19,15 +19,15 @@ LIMIT_BYTES = 128 << 10
 class SmallSums:
     """One buffer a type, that all ranks of a group can read. Made by all ranks together, see ``open_small_sums``."""
 
-    def __init__(self, name: str, device: torch.device, dtypes: tuple[torch.dtype, ...]) -> None:
+    def __init__(self, group: dist.ProcessGroup, device: torch.device, dtypes: tuple[torch.dtype, ...]) -> None:
         import torch.distributed._symmetric_memory as symmetric
 
-        self.name = name
+        self.name: str = group.group_name
         self.sum: Any = torch.ops.symm_mem.one_shot_all_reduce_copy
         self.buffers: dict[torch.dtype, torch.Tensor] = {}
         for dtype in dtypes:
             buffer = symmetric.empty(LIMIT_BYTES // dtype.itemsize, dtype=dtype, device=device)
-            symmetric.rendezvous(buffer, name)
+            symmetric.rendezvous(buffer, group)
             self.buffers[dtype] = buffer
         self.views: dict[tuple[torch.dtype, int], torch.Tensor] = {}
 
@@ -50,7 +50,7 @@ def open_small_sums(group: dist.ProcessGroup, device: torch.device) -> SmallSums
     """Sums for a group, or None where a rank cannot have them: every rank must call this."""
     made = None
     try:
-        made = SmallSums(group.group_name, device, (torch.bfloat16, torch.float16, torch.float32))
+        made = SmallSums(group, device, (torch.bfloat16, torch.float16, torch.float32))
         trial = torch.full((8,), 1.0, device=device)
         right = bool((made(trial) == dist.get_world_size(group)).all())
     except Exception:  # no peer access, another host, a build without it: NCCL does

@@ -33,12 +33,22 @@ def rules_of(flow: Flow, shards: dict[str, Sharded], found: Entries) -> list[Rul
     for parameter in trace.parameters:
         shard = shards.get(parameter.name)
         if shard is not None and shard.tied_head:
-            exact += [Rule(alias.rpartition(".")[0], "colwise_gather_output") for alias in parameter.names[1:]]
+            owners = {name.rpartition(".")[0] for name in parameter.names}
+            exact = [rule for rule in exact if rule.pattern not in owners]
+            exact += _tied_rules(trace, parameter)
     tensors = {parameter.tensor: parameter.name for parameter in trace.parameters}
     exact += [Rule(tensors[n], "replicated_with_grad_allreduce") for n in sorted(found.parameters)]
     exact += [Rule(path, "enter_output") for path in sorted(found.outputs)]
     exact += [Rule(path, "mla_kv_a_proj", None, parts) for path, parts in sorted(found.tails.items())]
     return _generic(trace, exact)
+
+
+def _tied_rules(trace: Trace, parameter: Parameter) -> list[Rule]:
+    """A vocabulary and the head that shares it: each by what it does with the weight, whichever was registered first."""
+    looked_up = {op.module for op in trace.ops if op.name == "embedding" and op.inputs()[:1] == (parameter.tensor,)}
+    owners = [name.rpartition(".")[0] for name in parameter.names]
+    named = [owner for owner in owners if owner in looked_up] or owners[:1]
+    return [Rule(owner, "embedding_rowwise" if owner in named else "colwise_gather_output") for owner in owners]
 
 
 def _generic(trace: Trace, exact: list[Rule]) -> list[Rule]:

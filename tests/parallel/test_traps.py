@@ -323,3 +323,22 @@ def test_a_module_that_serves_whole_and_sharded_tensors_gets_no_rule_for_its_out
 
     _, rules = proven(Stack(Shared))
     assert "layers.*.norm" not in rules
+
+
+@pytest.mark.parametrize("head_first", [True, False])
+def test_a_tied_head_is_told_from_its_embedding_by_what_it_does(head_first):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            if head_first:
+                self.head = nn.Linear(HIDDEN, 64)
+            self.words, self.norm = nn.Embedding(64, HIDDEN), nn.LayerNorm(HIDDEN)
+            if not head_first:
+                self.head = nn.Linear(HIDDEN, 64)
+            self.head.weight = self.words.weight
+
+        def forward(self, ids):
+            return self.head(self.norm(self.words(ids)))
+
+    _, rules = proven(Tied(), ids=torch.arange(12).view(2, 6) * 5)
+    assert rules["words"].style == "embedding_rowwise" and rules["head"].style == "colwise_gather_output"
