@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from modular_converter.api import convert_file, convert_paths, convert_source
     from modular_converter.config import Settings, load_settings
     from modular_converter.diagnostics import Diagnostic, Location, Severity
-    from modular_converter.records import Conversion
+    from modular_converter.results import Conversion
 
 __version__ = "0.1.0"
 
@@ -22,7 +22,7 @@ _PUBLIC = {
     "Diagnostic": "diagnostics",
     "Location": "diagnostics",
     "Severity": "diagnostics",
-    "Conversion": "records",
+    "Conversion": "results",
 }
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from modular_converter.config import Settings, load_settings
-from modular_converter.records import Conversion
+from modular_converter.results import Conversion
 from modular_converter.runner import Progress, Run
 
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from modular_converter.cache import OnDisk
 from modular_converter.config import Settings, load_settings
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.discover import ALL, discover, models_folder
+from modular_converter.listings import Listings
 from modular_converter.orphans import orphans
 from modular_converter.placement import current_text, put_in_place, target_of
 from modular_converter.recall import recall
-from modular_converter.records import Conversion
+from modular_converter.results import EXISTS, Conversion
 
 
 BETWEEN = "\n\n\n"
 """What stands between the classes and functions of a formatted file."""
 
 
-@dataclass(frozen=True)
-class CheckOptions:
+class CheckOptions(NamedTuple):
     """The command line, as values; None where an option was left out."""
 
     arguments: tuple[str, ...] = (ALL,)
@@ -34,10 +34,11 @@ class CheckOptions:
     strict: bool = False
     cache: str | None = None
     """The folder of the cache; None to go without."""
+    errors_only: bool = False
+    """Whether warnings are not asked for."""
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """A generated file that is not what its modular file gives."""
 
     path: str
@@ -71,10 +72,11 @@ class CheckResult:
 
 def check(options: CheckOptions) -> CheckResult:
     """Convert what the arguments stand for in memory, and compare. Nothing is written without `fix`."""
+    listings = Listings()
     try:
         settings = _settings(options, options.root or os.getcwd())
-        models = models_folder(options.package, options.root, settings.root)
-        found = discover(options.arguments, models)
+        models = models_folder(options.package, options.root, settings.root, listings)
+        found = discover(options.arguments, models, listings)
         paths = list(found.paths)
         if paths:
             settings = _settings(options, os.path.dirname(paths[0]))
@@ -87,7 +89,7 @@ def check(options: CheckOptions) -> CheckResult:
         return CheckResult(diagnostics=list(error.diagnostics), incomplete=True)
     result = CheckResult(diagnostics=list(found.problems), incomplete=bool(found.problems))
     try:
-        result.conversions = recall(paths, settings, options.cache)
+        result.conversions = recall(paths, settings, options.cache, errors_only=options.errors_only)
     except ConversionError as error:  # the formatter is missing
         return CheckResult(diagnostics=[*found.problems, *error.diagnostics], incomplete=True)
     result.diagnostics += [one for conversion in result.conversions for one in conversion.diagnostics]
@@ -96,8 +98,8 @@ def check(options: CheckOptions) -> CheckResult:
         _fix(result, replace(settings, root=os.path.abspath(options.root)) if options.root else settings)
     result.diagnostics += [difference.diagnostic for difference in result.differences]
     folders = {os.path.dirname(path) for path in (paths if options.changed_since is not None else found.paths)}
-    folders.update(_folders_given(options.arguments, models))
-    result.diagnostics += orphans(folders, result.conversions)
+    folders.update(_folders_given(options.arguments, models, listings))
+    result.diagnostics += orphans(folders, result.conversions, listings)
     return result
 
 
@@ -137,8 +139,9 @@ def _explained(stale: Mapping[str, tuple[Conversion, str | None, str]], settings
         if old is None and not os.path.lexists(target):
             diagnostic = generated_file_missing.diagnose(Location(target), _shown(conversion.path))
         else:
-            sources = [read for read in conversion.reads if read not in conversion.files]
-            cause = history.explain(target, new, sources, [read for read in sources if read in stale])
+            reads = conversion.reads.items()
+            sources = [path for path, seen in reads if seen not in ("", EXISTS) and path not in conversion.files]
+            cause = history.explain(target, new, sources, [source for source in sources if source in stale])
             diagnostic = _differs(target, conversion.path, old or "", new, cause)
         differences.append(Difference(target, conversion.path, old, new, diagnostic))
     return differences
@@ -167,6 +170,8 @@ def changed_definitions(old: str, new: str) -> list[str]:
 
 def _definitions(text: str) -> dict[str, str] | None:
     """The text of each top-level definition by name; None for a text that is not Python."""
+    import warnings
+
     from modular_converter.source.index import index_module
 
     try:
@@ -204,13 +209,15 @@ def _in_order(result: CheckResult) -> list[Difference]:
     return sorted(result.differences, key=lambda one: (place.get(one.modular, len(place)), one.path))
 
 
-def _folders_given(arguments: Sequence[str], models: str | None) -> Iterator[str]:
+def _folders_given(arguments: Sequence[str], models: str | None, listings: Listings) -> Iterator[str]:
     """The folders that the arguments name as a whole, `all` among them, with those directly in them."""
     for argument in arguments:
         folder = models if argument == ALL else argument
         if folder and os.path.isdir(folder):
-            yield os.path.abspath(folder)
-            yield from (os.path.abspath(entry.path) for entry in os.scandir(folder) if entry.is_dir())
+            absolute = os.path.abspath(folder)
+            listing = listings.of(absolute)
+            yield absolute
+            yield from (os.path.join(absolute, name) for name in (*listing.folders, *listing.links))
 
 
 def _shown(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,7 @@ def check_command(
     \b
     Exit code: 0 all well; 1 findings; 2 something could not be checked.
     """
+    gc.disable()  # a short life without cyclic garbage: looking for it is a fortieth of a run that converts nothing
     from modular_converter.check import CheckOptions, check
     from modular_converter.entries import cache_folder, clear
 
@@ -72,7 +74,9 @@ def check_command(
     if clear_cache:
         clear(cache_folder())
     cache = None if no_cache else cache_folder()
-    result = check(CheckOptions(arguments=(*files, *listed) or ("all",), cache=cache, **options))
+    errors_only = quiet and not statistics
+    arguments = (*files, *listed) or ("all",)
+    result = check(CheckOptions(arguments=arguments, cache=cache, errors_only=errors_only, **options))
     if output_format == "text" and not quiet:
         for difference in result.differences:
             _print_diff(difference)
@@ -81,6 +85,7 @@ def check_command(
         _count(result)
     if not quiet:
         _summarize(result, time.perf_counter() - started)
+    gc.freeze()  # nor at its end
     raise SystemExit(result.exit_code)
 
 
@@ -98,10 +103,12 @@ def _print_diff(difference: Difference) -> None:
 
 def _report(result: CheckResult, output_format: str, quiet: bool) -> None:
     """Findings for people go to stderr, for programs to stdout."""
-    from modular_converter.reporting import render, wants_color
-
     shown = [one for one in result.diagnostics if one.is_error or not quiet]
     in_text = output_format == "text"
+    if in_text and not shown:
+        return
+    from modular_converter.reporting import render, wants_color
+
     text = render(output_format, shown, color=in_text and wants_color(sys.stderr))
     if text:
         click.echo(text.rstrip("\n"), err=in_text)
@@ -118,10 +125,15 @@ def _count(result: CheckResult) -> None:
 
 
 def _summarize(result: CheckResult, seconds: float) -> None:
+    from modular_converter.reporting.counts import count
+
     failed = sum(conversion.failed for conversion in result.conversions)
     files = sum(len(conversion.files) for conversion in result.conversions)
-    parts = [f"{len(result.conversions)} modular files", f"{files} generated files"]
-    parts += [f"{len(result.differences)} differ"] if result.differences else []
+    parts = [count(len(result.conversions), "modular file"), count(files, "generated file")]
+    if not result.conversions:
+        parts = ["nothing was checked" if result.incomplete else "no modular file is affected"]
+    different = len(result.differences)
+    parts += [f"{different} {'differs' if different == 1 else 'differ'}"] if different else []
     parts += [f"{len(result.written)} written"] if result.written else []
     parts += [f"{failed} could not be converted"] if failed else []
     click.echo(", ".join(parts) + f", {seconds:.2f} s", err=True)

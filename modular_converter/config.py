@@ -26,10 +26,14 @@ DEFAULT_KIND = "modeling"
 
 @functools.lru_cache(maxsize=4096)
 def split_stem(stem: str, kinds: tuple[str, ...]) -> tuple[str, str] | None:
-    """`image_processing_pil_vit` -> `("image_processing_pil", "vit")`; None for a file that is of no kind."""
+    """`image_processing_pil_vit` -> `("image_processing_pil", "vit")`; None for a file that is of no kind.
+
+    A kind may say where the name goes: `tokenization_vit_fast` is of the kind `tokenization_{model}_fast`.
+    """
     for kind in sorted({*kinds, DEFAULT_KIND}, key=lambda kind: (-len(kind), kind)):
-        if stem.startswith(f"{kind}_"):
-            return kind, stem[len(kind) + 1 :]
+        before, _, after = kind.partition("{model}") if "{model}" in kind else (f"{kind}_", "", "")
+        if stem.startswith(before) and stem.endswith(after) and len(stem) > len(before) + len(after):
+            return kind, stem[len(before) : len(stem) - len(after)]
     return None
 
 
@@ -105,6 +109,7 @@ def load_settings(start: str | os.PathLike[str]) -> Settings:
     return _settings(project, ruff, black)
 
 
+@functools.lru_cache(maxsize=len(PROFILES))
 def profile_settings(name: str = PROFILES[0]) -> Settings:
     """The settings of a built-in profile alone."""
     profile = toml_files.read_toml(os.path.join(PROFILE_FOLDER, f"{name}.toml"))

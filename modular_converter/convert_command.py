@@ -14,9 +14,10 @@ from modular_converter.config import Settings, load_settings
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, Severity
 from modular_converter.discover import Found, discover, models_folder
 from modular_converter.placement import current_text, put_in_place, target_of
-from modular_converter.records import Conversion
 from modular_converter.reporting import render, wants_color
+from modular_converter.reporting.counts import count
 from modular_converter.reporting.diffs import colored, unified
+from modular_converter.results import Conversion
 from modular_converter.runner import Progress, Run
 from modular_converter.source.links import is_installed
 
@@ -210,11 +211,6 @@ def _summarize(options: ConvertOptions, outcome: Outcome, seconds: float) -> Non
     if warnings:
         parts.append(count(warnings, "warning"))
     print(", ".join(parts) + f", {seconds:.2f} s", file=sys.stderr)
-
-
-def count(number: int, noun: str) -> str:
-    """`3 modular files`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import enum
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ class Severity(enum.Enum):
     WARNING = "warning"
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """One thing that an author can get wrong: what it is called, and how it is explained."""
 
     code: str

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
-from modular_converter.source.library import find_package
+from modular_converter.listings import Listings
 
 
 ALL = "all"
 _SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist"})
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """What the arguments stand for."""
 
     paths: tuple[str, ...]
@@ -25,23 +23,27 @@ class Found:
     """One for each argument that stands for nothing."""
 
 
-def discover(arguments: Iterable[str], models: str | None) -> Found:
+def discover(arguments: Iterable[str], models: str | None, listings: Listings | None = None) -> Found:
     """Find the modular files that the arguments stand for.
 
     Args:
         models: the folder that model names and `all` are looked up in; None when it is not known.
+        listings: what is known of folders, for a caller who looks at the same ones.
     """
+    listings = listings or Listings()
     paths: set[str] = set()
     problems: list[Diagnostic] = []
     for argument in arguments:
         try:
-            paths.update(_expand(argument, models))
+            paths.update(_expand(argument, models, listings))
         except ConversionError as error:
             problems += error.diagnostics
     return Found(tuple(sorted(paths)), tuple(problems))
 
 
-def models_folder(package: str | None, root: str | None, configured: str) -> str | None:
+def models_folder(
+    package: str | None, root: str | None, configured: str, listings: Listings | None = None
+) -> str | None:
     """The folder of models that `--package`, `--root` or the settings name, or the nearest one below here.
 
     Raises `ConversionError` for a package or folder that does not exist.
@@ -49,6 +51,8 @@ def models_folder(package: str | None, root: str | None, configured: str) -> str
     from modular_converter.rules import missing_file, nothing_to_convert
 
     if package:
+        from modular_converter.source.packages import find_package
+
         folder = find_package(package, os.getcwd())
         if folder is None:
             raise ConversionError(nothing_to_convert.diagnose(package, reason="no such package is installed"))
@@ -60,23 +64,25 @@ def models_folder(package: str | None, root: str | None, configured: str) -> str
             raise ConversionError(missing_file.diagnose(Location(named), reason="no such folder"))
         inner = os.path.join(folder, "models")
         return inner if os.path.isdir(inner) else folder
+    import glob
+
     candidates = ["models", *sorted(glob.glob("src/*/models")), *sorted(glob.glob("*/models"))]
     found = (os.path.abspath(candidate) for candidate in candidates if os.path.isdir(candidate))
-    return next((folder for folder in found if _modular_files_below(folder)), None)
+    return next((folder for folder in found if _modular_files_below(folder, listings or Listings())), None)
 
 
-def _expand(argument: str, models: str | None) -> Sequence[str]:
+def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[str]:
     from modular_converter.rules import missing_file, nothing_to_convert
 
     if argument == ALL:
-        paths = _modular_files_below(models) if models else []
+        paths = _modular_files_below(models, listings)
         if not paths:
             raise ConversionError(
                 nothing_to_convert.diagnose(argument, reason="no folder of models found from here; give `--root DIR`")
             )
         return paths
     if os.path.isdir(argument):
-        paths = _modular_files_below(argument)
+        paths = _modular_files_below(argument, listings)
         if not paths:
             raise ConversionError(nothing_to_convert.diagnose(argument, reason="no modular file in this folder"))
         return paths
@@ -85,6 +91,8 @@ def _expand(argument: str, models: str | None) -> Sequence[str]:
             reason = "not a modular file: its name is not `modular_<model>.py`"
             raise ConversionError(nothing_to_convert.diagnose(argument, reason=reason))
         return [os.path.abspath(argument)]
+    import glob
+
     if glob.has_magic(argument):
         paths = [os.path.abspath(path) for path in glob.glob(argument, recursive=True) if _is_modular(path)]
         if not paths:
@@ -92,13 +100,13 @@ def _expand(argument: str, models: str | None) -> Sequence[str]:
         return paths
     if os.sep in argument or argument.endswith(".py"):
         raise ConversionError(missing_file.diagnose(Location(argument)))
-    return _by_model_name(argument, models)
+    return _by_model_name(argument, models, listings)
 
 
-def _by_model_name(name: str, models: str | None) -> Sequence[str]:
+def _by_model_name(name: str, models: str | None, listings: Listings) -> Sequence[str]:
     from modular_converter.rules import nothing_to_convert
 
-    everything = _modular_files_below(models) if models else []
+    everything = _modular_files_below(models, listings)
     folder = name.replace("-", "_")
     paths = [path for path in everything if os.path.basename(os.path.dirname(path)) == folder]
     paths = paths or [path for path in everything if os.path.basename(path) == f"modular_{folder}.py"]
@@ -109,14 +117,15 @@ def _by_model_name(name: str, models: str | None) -> Sequence[str]:
 
 
 def _is_modular(path: str) -> bool:
-    name = os.path.basename(path)
+    return _is_modular_name(os.path.basename(path))
+
+
+def _is_modular_name(name: str) -> bool:
     return name.startswith("modular_") and name.endswith(".py") and name != "modular_.py"
 
 
-def _modular_files_below(folder: str | None) -> list[str]:
-    """The modular files in a folder and the folders in it; links to folders are not followed."""
-    found: list[str] = []
-    for here, folders, names in os.walk(os.path.abspath(folder or ".")):
-        folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
-        found += [os.path.join(here, name) for name in sorted(names) if _is_modular(name)]
-    return found
+def _modular_files_below(folder: str | None, listings: Listings) -> list[str]:
+    """The modular files in a folder and the folders in it; links to folders are not followed. Sorted."""
+    if folder is None:
+        return []
+    return sorted(listings.below(os.path.abspath(folder), _SKIPPED, _is_modular_name))

@@ -1,4 +1,4 @@
-"""The folder of the cache: small files that are whole or count as absent, whatever other runs do to it meanwhile."""
+"""The folder of the cache: files that are whole or count as absent, whatever other runs do to it meanwhile."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 
 
 VARIABLE = "MODULAR_CONVERTER_CACHE"
-MAX_ENTRIES, MAX_BYTES = 4096, 64 * 1024 * 1024
-"""Beyond either, the oldest entries are removed. One entry is about one modular file, of a kilobyte or two."""
-MAX_ENTRY_BYTES = 1024 * 1024
+MAX_ENTRIES, MAX_BYTES = 256, 64 * 1024 * 1024
+"""Beyond either, the oldest entries are removed. One is about a folder of models, a kilobyte or two for each of them."""
+MAX_ENTRY_BYTES = 16 * 1024 * 1024
 """A larger file is none of ours, and is not read."""
 _SUFFIX = ".json"
 

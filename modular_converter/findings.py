@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,5 +40,7 @@ def _rule(name: object) -> Rule:
     module = name.replace("-", "_") if isinstance(name, str) else ""
     if module not in MODULES:
         raise ValueError(f"no rule {name!r}")
+    import importlib
+
     rule: Rule = importlib.import_module(f"modular_converter.rules.{module}").RULE
     return rule

@@ -1,4 +1,4 @@
-"""What decides the result of every conversion besides the files that it reads: tool, settings, formatter, packages.
+"""What decides the result of every conversion besides the files that it reads: tool, settings, formatter.
 
 All by content, so that it is the same after a fresh checkout or install of the same things.
 """
@@ -28,10 +28,9 @@ def fingerprint(settings: Settings) -> str:
         tool = (__version__, sys.version, [digest(_content(path)) for path in _own_files()])
         formatter = (formatter_stamp(settings), _extended(settings), _black_options(settings))
         sources = [_importable(folder) for folder in settings.ruff_source_roots]
-        installed = [(folder, _importable(folder or os.getcwd())) for folder in sys.path]
     except (OSError, ValueError):
         return ""
-    facts = (tool, formatter, sources, installed, replace(settings, workers=0, strict=False))
+    facts = (tool, formatter, sources, replace(settings, workers=0, strict=False))
     return digest(repr(facts).encode("utf-8", "surrogatepass"))
 
 
@@ -82,7 +81,7 @@ def _black_options(settings: Settings) -> str:
 
 
 def _importable(folder: str) -> list[str]:
-    """The names in a folder that could be imported: they decide where a package is found, and which are first-party."""
+    """The names in a folder that could be imported: they decide which imports are sorted as first-party."""
     try:
         with os.scandir(folder) as found:
             names = [entry.name for entry in found]

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator, Sequence
 
 from modular_converter.diagnostics import Diagnostic, Location
 from modular_converter.emit.banner import is_generated
-from modular_converter.records import Conversion
+from modular_converter.listings import Listings
+from modular_converter.results import Conversion
 
 
-_MODULAR = re.compile(r"modular_\w+\.py$")
+_MARK = b"modular_"
+"""Stands in every banner, and in few other files."""
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 HEAD_BYTES = 8192
 """How much of a file is read to look for a banner."""
 
 
-def orphans(folders: Collection[str], conversions: Sequence[Conversion]) -> list[Diagnostic]:
+def orphans(folders: Collection[str], conversions: Sequence[Conversion], listings: Listings) -> list[Diagnostic]:
     """Files in these folders with a banner that no modular file gives."""
     gives = {conversion.path: conversion.files for conversion in conversions if not conversion.failed}
     given = {path for files in gives.values() for path in files}
     found = []
-    for path in _python_files(folders):
-        if path in given:
+    for path in _python_files(folders, listings):
+        if path in given or _MARK not in (head := _head(path)):
             continue
-        source = is_generated(_head(path))
-        modular = os.path.join(os.path.dirname(path), os.path.basename(source))
-        if not _MODULAR.match(os.path.basename(source)):  # the same words stand in files that other tools generate
+        source = is_generated(head.decode("utf-8", "replace") + "\n")
+        name = os.path.basename(source)
+        modular = os.path.join(os.path.dirname(path), name)
+        if not (
+            name.startswith("modular_") and name.removesuffix(".py").isidentifier()
+        ):  # the same words stand in files that other tools generate
             continue
         if not os.path.isfile(modular):
             reason = "does not exist"
@@ -40,26 +45,22 @@ def orphans(folders: Collection[str], conversions: Sequence[Conversion]) -> list
     return found
 
 
-def _python_files(folders: Collection[str]) -> Iterator[str]:
+def _python_files(folders: Collection[str], listings: Listings) -> Iterator[str]:
     """The Python files in folders, without those that are never generated: modular files and `__init__.py`."""
     for folder in sorted(folders):
-        try:
-            names = sorted(os.listdir(folder))
-        except OSError:
-            continue
-        for name in names:
+        for name in listings.of(folder).files:
             if name.endswith(".py") and name != "__init__.py" and not name.startswith("modular_"):
-                yield os.path.join(folder, name)
+                yield f"{folder}{os.sep}{name}"
 
 
-def _head(path: str) -> str:
+def _head(path: str) -> bytes:
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        handle = os.open(path, _FLAGS)
     except OSError:
-        return ""
+        return b""
     try:
-        return os.read(handle, HEAD_BYTES).decode("utf-8", "replace") + "\n"
-    except OSError:  # a folder
-        return ""
+        return os.read(handle, HEAD_BYTES)
+    except OSError:  # a pipe without a writer
+        return b""
     finally:
         os.close(handle)

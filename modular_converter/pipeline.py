@@ -16,7 +16,7 @@ from modular_converter.inherit.rename_neighbours import rename_neighbours
 from modular_converter.inherit.resolve import open_target, resolve
 from modular_converter.inline.collect import collect
 from modular_converter.lint import lint
-from modular_converter.records import Conversion
+from modular_converter.results import Conversion
 from modular_converter.source.library import Library
 
 
@@ -41,4 +41,5 @@ def convert(path: str, library: Library) -> Conversion:
     folder = os.path.dirname(path)
     texts = {os.path.join(folder, name): text for name, text in files.items()}
     origins = {os.path.join(folder, file.name): tuple(one.origin for one in file.ordered) for file in collection.files}
-    return Conversion(path, texts, diagnostics, origins, library.reads, library.parts)
+    facts = library.reads, library.parts, library.packages
+    return Conversion(path, texts, diagnostics, origins, *facts)

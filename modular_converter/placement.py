@@ -6,7 +6,6 @@ import os
 
 from modular_converter.config import Settings
 from modular_converter.diagnostics import ConversionError, Location
-from modular_converter.emit.output import resolve_inside, sweep, write_atomically
 from modular_converter.source.links import is_installed, refuse_link_out, root_of
 
 
@@ -38,6 +37,8 @@ def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bo
     Raises `ConversionError` when it may not or cannot be written, and when its modular file is there no more: a model
     that was removed during the run does not come back.
     """
+    from modular_converter.emit.output import resolve_inside, sweep, write_atomically
+
     if not settings.output_dir and is_installed(target):
         from modular_converter.rules import read_only_target
 

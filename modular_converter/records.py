@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from modular_converter.diagnostics import Diagnostic
 from modular_converter.source import lexer
 
 
@@ -147,40 +146,6 @@ class Definition:
     origin: Origin
     is_store: bool = False
     """See `Statement.is_store`."""
-
-
-EXISTS, UNREADABLE = "exists", "unreadable"
-"""What stands for the content of a file of which only that it exists was asked, and of one that could not be read."""
-
-
-class Part(NamedTuple):
-    """What a conversion has looked at in a module, apart from the module's shape (`source/parts.py`)."""
-
-    statements: tuple[int, ...]
-    """Their positions in the module, sorted."""
-    digest: str
-    """A hash of them and of the shape."""
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """What became of one modular file."""
-
-    path: str
-    files: Mapping[str, str]
-    """Absolute path of each generated file -> its text. Empty when there are errors."""
-    diagnostics: tuple[Diagnostic, ...] = ()
-    origins: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
-    """Path of each generated file -> where each of its definitions comes from, in order."""
-    reads: Mapping[str, str] = field(default_factory=dict)
-    """Every file that the result depends on, in order -> what stands for its content (`Library.reads`)."""
-    parts: Mapping[str, Part] = field(default_factory=dict)
-    """Those of them on which it depends in part only."""
-
-    @property
-    def failed(self) -> bool:
-        """Whether an error stopped it."""
-        return any(diagnostic.is_error for diagnostic in self.diagnostics)
 
 
 class UndefinedName(NamedTuple):

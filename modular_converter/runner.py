@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from modular_converter.config import Settings
 from modular_converter.dependencies import cycles, dependencies, levels, required_files
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location, Severity, locate_word
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
 from modular_converter.emit.format import FormatResult, format_files
 from modular_converter.pipeline import convert
-from modular_converter.records import Conversion
+from modular_converter.results import Conversion
 from modular_converter.source.library import Library
 
 
@@ -125,12 +125,11 @@ class Run:
         diagnostics += [result.failures[path] for path in conversion.files if path in result.failures]
         for path in conversion.files:
             diagnostics += _undefined(path, result)
-        if self.settings.strict:
-            diagnostics = [diagnostic.with_severity(Severity.ERROR) for diagnostic in diagnostics]
         diagnostics.sort(key=lambda diagnostic: diagnostic.sort_key)
         failed = any(diagnostic.is_error for diagnostic in diagnostics)
         files = {} if failed else {path: result.texts[path] for path in conversion.files}
-        return replace(conversion, files=files, diagnostics=tuple(diagnostics))
+        finished = replace(conversion, files=files, diagnostics=tuple(diagnostics))
+        return finished.strictly() if self.settings.strict else finished
 
     def _lay_over(self, batch: Sequence[Conversion], library: Library) -> dict[str, str]:
         """Make what was regenerated visible to its dependents; return the files that change, each with its source."""

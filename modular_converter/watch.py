@@ -14,12 +14,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.changes import SETTINGS_FILES, affected
-from modular_converter.convert_command import ConvertOptions, Plan, count, prepare, report
+from modular_converter.convert_command import ConvertOptions, Plan, prepare, report
 from modular_converter.dependencies import required_files
 from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.placement import put_in_place, target_of
-from modular_converter.records import Conversion
+from modular_converter.reporting.counts import count
 from modular_converter.reporting.paths import shown
+from modular_converter.results import Conversion
 from modular_converter.runner import Run
 from modular_converter.source.library import Library
 from modular_converter.source.links import is_installed

@@ -47,7 +47,8 @@ from modular_converter.runner import Run
 paths = discover([sys.argv[1]], None).paths
 conversions = Run(load_settings(sys.argv[1])).convert(paths)
 print(len(paths), sum(len(one.files) for one in conversions), file=sys.stderr)
-print(*sorted({path for one in conversions for path in (one.path, *one.files, *one.reads) if os.path.isfile(path)}),
+read = {path for one in conversions for path, seen in one.reads.items() if len(seen) == 64}
+print(*sorted({path for one in conversions for path in (one.path, *one.files)} | read),
       sep="\\n")
 """
 LLAMA = os.path.join("models", "llama", "modeling_llama.py")
@@ -99,7 +100,6 @@ class Tree:
             self.text = file.read()
         os.environ["MODULAR_CONVERTER_CACHE"] = self.cache
         self.check = [*CHECK, "--quiet", "--root", self.folder]
-        time.sleep(0.2)  # what has just been written is not remembered
         measure(self.check)
         shutil.copytree(self.cache, self.kept)
 

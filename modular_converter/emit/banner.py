@@ -28,12 +28,13 @@ def banner(path: str, settings: Settings) -> str:
 def source_path(path: str, settings: Settings) -> str:
     """The path of a modular file as the banner tells it, with forward slashes.
 
-    That is its path in the source repository: below `banner_root` where the profile gives one for an installed
-    package, else from the folder of the nearest `pyproject.toml` or `.git`.
+    That is its path in the source repository: below `banner_root` where the profile gives one for the package that
+    models lie in, as their folders tell it, else from the folder of the nearest `pyproject.toml` or `.git`.
     """
     folder, name = os.path.split(path)
-    if settings.banner_root and _is_installed(folder, settings):
-        return "/".join((settings.banner_root, os.path.basename(folder), name))
+    models, model = os.path.split(folder)
+    if settings.banner_root and os.path.basename(os.path.dirname(models)) == settings.package:
+        return "/".join((settings.banner_root, model, name))
     root = _repository(folder)
     return os.path.relpath(path, root).replace(os.sep, "/")
 
@@ -44,12 +45,6 @@ def is_generated(text: str) -> str:
     if start < 0:
         return ""
     return text[start + len(_NOTICE) : text.index("\n", start)].strip().rstrip(".")
-
-
-def _is_installed(folder: str, settings: Settings) -> bool:
-    """Whether models lie in the package that the profile is about, as their folders tell it."""
-    package = os.path.dirname(os.path.dirname(folder))
-    return os.path.basename(package) == settings.package
 
 
 def _repository(folder: str) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import hashlib
 import os
-import shutil
 import sys
 
 from modular_converter.config import Settings
@@ -45,6 +44,8 @@ def find_ruff() -> str:
         from ruff.__main__ import find_ruff_bin  # type: ignore[import-untyped]
 
         return str(find_ruff_bin())
+    import shutil
+
     found = shutil.which("ruff")
     if found is None:
         from modular_converter.rules import formatter_failed

@@ -15,7 +15,8 @@ from modular_converter.inherit.resolve import module_path, neighbour_module
 from modular_converter.placement import target_of
 from modular_converter.records import ImportedName, Role, Statement
 from modular_converter.rules import missing_file, unknown_neighbour
-from modular_converter.source.library import Library, package_of
+from modular_converter.source.library import Library
+from modular_converter.source.packages import package_of
 
 
 _DEFINED = re.compile(r"^(?:(?:async[ \t]+)?(def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]*)?=)", re.MULTILINE)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from modular_converter.config import DEFAULT_KIND, Settings, split_stem
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
 from modular_converter.records import ImportedName, Neighbour, Role, Statement, Target
-from modular_converter.source.library import Library, find_package, models_folder_of, package_of
+from modular_converter.source.library import Library, models_folder_of
+from modular_converter.source.packages import find_package
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _neighbour_module(dotted: str, kinds: tuple[str, ...]) -> NeighbourModule | 
     return NeighbourModule(match[1], *split) if split else None
 
 
-def module_path(dotted: str, beside: str) -> str | None:
+def module_path(dotted: str, beside: str, find: Callable[[str, str], str | None] = find_package) -> str | None:
     """The file of a module, relative to the folder `beside` or absolute; None for an unknown package."""
     stripped = dotted.lstrip(".")
     level = len(dotted) - len(stripped)
@@ -117,7 +118,7 @@ def module_path(dotted: str, beside: str) -> str | None:
         for _ in range(level - 1):
             folder = os.path.dirname(folder)
     else:
-        package = find_package(parts[0], beside)
+        package = find(parts[0], beside)
         if package is None:
             return None
         folder, parts = package, parts[1:]
@@ -134,7 +135,7 @@ def _open(
 ) -> Neighbour | None:
     """Read the neighbour behind an import, or note why it cannot be read."""
     folder = os.path.dirname(target.path)
-    path = module_path(name.module, folder)
+    path = module_path(name.module, folder, library.find_package)
     if path is None or not library.exists(path):
         from modular_converter.rules import unknown_neighbour
 
@@ -154,7 +155,7 @@ def _open(
         return None
     package = ""
     if not name.is_relative:
-        home, away = package_of(folder)[1], package_of(os.path.dirname(path))[1]
+        home, away = library.package_of(folder)[1], library.package_of(os.path.dirname(path))[1]
         if home.partition(".")[0] != away.partition(".")[0]:
             package = away
     return Neighbour(name.module, path, found.model, module, package)

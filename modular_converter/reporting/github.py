@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from modular_converter.diagnostics import Diagnostic
-from modular_converter.reporting.paths import shown_posix
+from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.reporting.paths import names_a_file, shown_posix
 
 
 def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
@@ -15,19 +15,24 @@ def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
 
 def _command(diagnostic: Diagnostic, folder: str) -> str:
     location = diagnostic.location
-    properties = {
+    properties = _place(location, folder) if names_a_file(location.path) else {}
+    properties["title"] = f"{diagnostic.code} {diagnostic.rule.name}"
+    message = f"{diagnostic.message}\n{diagnostic.help}" if diagnostic.help else diagnostic.message
+    listed = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
+    return f"::{diagnostic.severity.value} {listed}::{_escape(message)}"
+
+
+def _place(location: Location, folder: str) -> dict[str, str]:
+    place = {
         "file": shown_posix(location.path, folder),
         "line": str(location.line),
         "col": str(location.column),
     }
     if location.end_line is not None:
-        properties["endLine"] = str(location.end_line)
+        place["endLine"] = str(location.end_line)
     if location.end_column is not None and location.end_line == location.line:  # columns are for one line only
-        properties["endColumn"] = str(location.end_column)
-    properties["title"] = f"{diagnostic.code} {diagnostic.rule.name}"
-    message = f"{diagnostic.message}\n{diagnostic.help}" if diagnostic.help else diagnostic.message
-    listed = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
-    return f"::{diagnostic.severity.value} {listed}::{_escape(message)}"
+        place["endColumn"] = str(location.end_column)
+    return place
 
 
 def _escape(text: str) -> str:

@@ -16,6 +16,11 @@ def shown(path: str, folder: str) -> str:
     return path if relative.split(os.sep, 1)[0] == os.pardir else relative
 
 
+def names_a_file(path: str) -> bool:
+    """Whether a place is in a file; others, such as `--changed-since` or the name of a model, are for people only."""
+    return path.endswith((".py", ".toml")) or os.path.exists(path)
+
+
 def shown_posix(path: str, folder: str) -> str:
     """The same with `/` between the parts, as machines want it."""
     return shown(path, folder).replace(os.sep, "/")

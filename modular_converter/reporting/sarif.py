@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from modular_converter.diagnostics import Diagnostic, Rule
-from modular_converter.reporting.paths import shown_posix
+from modular_converter.reporting.paths import names_a_file, shown_posix
 from modular_converter.rules import all_rules
 
 
@@ -23,10 +23,29 @@ def render(diagnostics: Sequence[Diagnostic], folder: str) -> str:
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(diagnostic, positions[diagnostic.code], folder) for diagnostic in diagnostics],
+        "results": [
+            _result(one, positions[one.code], folder) for one in diagnostics if names_a_file(one.location.path)
+        ],
+        **_invocations([one for one in diagnostics if not names_a_file(one.location.path)]),
     }
     report = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+
+
+def _invocations(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
+    """What is to be said of the run and not of a file: a result without a file is refused by code scanning."""
+    if not diagnostics:
+        return {}
+    notes = [
+        {"descriptor": {"id": one.code}, "level": one.severity.value, "message": {"text": _message(one)}}
+        for one in diagnostics
+    ]
+    succeeded = not any(one.is_error for one in diagnostics)
+    return {"invocations": [{"executionSuccessful": succeeded, "toolExecutionNotifications": notes}]}
+
+
+def _message(diagnostic: Diagnostic) -> str:
+    return f"{diagnostic.message}\n{diagnostic.help}" if diagnostic.help else diagnostic.message
 
 
 def _version() -> dict[str, str]:
@@ -50,12 +69,11 @@ def _descriptor(rule: Rule) -> dict[str, Any]:
 
 
 def _result(diagnostic: Diagnostic, position: int, folder: str) -> dict[str, Any]:
-    message = f"{diagnostic.message}\n{diagnostic.help}" if diagnostic.help else diagnostic.message
     return {
         "ruleId": diagnostic.code,
         "ruleIndex": position,
         "level": diagnostic.severity.value,
-        "message": {"text": message},
+        "message": {"text": _message(diagnostic)},
         "locations": [
             {
                 "physicalLocation": {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Severity
-from modular_converter.reporting.paths import shown
+from modular_converter.reporting.paths import names_a_file, shown
 
 
 if TYPE_CHECKING:
@@ -61,8 +61,11 @@ def _styled(diagnostic: Diagnostic, folder: str) -> Text:
 def _pieces(diagnostic: Diagnostic, folder: str) -> list[tuple[str, str]]:
     """The text of one diagnostic in order, each part with its style."""
     location, style = diagnostic.location, STYLES[diagnostic.severity]
+    place = shown(location.path, folder)
+    if names_a_file(location.path):
+        place += f":{location.line}:{location.column}"
     pieces = [
-        (f"{shown(location.path, folder)}:{location.line}:{location.column}: ", "bold"),
+        (f"{place}: ", "bold"),
         (f"{diagnostic.severity.value} {diagnostic.code}", style),
         (f" {diagnostic.message}\n", ""),
     ]

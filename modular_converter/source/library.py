@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import warnings
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 from modular_converter.config import Settings
 from modular_converter.diagnostics import ConversionError, Location
-from modular_converter.records import EXISTS, UNREADABLE, Module, Part
+from modular_converter.records import Module
+from modular_converter.results import EXISTS, UNREADABLE, Part
+from modular_converter.source import packages
 from modular_converter.source.index import index_module
 from modular_converter.source.links import refuse_link_out
 from modular_converter.source.names import ModelNames, read_config_table
@@ -31,6 +32,7 @@ class Library:
     _modules: dict[str, Module] = field(default_factory=dict)
     _names: dict[str, ModelNames] = field(default_factory=dict)
     _reads: dict[str, str] = field(default_factory=dict)
+    _packages: dict[str, str] = field(default_factory=dict)
     _hashes: dict[str, str] = field(default_factory=dict)
     _whole: set[str] = field(default_factory=set)
     _opened: set[str] = field(default_factory=set)
@@ -49,7 +51,7 @@ class Library:
 
     def start(self) -> None:
         """Forget which files were read, so that `reads` tells those of the next conversion alone."""
-        for noted in (self._reads, self._whole, self._opened):
+        for noted in (self._reads, self._packages, self._whole, self._opened):
             noted.clear()
         for seen in self._seen.values():
             seen.clear()
@@ -67,14 +69,22 @@ class Library:
     @property
     def parts(self) -> dict[str, Part]:
         """Of the files that were opened since `start` as modules only: the parts that were looked at."""
-        return {path: self._part(path) for path in sorted(self._opened - self._whole)}
+        return {path: self._part(self._modules[path], self._seen[path]) for path in sorted(self._opened - self._whole)}
 
-    def _part(self, path: str) -> Part:
-        module = self._modules[path]
-        shape = self._shapes.get(path)
+    @property
+    def packages(self) -> dict[str, str]:
+        """The packages that were looked for by name since `start`, each with its folder, "" for one not found."""
+        return dict(sorted(self._packages.items()))
+
+    def part(self, path: str, statements: Collection[int]) -> Part:
+        """What these statements of a module are now. Raises `ConversionError`, `IndexError` where there are none."""
+        return self._part(self.module(path), statements)
+
+    def _part(self, module: Module, statements: Collection[int]) -> Part:
+        shape = self._shapes.get(module.path)
         if shape is None:
-            shape = self._shapes[path] = shape_of(module)
-        return part_of(module, self._seen[path], shape)
+            shape = self._shapes[module.path] = shape_of(module)
+        return part_of(module, statements, shape)
 
     def put(self, texts: Mapping[str, str]) -> None:
         """Lay regenerated files over the disk."""
@@ -88,6 +98,16 @@ class Library:
         """Whether there is such a file, on disk or in the overlay."""
         found = path in self.overlay or os.path.isfile(path)
         self._reads.setdefault(path, EXISTS if found else "")
+        return found
+
+    def package_of(self, folder: str) -> tuple[str, str]:
+        """`packages.package_of`, noted in `reads`."""
+        return packages.package_of(folder, self.exists)
+
+    def find_package(self, name: str, beside: str) -> str | None:
+        """`packages.find_package`, noted in `packages`."""
+        found = packages.find_package(name, beside)
+        self._packages[name] = found or ""
         return found
 
     def text(self, path: str) -> str:
@@ -191,29 +211,3 @@ def _place(path: str, content: bytes, offset: int) -> Location:
 def models_folder_of(path: str) -> str:
     """The folder of models that a modular file or a neighbour lies in: `models` of `models/gemma/modular_gemma.py`."""
     return os.path.dirname(os.path.dirname(path))
-
-
-def package_of(folder: str) -> tuple[str, str]:
-    """The top folder of the package that `folder` lies in, and the dotted name of `folder` in it.
-
-    A folder belongs to a package as long as it holds an `__init__.py`.
-    """
-    parts: list[str] = []
-    while os.path.isfile(os.path.join(folder, "__init__.py")):
-        folder, name = os.path.split(folder)
-        parts.append(name)
-    return (os.path.join(folder, parts[-1]) if parts else folder), ".".join(reversed(parts))
-
-
-def find_package(name: str, beside: str) -> str | None:
-    """The folder of a package: one that holds `beside`, else an installed one. It is located, never imported."""
-    top, dotted = package_of(beside)
-    if dotted.partition(".")[0] == name:
-        return top
-    if not re.fullmatch(r"[^\W\d]\w*", name):
-        return None
-    from importlib.machinery import PathFinder
-
-    spec = PathFinder.find_spec(name)
-    locations = list(spec.submodule_search_locations or []) if spec else []
-    return locations[0] if locations else None

@@ -11,7 +11,8 @@ import hashlib
 from collections.abc import Collection
 from typing import Any
 
-from modular_converter.records import Module, Part, Statement
+from modular_converter.records import Module, Statement
+from modular_converter.results import Part
 from modular_converter.source import lexer
 
 
@@ -77,12 +78,12 @@ def shape_of(module: Module) -> str:
     return _digest(shape)
 
 
-def part_of(module: Module, seen: Collection[int], shape: str = "") -> Part:
-    """The statements with these numbers, and a hash that stands for them and for the module's shape."""
+def part_of(module: Module, seen: Collection[int], shape: str) -> Part:
+    """The statements with these numbers, and a hash that stands for them and for the shape of their module."""
     values = [module.statements[number].__dict__ for number in sorted(seen) if number != HEADER]
     texts = [text for value in values for text in (value["lead"], value["text"])]
     texts += [module.__dict__["header"]] if HEADER in seen else []
-    return Part(tuple(sorted(seen)), _digest([shape or shape_of(module), *texts]))
+    return Part(tuple(sorted(seen)), _digest([shape, *texts]))
 
 
 def _digest(texts: list[str]) -> str:

@@ -13,7 +13,7 @@ from modular_converter.config import profile_settings
 from modular_converter.diagnostics import Severity
 from modular_converter.discover import discover
 from modular_converter.emit.banner import is_generated
-from modular_converter.records import Conversion
+from modular_converter.results import Conversion
 from modular_converter.runner import Run
 
 

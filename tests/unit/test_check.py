@@ -167,19 +167,19 @@ def test_formats_for_machines_and_statistics(zoo):
 @pytest.mark.parametrize(
     ("touched", "files"),
     [
-        ("models/llama/modeling_llama.py", 2),
-        ("models/gemma/modular_gemma.py", 2),
-        ("models/gemma_vision/modeling_gemma_vision.py", 1),
-        ("models/bert/modeling_bert.py", 1),
-        ("pyproject.toml", 3),
-        ("models/auto/auto_mappings.py", 3),
-        ("README.md", 0),
+        ("models/llama/modeling_llama.py", "2 modular files"),
+        ("models/gemma/modular_gemma.py", "2 modular files"),
+        ("models/gemma_vision/modeling_gemma_vision.py", "1 modular file,"),
+        ("models/bert/modeling_bert.py", "1 modular file,"),
+        ("pyproject.toml", "3 modular files"),
+        ("models/auto/auto_mappings.py", "3 modular files"),
+        ("README.md", "no modular file is affected"),
     ],
 )
 def test_changed_since_takes_what_a_change_affects(zoo, touched, files):
     with open(zoo / touched, "a") as file:
         file.write("\n# touched\n")
-    assert f"{files} modular files" in run(zoo, "--changed-since", "HEAD").stderr
+    assert files in run(zoo, "--changed-since", "HEAD").stderr
 
 
 @pytest.mark.parametrize("ref", ["no-such-ref", "--output=x", "", "HEAD; touch x"])

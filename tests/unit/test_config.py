@@ -11,7 +11,14 @@ import textwrap
 
 import pytest
 
-from modular_converter.config import PROFILE_FOLDER, READERS, SettingsError, load_settings, profile_settings
+from modular_converter.config import (
+    PROFILE_FOLDER,
+    READERS,
+    SettingsError,
+    load_settings,
+    profile_settings,
+    split_stem,
+)
 from modular_converter.diagnostics import Severity
 
 
@@ -190,3 +197,19 @@ def test_loading_settings_stays_light() -> None:
         "import sys, modular_converter.config; print({'libcst', 'pathlib', 'tomllib', 'difflib'} & set(sys.modules))"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("stem", "found"),
+    [
+        ("modeling_vit", ("modeling", "vit")),
+        ("image_processing_pil_vit", ("image_processing_pil", "vit")),
+        ("tokenization_vit_fast", ("tokenization_{model}_fast", "vit")),
+        ("tokenization_vit", ("tokenization", "vit")),
+        ("tokenization__fast", ("tokenization", "_fast")),
+        ("utils", None),
+    ],
+)
+def test_the_kind_and_model_of_a_file_name(stem: str, found: tuple[str, str] | None) -> None:
+    kinds = ("image_processing", "image_processing_pil", "tokenization", "tokenization_{model}_fast")
+    assert split_stem(stem, kinds) == found

@@ -28,6 +28,11 @@ RULE = Rule("MC902", "a-warning", Severity.WARNING, "a summary", "an explanation
             "::error file=a%2Cb%3Ac%25.py,line=1,col=1,title=MC902 a-warning::100%25: a, b%0D%0Ac",
             id="escapes",
         ),
+        pytest.param(
+            Diagnostic(RULE, Location("--changed-since"), "odd"),
+            "::warning title=MC902 a-warning::odd",
+            id="a place that is no file",
+        ),
     ],
 )
 def test_one_command_a_line(diagnostic: Diagnostic, command: str) -> None:

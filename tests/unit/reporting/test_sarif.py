@@ -10,7 +10,7 @@ import pytest
 
 from modular_converter.diagnostics import Diagnostic, Location, Severity
 from modular_converter.reporting import render
-from modular_converter.rules import all_rules, cycle, unused_definition
+from modular_converter.rules import all_rules, cycle, unknown_revision, unused_definition
 
 
 URI = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*")
@@ -66,3 +66,12 @@ def test_places_are_uris(path: str, uri: str) -> None:
     (result,) = run_of(unused_definition.diagnose(Location(path), "helper"))["results"]
     found = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert found == uri and URI.fullmatch(found)
+
+
+def test_what_is_about_the_run_is_no_result() -> None:
+    run = run_of(unknown_revision.diagnose("main", "git knows no commit"))
+    assert run["results"] == []
+    (invocation,) = run["invocations"]
+    assert not invocation["executionSuccessful"]
+    (note,) = invocation["toolExecutionNotifications"]
+    assert note["descriptor"] == {"id": "MC117"} and "main" in note["message"]["text"]
