@@ -34,9 +34,12 @@ def main() -> None:
 @click.option("--head", type=click.Choice(["base", "causal"]), default="base", show_default=True)
 @click.option("--format", "form", type=click.Choice(["text", "json", "transformers"]), default="text")
 @click.option("--unverified", is_flag=True, help="Print the plan even if it fails its screen.")
+@click.option("--max-collectives", "limit", type=click.IntRange(0), metavar="N", help="At most so many in a forward.")
 @kind_option
 @reports_errors
-def derive(model: str, settings: tuple[str, ...], head: str, form: str, unverified: bool, kind: str) -> None:
+def derive(
+    model: str, settings: tuple[str, ...], head: str, form: str, unverified: bool, limit: int | None, kind: str
+) -> None:
     """Print the plan of MODEL, screened on two ranks (a pipeline plan: in two stages) within this process."""
     from modular_converter.parallel.emit import to_library
 
@@ -44,6 +47,10 @@ def derive(model: str, settings: tuple[str, ...], head: str, form: str, unverifi
         derive_kind(kind, model, settings, head, form, unverified)
         return
     found = derived_of(model, settings, head)
+    if limit is not None:
+        from modular_converter.parallel.prove import held_to
+
+        found = held_to(found, limit)
     if not found.screen.passed and not unverified:
         click.echo(f"modular-plan: {model}: {found.screen.layer}: {found.screen.reason}", err=True)
         sys.exit(1)

@@ -24,6 +24,7 @@ ALL_RULES = {**VIEW_RULES, **COMPUTE_RULES}
 # A layer that can only be sharded with a gather is worth one if it is not small beside the largest layer weight.
 GATHER_SHARE = 0.2
 _LINEAR_CALLS = {"linear", "addmm"}
+SAVED = "left whole to save communication"
 
 
 def derive(trace: Trace, gather: bool = True, pairs: bool = True) -> Plan:
@@ -63,16 +64,17 @@ def plan_of(flow: Flow, aim: Aim) -> Plan:
     _add_vocabulary(flow, shards)
     if aim.gather:
         _add_gathers(flow, shards)
-    shards = {name: shard for name, shard in shards.items() if name in paired or name not in aim.apart}
+    saved = {name for name in shards if name not in paired and name in aim.apart}
+    shards = {name: shard for name, shard in shards.items() if name not in saved}
     rules = rules_of(flow, shards, found)
     attributes = generic_attributes(trace, choice.attributes)
-    whole = _whole(flow, choice, shards)
+    whole = _whole(flow, choice, shards, saved)
     return Plan(trace.model, tuple(rules), tuple(attributes), tuple(whole))
 
 
 def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choice, Entries]:
     """Choose, and ban what brings gradients that no rule can complete, until nothing is left to ban."""
-    banned = dict.fromkeys(without, "left whole to save communication")
+    banned = dict.fromkeys(without, SAVED)
     while True:
         choice = choose(flow, banned)
         found = entries(flow, choice.chosen)
@@ -202,17 +204,19 @@ def _output_dim(flow: Flow, parameter: Parameter, found: list[tuple[int, Op]]) -
     return dims.pop() if len(dims) == 1 else None
 
 
-def _whole(flow: Flow, choice: Choice, shards: dict[str, Sharded]) -> list[tuple[str, str]]:
+def _whole(flow: Flow, choice: Choice, shards: dict[str, Sharded], saved: set[str]) -> list[tuple[str, str]]:
     """Parameter pattern -> the first reason against its longest axis, for every parameter that stays whole."""
     reasons: dict[int, str] = {}
     for candidate, reason in choice.refused:
         for place in candidate.places:
             reasons.setdefault(place.parameter, reason)
+            if reason == SAVED:
+                reasons[place.parameter] = reason
     result: dict[str, str] = {}
     used = {number for op in flow.trace.ops for number in op.inputs()}
     for number, parameter in enumerate(flow.trace.parameters):
         if parameter.name not in shards:
-            text = reasons.get(number, "no axis of it can be sharded")
+            text = SAVED if parameter.name in saved else reasons.get(number, "no axis of it can be sharded")
             text = text if parameter.tensor in used else "not used by the traced forward"
             result.setdefault(wildcard(parameter.name), text)
     return sorted(result.items())

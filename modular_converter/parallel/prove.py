@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from modular_converter.parallel.budget import within
 from modular_converter.parallel.choose import choose
 from modular_converter.parallel.compare import Verdict, check_in_threads
 from modular_converter.parallel.derive import ALL_RULES, Aim, plan_of
@@ -58,6 +59,13 @@ def derive_model(target: Target, overrides: Mapping[str, Any] | None = None, ran
         if verdict.passed:
             return tried[-1]
     return tried[0]
+
+
+def held_to(derived: Derived, collectives: int, ranks: int = 2) -> Derived:
+    """The same with the plan that shards most within a number of collectives, screened anew."""
+    plan = within(derived.trace, collectives)
+    screen = check_in_threads(derived.small.model, plan, derived.small.inputs, ranks)
+    return replace(derived, plan=plan, screen=screen)
 
 
 def _ladder(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:

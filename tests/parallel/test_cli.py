@@ -138,3 +138,11 @@ def test_a_plan_file_is_verified_on_processes(tmp_path):
     code, output = run("verify", LLAMA, str(path))
     assert code == 0, output
     assert "on 2 ranks, our application: verified (outputs" in output
+
+
+def test_a_plan_within_a_number_of_collectives():
+    code, output = run("derive", "llama", "--max-collectives", "2")
+    assert code == 0
+    plan = Plan.parse(output)
+    assert {rule.pattern.split(".")[2] for rule in plan.rules} == {"mlp"}
+    assert any("to save communication" in reason for _, reason in plan.whole)
