@@ -20,9 +20,9 @@ MARKS = ("summary", "classics", "committed", "expert", "pipeline", "others")
 
 def tables(rows: list[dict[str, object]], date: str) -> dict[str, str]:
     """The text for each mark of the page."""
-    from modular_converter.parallel import coverage_table as table
-    from modular_converter.parallel.committed import committed_types, compare
-    from modular_converter.parallel.committed import table as kinds_table
+    from modular_converter.parallel.tables import coverage_table as table
+    from modular_converter.parallel.tables.committed import committed_types, compare
+    from modular_converter.parallel.tables.committed import table as kinds_table
 
     versions = f"transformers {version('transformers')}, torch {version('torch').partition('+')[0]}"
     found = {

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.handover import dismantle, kept_types
+from modular_converter.parallel.engine.placement import place
+from modular_converter.parallel.engine.preflight import check_fit, check_home, devices_for
+from modular_converter.parallel.engine.proxy import Parallelized, install
+from modular_converter.parallel.engine.select_plan import GivenPlan, select_plan
+from modular_converter.parallel.engine.session import RemoteError, Session, refuse_import_in_child
 from modular_converter.parallel.errors import ApplyError, RankError
-from modular_converter.parallel.handover import dismantle
-from modular_converter.parallel.placement import place
-from modular_converter.parallel.preflight import check_fit, check_home, devices_for
-from modular_converter.parallel.proxy import Parallelized, install
-from modular_converter.parallel.select_plan import GivenPlan, select_plan
-from modular_converter.parallel.session import RemoteError, Session, refuse_import_in_child
 
 
 logger = logging.getLogger(__name__)
@@ -70,7 +69,7 @@ def parallelize(
         raise ApplyError("the model is parallelized already; take it back with .cpu() first")
     refuse_import_in_child()
     if _in_group():
-        from modular_converter.parallel.torchrun import Sharded, parallelize_here
+        from modular_converter.parallel.engine.torchrun import Sharded, parallelize_here
 
         if isinstance(model, Sharded):
             raise ApplyError("the model is sharded already; make it whole with .unshard() first")
@@ -128,24 +127,6 @@ def _check_method(method: str, devices: tuple[str, ...]) -> None:
         raise ApplyError(f"init_method={method!r}: give one of {', '.join(_METHODS)}")
     if method == "fork" and devices[0] != "cpu":
         raise ApplyError('init_method="fork" does not work with GPUs: CUDA cannot be used after a fork; give "spawn"')
-
-
-def kept_types(model: Any, dtype: torch.dtype | None) -> Callable[[str, torch.Tensor], torch.dtype]:
-    """From a tensor of the model to its type on the devices, as ``from_pretrained(dtype=...)`` would choose.
-
-    Weights that the model keeps in float32, buffers that are not saved, and integers stay as they are.
-    """
-    saved = set(model.state_dict()) if dtype is not None else set()
-    exact = set(getattr(model, "_keep_in_fp32_modules_strict", None) or ())
-    if dtype == torch.float16:
-        exact |= set(getattr(model, "_keep_in_fp32_modules", None) or ())
-
-    def kept(name: str, tensor: torch.Tensor) -> torch.dtype:
-        if dtype is None or not tensor.is_floating_point() or name not in saved:
-            return tensor.dtype
-        return torch.float32 if any(part in name for part in exact) else dtype
-
-    return kept
 
 
 def _report(model: Any, where: str, verbose: str | None) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from modular_converter.parallel.cli_common import derived_of, ranks_option, read_plan, reports_errors, set_option
-from modular_converter.parallel.cli_kinds import committed, derive_kind, kind_option, verify_kind
-from modular_converter.parallel.cli_show import diff, show
-from modular_converter.parallel.cli_write import write
-from modular_converter.parallel.run_command import run
+from modular_converter.parallel.commands.common import derived_of, ranks_option, read_plan, reports_errors, set_option
+from modular_converter.parallel.commands.kinds import committed, derive_kind, kind_option, verify_kind
+from modular_converter.parallel.commands.run import run
+from modular_converter.parallel.commands.show import diff, show
+from modular_converter.parallel.commands.write import write
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -41,14 +41,14 @@ def derive(
     model: str, settings: tuple[str, ...], head: str, form: str, unverified: bool, limit: int | None, kind: str
 ) -> None:
     """Print the plan of MODEL, screened on two ranks (a pipeline plan: in two stages) within this process."""
-    from modular_converter.parallel.emit import to_library
+    from modular_converter.parallel.plans.emit import to_library
 
     if kind != "tensor":
         derive_kind(kind, model, settings, head, form, unverified)
         return
     found = derived_of(model, settings, head)
     if limit is not None:
-        from modular_converter.parallel.prove import held_to
+        from modular_converter.parallel.proof.prove import held_to
 
         found = held_to(found, limit)
     if not found.screen.passed and not unverified:
@@ -76,10 +76,10 @@ def verify(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: 
 
     A pipeline plan runs stage by stage in this process instead, with nothing handed over but the named tensors.
     """
-    from modular_converter.parallel.prove import prove
-    from modular_converter.parallel.ranks import RankPool
-    from modular_converter.parallel.report import static_findings
-    from modular_converter.parallel.resolve import resolve
+    from modular_converter.parallel.plans.resolve import resolve
+    from modular_converter.parallel.proof.prove import prove
+    from modular_converter.parallel.proof.ranks import RankPool
+    from modular_converter.parallel.solve.report import static_findings
 
     if kind != "tensor":
         sys.exit(0 if verify_kind(kind, model, plan_file, settings, ranks, library) else 1)
@@ -117,8 +117,8 @@ def coverage(
     from rich.console import Console
     from rich.progress import Progress
 
-    from modular_converter.parallel.coverage import CLASSICS, cover, folders
-    from modular_converter.parallel.coverage_table import markdown
+    from modular_converter.parallel.tables.coverage import CLASSICS, cover, folders
+    from modular_converter.parallel.tables.coverage_table import markdown
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.parallel.attributes import gathered
-from modular_converter.parallel.compare import check_in_threads
-from modular_converter.parallel.emit import from_library
-from modular_converter.parallel.model_files import base_classes, open_file
-from modular_converter.parallel.ranks import RankPool
-from modular_converter.parallel.settle import settle
+from modular_converter.parallel.plans.attributes import gathered
+from modular_converter.parallel.proof.compare import check_in_threads
+from modular_converter.parallel.proof.ranks import RankPool
+from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.source.settle import settle
+from modular_converter.parallel.source.write_source import changes
 from modular_converter.parallel.tiny.build import build
-from modular_converter.parallel.write_source import changes
+from modular_converter.parallel.tiny.model_files import base_classes, open_file
 
 
 ZOO = Path(__file__).parents[2] / "models"

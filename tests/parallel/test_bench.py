@@ -21,8 +21,8 @@ def utils():
 
 def test_its_plan_is_the_derived_one(utils):
     pytest.importorskip("transformers")
-    from modular_converter.parallel.plan import Plan
-    from modular_converter.parallel.prove import derive_model
+    from modular_converter.parallel.plans.plan import Plan
+    from modular_converter.parallel.proof.prove import derive_model
     from modular_converter.parallel.tiny.build import target_of
 
     assert Plan.parse(utils("parallel_runs").PLAN).rules == derive_model(target_of("llama", "causal")).plan.rules

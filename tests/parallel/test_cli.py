@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.cli import main  # noqa: E402
-from modular_converter.parallel.plan import Plan  # noqa: E402
+from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 
 
 LLAMA = str(Path(__file__).parents[2] / "models" / "llama" / "modeling_llama.py")

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from modular_converter.parallel.compare import check_in_threads
+from modular_converter.parallel.proof.compare import check_in_threads
 from tests.parallel.mutations import mutations
 
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import BuildError, UnknownModel  # noqa: E402
-from modular_converter.parallel.prove import derive_model, prove  # noqa: E402
-from modular_converter.parallel.ranks import RankPool  # noqa: E402
+from modular_converter.parallel.proof.prove import derive_model, prove  # noqa: E402
+from modular_converter.parallel.proof.ranks import RankPool  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
 
@@ -72,7 +72,7 @@ def test_a_model_that_cannot_be_built_says_why():
 
 def test_help_and_solver_import_no_torch():
     code = (
-        "import sys, modular_converter.parallel.cli, modular_converter.parallel.derive;"
+        "import sys, modular_converter.parallel.cli, modular_converter.parallel.solve.derive;"
         "assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

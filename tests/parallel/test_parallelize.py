@@ -12,10 +12,10 @@ from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.api import kept_types  # noqa: E402
-from modular_converter.parallel.compare import relative_error  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
+from modular_converter.parallel.proof.compare import relative_error  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
-from modular_converter.parallel.trace import tensors_in  # noqa: E402
+from modular_converter.parallel.trace.record import tensors_in  # noqa: E402
 
 
 MODELS = {
@@ -168,7 +168,7 @@ def test_half_precision(ranks):
 def test_the_plans_that_can_be_given(ranks, tmp_path):
     derived = "plan llama\nrule model.layers.*.mlp.gate_proj colwise\nrule model.layers.*.mlp.up_proj colwise\n"
     derived += "rule model.layers.*.mlp.down_proj rowwise\n"
-    from modular_converter.parallel.plan import Plan
+    from modular_converter.parallel.plans.plan import Plan
 
     plan = Plan.parse(derived)
     path = tmp_path / "plan.json"
@@ -199,7 +199,7 @@ def refused(said, model, **options):
 
 
 def test_errors_before_anything_starts(monkeypatch):
-    import modular_converter.parallel.session as session
+    import modular_converter.parallel.engine.session as session
 
     monkeypatch.setattr(session.Session, "start", lambda self: pytest.fail("processes were started"))
     model = small("llama").model

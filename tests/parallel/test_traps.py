@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modular_converter.parallel.compare import check_in_threads
-from modular_converter.parallel.derive import derive
-from modular_converter.parallel.plan import Rule
-from modular_converter.parallel.trace import record
+from modular_converter.parallel.plans.plan import Rule
+from modular_converter.parallel.proof.compare import check_in_threads
+from modular_converter.parallel.solve.derive import derive
+from modular_converter.parallel.trace.record import record
 
 
 HIDDEN, HEADS, WIDTH = 32, 4, 8

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from modular_converter.parallel.errors import BuildError, UnknownModel
-from modular_converter.parallel.importing import lay_over, reach
+from modular_converter.parallel.tiny.importing import lay_over, reach
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ def target_of(name: str, head: str = "base") -> Target:
     """
     from transformers.models.auto import configuration_auto, modeling_auto
 
-    from modular_converter.parallel.model_files import file_target, is_file
+    from modular_converter.parallel.tiny.model_files import file_target, is_file
 
     names = configuration_auto.CONFIG_MAPPING_NAMES
     if name not in names:

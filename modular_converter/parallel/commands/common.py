@@ -1,0 +1,97 @@
+"""What the commands of ``modular-plan`` share: options, reading a plan file, errors. Only click is imported."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import click
+
+from modular_converter.parallel.errors import PlanError, PlanFormatError
+
+
+if TYPE_CHECKING:
+    from modular_converter.parallel.plans.plan import Plan
+    from modular_converter.parallel.proof.prove import Derived
+
+P = ParamSpec("P")
+
+set_option = click.option(
+    "--set", "settings", multiple=True, metavar="FIELD=VALUE", help="A configuration value, such as hidden_size=64."
+)
+ranks_option = click.option("--ranks", default=2, show_default=True, type=click.IntRange(1), help="Number of ranks.")
+
+
+def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """An error that a user can act on ends the command with its message and exit code 2."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            _check_libraries()
+            command(*args, **kwargs)
+        except PlanError as error:
+            click.echo(f"modular-plan: {error}", err=True)
+            sys.exit(2)
+
+    return run
+
+
+def _check_libraries() -> None:
+    for name in ("torch", "transformers", "accelerate"):
+        if importlib.util.find_spec(name) is None:
+            raise PlanError(f"{name} is not installed; pip install 'modular-converter[parallel]'")
+
+
+def overrides_of(settings: tuple[str, ...]) -> dict[str, Any]:
+    """``field=value`` pairs as values: Python literals where they are some, else strings."""
+    import ast
+
+    found: dict[str, Any] = {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"--set takes field=value, not {text!r}")
+        try:
+            found[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[name] = {"true": True, "false": False, "none": None}.get(value.lower(), value)
+    return found
+
+
+def derived_of(model: str, settings: tuple[str, ...], head: str = "base") -> Derived:
+    """Build, trace and derive MODEL."""
+    from modular_converter.parallel.proof.prove import derive_model
+    from modular_converter.parallel.tiny.build import target_of
+
+    quiet_library()
+    return derive_model(target_of(model, head), overrides_of(settings))
+
+
+def quiet_library() -> None:
+    """No warnings and progress bars of transformers: small models with random weights give many."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def read_plan(path: str) -> Plan:
+    """A plan file, JSON or text. Raises ``PlanFormatError`` that names the file and what is wrong in it."""
+    from modular_converter.parallel.plans.plan import Plan
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        return Plan.from_json(text) if text.lstrip().startswith("{") else Plan.parse(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanFormatError(f"{path}: it cannot be read ({error})") from error
+    except PlanFormatError as error:
+        raise PlanFormatError(f"{path}: {error}") from error
+    except KeyError as error:
+        raise PlanFormatError(f"{path}: a key {error} is missing") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise PlanFormatError(f"{path}: a value of another kind than the schema says ({error})") from error

@@ -1,0 +1,178 @@
+"""Expert and pipeline plans on the command line: ``derive`` and ``verify`` of these kinds, and ``committed``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modular_converter.parallel.commands.common import overrides_of, quiet_library, read_plan, reports_errors
+from modular_converter.parallel.errors import PlanError, PlanFormatError
+
+
+if TYPE_CHECKING:
+    from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+    from modular_converter.parallel.proof.compare import Verdict
+    from modular_converter.parallel.proof.prove import Derived
+    from modular_converter.parallel.tiny.build import Small
+
+kind_option = click.option(
+    "--kind",
+    type=click.Choice(["tensor", "expert", "pipeline"]),
+    default="tensor",
+    show_default=True,
+    help="What is divided: tensors, experts, or layers into stages.",
+)
+
+
+def derive_kind(
+    kind: str, model: str, settings: tuple[str, ...], head: str = "base", form: str = "text", unverified: bool = False
+) -> None:
+    """Print an expert or pipeline plan. Exits with 1 when there is none, or when it fails its screen."""
+    if kind == "expert":
+        found = expert_derived(model, settings, head)
+        verdict, plan = found.screen, found.plan
+        library = json.dumps(_library(plan), indent=4) + "\n" if form == "transformers" else ""
+        text = {"text": str(plan), "json": plan.to_json(), "transformers": library}[form]
+    else:
+        from modular_converter.parallel.pipeline.run import verify_pipeline
+        from modular_converter.parallel.plans.pipeline_plan import library_text
+
+        small, inputs, chain = pipeline_derived(model, settings, head)
+        verdict = verify_pipeline(small.model, chain, inputs)
+        text = {"text": str(chain), "json": chain.to_json(), "transformers": library_text(chain)}[form]
+    if not verdict.passed and not unverified:
+        click.echo(f"modular-plan: {model}: {verdict.layer}: {verdict.reason}", err=True)
+        sys.exit(1)
+    click.echo(text, nl=False)
+
+
+def _library(plan: Any) -> dict[str, str]:
+    from modular_converter.parallel.plans.emit import to_library
+
+    return to_library(plan)
+
+
+def verify_kind(
+    kind: str, model: str, plan_file: str | None, settings: tuple[str, ...], ranks: int, library: bool = False
+) -> bool:
+    """Run the plan in a file, or the derived one, print the verdicts, and say whether all passed.
+
+    An expert plan runs on processes; a pipeline plan stage by stage in this process, cut into ``ranks`` stages and
+    between each two layers.
+    """
+    if kind == "pipeline":
+        from modular_converter.parallel.pipeline.run import verify_pipeline
+
+        small, inputs, chain = pipeline_derived(model, settings, plan_file=plan_file)
+        verdict = verify_pipeline(small.model, chain, inputs, ranks)
+        return _report(model, f"{ranks} stages", verdict)
+    from modular_converter.parallel.proof.prove import prove
+    from modular_converter.parallel.proof.ranks import RankPool
+
+    found = expert_derived(model, settings, needed=not plan_file)
+    plan = read_plan(plan_file) if plan_file else found.plan
+    passed = True
+    with RankPool(ranks) as pool:
+        for route in [False, True] if library else [False]:
+            name = "library loader" if route else "our application"
+            passed &= _report(model, f"{ranks} ranks, {name}", prove(found, plan, pool, library=route))
+    return passed
+
+
+def _report(model: str, how: str, verdict: Verdict) -> bool:
+    state = "verified" if verdict.passed else f"refused: {verdict.layer}: {verdict.reason}"
+    errors = f"outputs {verdict.output_error:.1e}, gradients {verdict.gradient_error:.1e}"
+    click.echo(f"{model} on {how}: {state} ({errors})")
+    return verdict.passed
+
+
+def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", needed: bool = True) -> Derived:
+    """Build, trace, derive the expert plan and screen it.
+
+    Raises:
+        PlanError: the model cannot be built, or has no experts that can be divided (if a plan is ``needed``).
+    """
+    from modular_converter.parallel.proof.compare import check_in_threads
+    from modular_converter.parallel.proof.prove import Derived
+    from modular_converter.parallel.solve.experts import derive_experts
+    from modular_converter.parallel.trace.record import record
+
+    target, small = _built(model, settings, head)
+    trace = record(small.model, small.inputs, target.name)
+    plan = derive_experts(trace)
+    if needed and not plan.rules:
+        reasons = "; ".join(f"{path}: {reason}" for path, reason in plan.whole)
+        raise PlanError(f"{model}: no expert plan: {reasons or 'no module of stacked experts was run'}")
+    screen = check_in_threads(small.model, plan, small.inputs, 2)
+    return Derived(target, small, trace, plan, screen, tuple(overrides_of(settings).items()))
+
+
+def pipeline_derived(
+    model: str, settings: tuple[str, ...], head: str = "base", plan_file: str | None = None
+) -> tuple[Small, dict[str, Any], PipelinePlan]:
+    """Build and trace, with an attention mask where the model takes one; the derived plan, or the one of a file.
+
+    Raises:
+        PlanError: the model cannot be built, or is no chain; the reason is in the message.
+    """
+    from modular_converter.parallel.pipeline.derive import derive_pipeline
+    from modular_converter.parallel.pipeline.run import with_mask
+    from modular_converter.parallel.trace.record import record
+
+    target, small = _built(model, settings, head)
+    inputs = with_mask(small.model, small.inputs)
+    if plan_file:
+        return small, inputs, _read_pipeline(plan_file)
+    plan = derive_pipeline(record(small.model, inputs, target.name))
+    if isinstance(plan, str):
+        raise PlanError(f"{model}: no pipeline plan: {plan}")
+    return small, inputs, plan
+
+
+def _built(model: str, settings: tuple[str, ...], head: str) -> tuple[Any, Small]:
+    from modular_converter.parallel.tiny.build import build, target_of
+
+    quiet_library()
+    target = target_of(model, head)
+    return target, build(target, overrides_of(settings))
+
+
+def _read_pipeline(path: str) -> PipelinePlan:
+    from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        return PipelinePlan.from_json(text) if text.lstrip().startswith("{") else PipelinePlan.parse(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanFormatError(f"{path}: it cannot be read ({error})") from error
+    except PlanFormatError as error:
+        raise PlanFormatError(f"{path}: {error}") from error
+
+
+@click.command()
+@click.argument("models", nargs=-1)
+@click.option("--kind", type=click.Choice(["expert", "pipeline"]), required=True, help="Which of the library's plans.")
+@click.option("--library", is_flag=True, help="Run derived expert plans through transformers' own loader as well.")
+@reports_errors
+def committed(models: tuple[str, ...], kind: str, library: bool) -> None:
+    """Compare the library's own expert or pipeline plans with derived ones, and run both.
+
+    MODELS are model types, by default all that carry such a plan. The table goes to stdout as Markdown; it lists what
+    differs or does not run. Exit code: 0 all the same and verified, 1 not.
+    """
+    from modular_converter.parallel.proof.ranks import RankPool
+    from modular_converter.parallel.tables.committed import committed_types, compare, table
+
+    quiet_library()
+    known = committed_types(kind)
+    unknown = sorted(set(models) - set(known))
+    if unknown:
+        raise PlanError(f"{unknown[0]}: the library has no {kind} plan for this model type")
+    with RankPool(2) as pool:
+        rows = [compare(kind, name, pool if library else None) for name in models or known]
+    click.echo(table(kind, rows), nl=False)
+    sys.exit(0 if all(row.outcome == "same" and "refused" not in row.committed + row.loader for row in rows) else 1)

@@ -1,0 +1,144 @@
+"""``modular-plan write``: derive, prove, and put the plan into the model's source."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modular_converter.parallel.commands.common import (
+    derived_of,
+    overrides_of,
+    quiet_library,
+    ranks_option,
+    reports_errors,
+    set_option,
+)
+
+
+if TYPE_CHECKING:
+    from modular_converter.parallel.source.write_source import Change
+    from modular_converter.parallel.tiny.model_files import ModelFile
+
+
+@click.command()
+@click.argument("model")
+@set_option
+@ranks_option
+@click.option("--json", "json_path", metavar="FILE", help="Write the plan to FILE as JSON, and no source.")
+@click.option("--dry-run", is_flag=True, help="Say which files would change, and write nothing.")
+@click.option("--diff", is_flag=True, help="Print what would change, and write nothing.")
+@click.option("--no-convert", is_flag=True, help="Leave the generated files as they are.")
+@click.option("--unverified", is_flag=True, help="Write the plan without proving it.")
+@reports_errors
+def write(
+    model: str,
+    settings: tuple[str, ...],
+    ranks: int,
+    json_path: str | None,
+    dry_run: bool,
+    diff: bool,
+    no_convert: bool,
+    unverified: bool,
+) -> None:
+    """Write the plan of MODEL into its source, once it is proven.
+
+    MODEL is a file: modular_x.py, or modeling_x.py for a model without one; with :Class, that base model only. The
+    plan goes into the configuration classes (base_model_tp_plan) and the head classes (_tp_plan), of the modular file
+    where there is one; its generated files are converted with it. The model is imported and run.
+
+    \b
+    Exit code: 0 written or already so; 1 differences with --dry-run or --diff; 2 refused.
+    """
+    if json_path:
+        _write_json(model, settings, ranks, json_path, unverified)
+        return
+    from modular_converter.parallel.source.write_source import heirs
+    from modular_converter.parallel.source.write_source import write as put
+
+    file, found = _changes(model, settings, ranks, convert=not no_convert, unverified=unverified)
+    if not found:
+        click.echo("nothing to write: the source says the same")
+        return
+    if dry_run or diff:
+        _show(found, diff)
+        sys.exit(1)
+    put(found)
+    for change in found:
+        click.echo(f"{os.path.relpath(change.path)}: written")
+    for path in heirs(file, found):
+        click.echo(f"{os.path.relpath(path)} inherits from it: `modular-plan write {os.path.relpath(path)}`", err=True)
+
+
+def _changes(
+    model: str, settings: tuple[str, ...], ranks: int, convert: bool, unverified: bool
+) -> tuple[ModelFile, list[Change]]:
+    from modular_converter.parallel.proof.ranks import RankPool
+    from modular_converter.parallel.source.settle import settle
+    from modular_converter.parallel.source.write_source import changes, refuse_installed
+    from modular_converter.parallel.tiny.model_files import base_classes, chosen
+
+    quiet_library()
+    file, name = _file(model)
+    refuse_installed(file.path)
+    bases = [chosen(file, name)] if name else base_classes(file)
+    with RankPool(ranks) as pool:
+        settled = settle(file, bases, overrides_of(settings), None if unverified else pool, _say)
+    return file, changes(file, settled, convert)
+
+
+def _file(model: str) -> tuple[ModelFile, str]:
+    """The file of MODEL, its modular file where it has one, and the class that was asked for."""
+    from modular_converter.parallel.tiny.model_files import is_file, open_file, split_class
+
+    if is_file(model):
+        path, name = split_class(model)
+    else:
+        from modular_converter.parallel.tiny.build import target_of
+
+        target = target_of(model)
+        name = target.model_class.rpartition(".")[2] if "." in model else ""
+        path = sys.modules[target.load()[0].__module__].__file__ or ""
+    file = open_file(path)
+    return (open_file(file.modular) if file.modular else file), name
+
+
+def _show(found: list[Change], diff: bool) -> None:
+    from modular_converter.reporting import wants_color
+    from modular_converter.reporting.diffs import colored, unified
+
+    for change in found:
+        if diff:
+            for line in colored(unified(change.path, change.old, change.new), wants_color(sys.stdout)):
+                click.echo(line)
+        else:
+            state = "would be new" if change.old is None else "would change"
+            click.echo(f"{os.path.relpath(change.path)}: {state}")
+
+
+def _write_json(model: str, settings: tuple[str, ...], ranks: int, path: str, unverified: bool) -> None:
+    from modular_converter.diagnostics import ConversionError
+    from modular_converter.emit.output import write_atomically
+    from modular_converter.parallel.errors import WriteError
+    from modular_converter.parallel.proof.prove import prove
+    from modular_converter.parallel.proof.ranks import RankPool
+
+    found: Any = derived_of(model, settings)
+    if not unverified:
+        with RankPool(ranks) as pool:
+            verdict = found.screen if not found.screen.passed else prove(found, found.plan, pool)
+        if not verdict.passed:
+            raise WriteError(f"{model}: the derived plan is refused: {verdict.layer}: {verdict.reason}")
+        _say(f"{model}: verified on {ranks} ranks")
+    target = os.path.abspath(path)
+    try:
+        write_atomically(target, found.plan.to_json(), os.path.dirname(target))
+    except ConversionError as error:
+        raise WriteError("\n".join(map(str, error.diagnostics))) from error
+    click.echo(f"{path}: written")
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

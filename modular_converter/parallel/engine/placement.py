@@ -1,0 +1,222 @@
+"""A model of the main process on a session's ranks: handed over, called, given back."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.handover import (
+    Item,
+    Skeleton,
+    blocks,
+    copy_rows,
+    parcels,
+    share_shape,
+    slot_bytes,
+)
+from modular_converter.parallel.engine.packing import OnRanks, StreamHere, state_bytes, state_tensor, write
+from modular_converter.parallel.engine.session import RemoteError, Session
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import Piece
+
+
+_NUMBERS = itertools.count(1)
+_CHUNK_BYTES = 32 << 20
+
+
+@dataclass
+class Placement:
+    """Where a model's weights are.
+
+    Attributes:
+        tensors: the model's own tensors, emptied; they get their data back in the end.
+        pieces: how each sharded item is split, by number.
+        times: seconds that each rank took for the last call, by its own clock.
+    """
+
+    session: Session
+    number: int
+    plan: Plan
+    skeleton: Skeleton
+    tensors: list[torch.Tensor]
+    pieces: dict[int, Piece]
+    own_session: bool
+    times: list[float] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+
+    def call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a method of the model on all ranks; the first one's result, under the caller's random state."""
+        where = _place_of(args, kwargs)
+        share = self.session.devices[0] != "cpu" and where.type == "cuda"
+        args, kwargs, event = _with_stream(args, kwargs)
+        with self.session.turns:
+            states = _random_states()
+            dropped, self.dropped[:] = list(self.dropped), []
+            name = (self.number << 40) + (next(_NUMBERS) << 12)
+            message = ("call", self.number, method, args, kwargs, states, share, dropped, name)
+            try:
+                answers = self.session.ask(message, event=event, device=where, resolve=self._handle)
+            except RemoteError as error:
+                raise (error.error or RuntimeError(str(error))) from error
+            self.times = [answer[2] for answer in answers]
+            _set_random_states(answers[0][1])
+            return answers[0][0]
+
+    def _handle(self, pid: Any) -> OnRanks:
+        _, number, kind = pid
+        handle = OnRanks(number, kind, self._call_held)
+        weakref.finalize(handle, self.dropped.append, number)
+        return handle
+
+    def _call_held(self, held: int, method: str, args: Any, kwargs: Any) -> Any:
+        with self.session.turns:
+            try:
+                return self.session.ask(("method", self.number, held, method, args, kwargs))[0]
+            except RemoteError as error:
+                raise (error.error or RuntimeError(str(error))) from error
+
+    def profile(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, float]]:
+        """What each rank's time goes to in one call, in milliseconds; see ``profiling.profile``."""
+        with self.session.turns:
+            found: list[dict[str, float]] = self.session.ask(("profile", self.number, method, args, kwargs))
+        return found
+
+    def memory(self) -> dict[str, dict[str, Any]]:
+        """The figures of ``memory.usage`` by device."""
+        with self.session.turns:
+            found = self.session.ask(("memory",))
+        names = self.session.devices
+        return {name if name != "cpu" else f"cpu:{n}": value for n, (name, value) in enumerate(zip(names, found))}
+
+    def whole(self) -> Iterator[tuple[Item, torch.Tensor]]:
+        """Every parameter whole, on the CPU, one after the other, with its first name."""
+        for index, item in enumerate(self.skeleton.items):
+            if item.parameter:
+                with self.session.turns:
+                    found = self._gathered(index, item)
+                yield item, found
+
+    def _gathered(self, index: int, item: Item) -> torch.Tensor:
+        piece, size = self.pieces.get(index), len(self.session.devices)
+        whole = torch.empty(item.shape, dtype=item.kept)
+        target = whole if item.shape else whole.view(1)
+        rows = (share_shape(piece, item.shape, size) or (1,))[0]
+        step = max(1, _CHUNK_BYTES // max(1, item.row_bytes))
+        for first in range(0, rows, step):
+            answers = self.session.ask(("rows", self.number, index, first, min(rows, first + step)))
+            for rank, chunk in enumerate(answers):
+                if chunk is not None:
+                    moves = [(local, start, length) for start, local, length in blocks(piece, item.shape, rank, size)]
+                    copy_rows(chunk, first, target, piece.dim if piece else 0, moves)
+        return whole
+
+    def give_back(self) -> None:
+        """Put the weights back into the model's own tensors, and drop it on the ranks."""
+        whole = self.whole()
+        for tensor, item in zip(self.tensors, self.skeleton.items):
+            if item.parameter:
+                tensor.data = next(whole)[1]
+        self.end()
+
+    def end(self) -> None:
+        """Drop the model on the ranks, without its weights; end them if they were started for it alone."""
+        if self.own_session:
+            self.session.end()
+        elif not self.session.ended:
+            with self.session.turns:
+                self.session.ask(("drop", self.number))
+
+
+def place(
+    session: Session,
+    skeleton: Skeleton,
+    tensors: list[torch.Tensor],
+    plan: Plan,
+    pieces: dict[int, Piece],
+    compile: bool,
+    own_session: bool,
+) -> Placement:
+    """Hand a model to the ranks of a started session; its own tensors are empty afterwards.
+
+    Raises:
+        RankError: a rank failed on the way; the model has to be loaded again.
+    """
+    number = next(_NUMBERS)
+    with session.turns:
+        session.ask(("load", number, skeleton, str(plan)))
+        _stream(session, number, skeleton.items, tensors)
+        session.ask(("finish", number, str(plan), compile))
+    return Placement(session, number, plan, skeleton, tensors, pieces, own_session)
+
+
+def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: list[torch.Tensor]) -> None:
+    """Write parcels into two slots in turn, while the ranks read the other one; free each tensor after its last row."""
+    slot = slot_bytes(items)
+    session.down.reserve(2 * slot)
+    waiting: list[list[int]] = []
+
+    def settle() -> None:
+        session.answers(session.limit_s)
+        for done in waiting.pop(0):
+            if items[done].parameter:
+                tensors[done].data = torch.empty(0, dtype=items[done].dtype)
+
+    for turn, parcel in enumerate(parcels(items, slot)):
+        if len(waiting) == 2:
+            settle()
+        base = (turn % 2) * slot
+        for span in parcel:
+            tensor = tensors[span.number].detach()
+            rows = (tensor if tensor.dim() else tensor.view(1))[span.first : span.last]
+            write(session.down, base + span.offset, rows)
+        session.send(("parcel", number, base, parcel))
+        waiting.append([span.number for span in parcel if span.last == items[span.number].rows])
+    while waiting:
+        settle()
+    session.down.release()
+
+
+def _place_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
+    """Where the first tensor of a call lies: its results go there too."""
+    found = (value.device for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+    return next(found, torch.device("cpu"))
+
+
+def _with_stream(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Callable[[str, Any], None] | None]:
+    """A streamer among the arguments stays here; what the first rank generates comes to it."""
+    found: list[Any] = []
+
+    def swapped(value: Any) -> Any:
+        if not (hasattr(type(value), "put") and hasattr(type(value), "end")):
+            return value
+        found.append(value)
+        return StreamHere()
+
+    args, kwargs = tuple(map(swapped, args)), {key: swapped(value) for key, value in kwargs.items()}
+    if not found:
+        return args, kwargs, None
+
+    def event(kind: str, value: Any) -> None:
+        found[0].put(value) if kind == "put" else found[0].end()
+
+    return args, kwargs, event
+
+
+def _cuda_is_used() -> bool:
+    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+def _random_states() -> tuple[bytes, bytes | None, int]:
+    cuda = torch.cuda.get_rng_state() if _cuda_is_used() else None
+    return state_bytes(torch.get_rng_state()), None if cuda is None else state_bytes(cuda), torch.initial_seed()
+
+
+def _set_random_states(states: Any) -> None:
+    torch.set_rng_state(state_tensor(states[0]))
+    if states[1] is not None and _cuda_is_used():
+        torch.cuda.set_rng_state(state_tensor(states[1]))

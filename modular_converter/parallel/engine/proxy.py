@@ -1,0 +1,170 @@
+"""The model as the caller holds it while its weights are on the ranks: the same object, its methods routed there.
+
+Its class becomes a subclass of its own class, so ``isinstance``, configuration and attributes stay; parameters become
+meta tensors of the same shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.placement import Placement
+from modular_converter.parallel.errors import PlanError
+
+
+class Parallelized:
+    """What a model that has been parallelized can do besides its own methods."""
+
+    _placement: Placement
+
+    def memory_allocated(self) -> dict[str, int]:
+        """Bytes of tensors by device; on CPUs the rank's resident bytes."""
+        return {name: value["allocated"] for name, value in self._placement.memory().items()}
+
+    def memory_reserved(self) -> dict[str, int]:
+        """Bytes that the allocator holds, by device; on CPUs the rank's resident bytes."""
+        return {name: value["reserved"] for name, value in self._placement.memory().items()}
+
+    memory_cached = memory_reserved
+    memory_chached = memory_reserved  # the spelling that parallelformers had
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, kind: Any, *exception: object) -> None:
+        if kind is not None and not issubclass(kind, Exception) or self._placement.session.ended:
+            self._placement.end()
+        else:
+            give_back(self)
+
+    @property
+    def device(self) -> torch.device:
+        """Where inputs are best put; they are taken from anywhere."""
+        return torch.device(self._placement.session.devices[0])
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The whole weights, gathered from the ranks, on the CPU."""
+        found = super().state_dict(*args, **kwargs)  # type: ignore[misc]
+        prefix = kwargs.get("prefix", "")
+        whole = {item.name: tensor for item, tensor in self._placement.whole()}
+        for name, tied in _first_names(self).items():
+            if prefix + name in found and tied in whole:
+                found[prefix + name] = whole[tied]
+        return found
+
+    def train(self, mode: bool = True) -> Any:
+        if mode:
+            raise PlanError(
+                "a model on ranks of parallelize runs without gradients; to train, start your script with torchrun "
+                "and call parallelize there"
+            )
+        return self
+
+    def eval(self) -> Any:
+        return self
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        """``.cpu()``, ``.cuda()``, ``.to()``, ``.half()`` and the like: the whole model again, then what they do."""
+        give_back(self)
+        return self._apply(*args, **kwargs)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise PlanError("a model on ranks cannot be pickled or copied; take it back with .cpu() first")
+
+
+def _first_names(model: Any) -> dict[str, str]:
+    """Every parameter name -> the first name of the same parameter."""
+    first: dict[int, str] = {}
+    names = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names[name] = first.setdefault(id(parameter), name)
+    return names
+
+
+def install(model: torch.nn.Module, placement: Placement) -> None:
+    """Make the emptied model the caller's side of a placement."""
+    made: dict[int, torch.nn.Parameter] = {}
+    kept = {id(tensor): item for tensor, item in zip(placement.tensors, placement.skeleton.items) if item.parameter}
+    homes = []
+    for module in model.modules():
+        for leaf, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) in kept:
+                item = kept[id(parameter)]
+                if id(parameter) not in made:
+                    empty = torch.empty(item.shape, dtype=item.kept, device="meta")
+                    made[id(parameter)] = torch.nn.Parameter(empty, requires_grad=item.gradient)
+                homes.append((module._parameters, leaf, parameter))
+                module._parameters[leaf] = made[id(parameter)]
+    for module in model.modules():
+        if module is not model:
+            module.__dict__["forward"] = functools.partial(_inner, type(module).__name__)
+    model.__dict__["_placement"] = placement
+    model.__dict__["_homes"] = homes
+    model.__dict__["_own_class"] = type(model)
+    model.__class__ = _routed_class(type(model))  # type: ignore[arg-type]
+
+
+def _inner(name: str, *args: Any, **kwargs: Any) -> Any:
+    raise PlanError(f"the weights of this {name} are on the ranks; call the parallelized model itself, or its methods")
+
+
+def give_back(model: Any) -> torch.nn.Module:
+    """End the ranks of a parallelized model; it has its whole weights again, on the CPU.
+
+    Raises:
+        RankError: the ranks have ended before, and the weights with them.
+    """
+    placement = model._placement
+    placement.give_back()
+    model.__class__ = model.__dict__.pop("_own_class")
+    for scope, leaf, parameter in model.__dict__.pop("_homes"):
+        scope[leaf] = parameter
+    for module in model.modules():
+        module.__dict__.pop("forward", None)
+    del model.__dict__["_placement"]
+    found: torch.nn.Module = model
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _routed_class(own: type[Any]) -> type[Any]:
+    body: dict[str, Any] = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
+    for name in _routed_names(own):
+        body[name] = _route(name, getattr(own, name))
+    return type(own.__name__, (Parallelized, own), body)
+
+
+def _routed_names(own: type[Any]) -> list[str]:
+    """``forward``, ``generate``, and the public methods that the model's own code adds to the library's machinery."""
+    machinery = [kind for kind in own.__mro__ if not _is_model_code(kind)]
+    known = {name for kind in machinery for name in vars(kind)}
+    found = {"forward"}
+    for kind in own.__mro__:
+        if _is_model_code(kind):
+            found |= {name for name, value in vars(kind).items() if _is_method(name, value) and name not in known}
+    if hasattr(own, "generate"):
+        found.add("generate")
+    return sorted(found)
+
+
+def _is_method(name: str, value: Any) -> bool:
+    return not name.startswith("_") and callable(value) and hasattr(value, "__code__") or hasattr(value, "__wrapped__")
+
+
+def _is_model_code(kind: type[Any]) -> bool:
+    module = kind.__module__
+    return not module.startswith(("torch.", "builtins")) and (
+        not module.startswith("transformers.") or module.startswith("transformers.models.")
+    )
+
+
+def _route(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def routed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._placement.call(name, args, kwargs)
+
+    return routed

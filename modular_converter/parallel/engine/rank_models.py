@@ -1,0 +1,257 @@
+"""What a rank does with models: build one from its skeleton and shares, run its methods, give shares back, drop it."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.handover import (
+    Skeleton,
+    Span,
+    assemble,
+    blocks,
+    copy_rows,
+    share_shape,
+)
+from modular_converter.parallel.engine.lean import LeanGroup, make_lean
+from modular_converter.parallel.engine.lean_norms import fuse_norms
+from modular_converter.parallel.engine.memory import usage
+from modular_converter.parallel.engine.outputs import hold, whole_heads
+from modular_converter.parallel.engine.packing import (
+    Mailbox,
+    StreamHere,
+    pack,
+    read,
+    state_bytes,
+    state_tensor,
+    unpack,
+)
+from modular_converter.parallel.engine.profiling import profile
+from modular_converter.parallel.engine.shared_memory import Arena
+from modular_converter.parallel.engine.worker import ANSWER, EVENT, FAILURE, UNSENT
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import Piece, Resolution, resolve
+from modular_converter.parallel.shard.apply import apply
+
+
+@dataclass
+class Loaded:
+    """A model on this rank."""
+
+    model: torch.nn.Module
+    skeleton: Skeleton
+    shares: dict[int, torch.Tensor]
+    pieces: dict[int, Piece]
+    resolution: Resolution | None = None
+    held: dict[int, Any] = field(default_factory=dict)
+
+
+class Worker:
+    """The state of one rank between messages."""
+
+    def __init__(
+        self, pipe: Connection, device: torch.device, down: Arena, up: Arena, clock: Callable[[], float]
+    ) -> None:
+        self.pipe, self.device, self.down, self.up, self.clock = pipe, device, down, up, clock
+        self.group = LeanGroup()
+        self.mailbox = Mailbox()
+        self.models: dict[int, Loaded] = {}
+        self.arrived = 0.0
+
+    def answer(self, value: Any, held: dict[int, int] | None = None, share: bool = False) -> None:
+        """Send one answer, or the error that sending it raised."""
+        try:
+            data = ANSWER + pack(value, self.up, held, self.mailbox if share else None)
+            if share:
+                torch.cuda.synchronize(self.device)  # the main process reads the mailbox on a stream of its own
+        except Exception as error:
+            data = UNSENT + pickle.dumps((traceback.format_exc(), _plain(error)))
+        self.pipe.send_bytes(data)
+
+    def handle(self, data: bytes) -> None:
+        """Run one message and answer it."""
+        self.arrived = self.clock()
+        try:
+            kind, *rest = unpack(data, self.down, self.device, self._resolve)
+            getattr(self, f"on_{kind}")(*rest)
+        except Exception as error:  # an answer is owed whatever happens
+            self.pipe.send_bytes(FAILURE + pickle.dumps((traceback.format_exc(), _plain(error))))
+
+    def _resolve(self, pid: Any) -> Any:
+        number = pid[1]
+        for loaded in self.models.values():
+            if number in loaded.held:
+                return loaded.held[number]
+        raise KeyError(f"object {number} is no longer on the ranks")
+
+    def on_load(self, number: int, skeleton: Skeleton, plan: str) -> None:
+        """Build a model without weights and make room for this rank's shares."""
+        model, made = assemble(skeleton, self.device)
+        resolution = resolve(Plan.parse(plan), model)
+        pieces = {n: resolution.pieces[i.name] for n, i in enumerate(skeleton.items) if i.name in resolution.pieces}
+        shares = {}
+        for index, item in enumerate(skeleton.items):
+            shape = share_shape(pieces.get(index), item.shape, self.group.size)
+            shares[index] = torch.empty(shape, dtype=item.kept, device=self.device) if item.parameter else made[index]
+        self.models[number] = Loaded(model, skeleton, shares, pieces, resolution)
+        self.answer(None)
+
+    def on_parcel(self, number: int, base: int, spans: list[Span]) -> None:
+        """Copy this rank's part out of rows that lie in the shared area."""
+        loaded = self.models[number]
+        for span in spans:
+            item = loaded.skeleton.items[span.number]
+            shape = (span.last - span.first, *item.shape[1:])
+            chunk = read(self.down, base + span.offset, item.dtype, shape)
+            piece = loaded.pieces.get(span.number)
+            target = loaded.shares[span.number]
+            target = target if item.shape else target.view(1)
+            moves = blocks(piece, item.shape, self.group.rank, self.group.size)
+            copy_rows(chunk, span.first, target, piece.dim if piece else 0, moves)
+        self.answer(None)
+
+    def on_finish(self, number: int, plan: str, compile: bool) -> None:
+        """Put the shares in their places: the model is ready to run."""
+        loaded = self.models[number]
+        model = loaded.model
+        numbers = {item.name: index for index, item in enumerate(loaded.skeleton.items) if item.parameter}
+        by_identity = {id(p): numbers[name] for name, p in model.named_parameters()}
+
+        def share(parameter: torch.nn.Parameter, piece: Piece, group: Any) -> torch.Tensor:
+            return loaded.shares[by_identity[id(parameter)]]
+
+        keep = list(model.parameters())  # so that no identity is used twice
+        applied = apply(model, Plan.parse(plan), self.group, share)
+        _fill_whole(model, loaded, by_identity)
+        make_lean(applied, self.group)
+        fuse_norms(model)
+        del keep
+        model.eval()
+        if compile:
+            _prepare_compiled(model)
+        random.seed(0)
+        self.answer(None)
+
+    def on_call(
+        self, number: int, method: str, args: Any, kwargs: Any, states: Any, share: bool, dropped: list[int], name: int
+    ) -> None:
+        """Run a method of a model under the caller's random state; the first rank answers with the result."""
+        loaded = self.models[number]
+        for gone in dropped:
+            loaded.held.pop(gone, None)
+        _set_random(states, self.device)
+        args, kwargs = self._streamers(args, kwargs)
+        target: Any = loaded.model if method == "forward" else getattr(loaded.model, method)
+        with torch.inference_mode():  # cheaper than no gradients: a token is a thousand small operations
+            result = target(*args, **kwargs)
+            result = whole_heads(result, loaded.model, self.group)
+        held = hold(result, name)
+        loaded.held.update(held)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        took = self.clock() - self.arrived
+        if self.group.rank:
+            self.answer((None, None, took))
+        else:
+            self.answer((result, _random(self.device), took), {id(v): k for k, v in held.items()}, share)
+
+    def on_profile(self, number: int, method: str, args: Any, kwargs: Any) -> None:
+        """Run a method under torch's profiler; each rank's table of what its time went to."""
+        model: Any = self.models[number].model
+        target = model if method == "forward" else getattr(model, method)
+        self.answer(profile(lambda: target(*args, **kwargs), self.device))
+
+    def on_method(self, number: int, held: int, method: str, args: Any, kwargs: Any) -> None:
+        """Run a method of an object that stays here."""
+        result = getattr(self.models[number].held[held], method)(*args, **kwargs)
+        self.answer(None if self.group.rank else result)
+
+    def on_rows(self, number: int, index: int, first: int, last: int) -> None:
+        """Rows of this rank's share of a tensor; of a whole one the first rank's alone."""
+        loaded = self.models[number]
+        share = loaded.shares[index]
+        wanted = self.group.rank == 0 or index in loaded.pieces and loaded.pieces[index].dim >= 0
+        self.answer((share.view(1) if share.dim() == 0 else share)[first:last] if wanted else None)
+
+    def on_memory(self) -> None:
+        """What this rank's device holds."""
+        self.answer(usage(self.device))
+
+    def on_drop(self, number: int) -> None:
+        """Forget a model."""
+        self.models.pop(number, None)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.answer(None)
+
+    def _streamers(self, args: Any, kwargs: Any) -> Any:
+        def swapped(value: Any) -> Any:
+            return _Stream(self) if isinstance(value, StreamHere) else value
+
+        return tuple(map(swapped, args)), {key: swapped(value) for key, value in kwargs.items()}
+
+
+class _Stream:
+    """Hands tokens to the caller's streamer, from the first rank."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+
+    def put(self, value: Any) -> None:
+        self._event("put", value)
+
+    def end(self) -> None:
+        self._event("end", None)
+
+    def _event(self, kind: str, value: Any) -> None:
+        if self.worker.group.rank == 0:
+            value = value.cpu() if isinstance(value, torch.Tensor) else value
+            self.worker.pipe.send_bytes(EVENT + pickle.dumps((kind, value)))
+
+
+def _fill_whole(model: torch.nn.Module, loaded: Loaded, numbers: dict[int, int]) -> None:
+    """Parameters that the plan leaves whole get their data; tied ones stay one."""
+    made: dict[int, torch.nn.Parameter] = {}
+    for module in model.modules():
+        for leaf, old in module._parameters.items():
+            if old is not None and old.is_meta:
+                index = numbers[id(old)]
+                made.setdefault(index, torch.nn.Parameter(loaded.shares[index], requires_grad=False))
+                module._parameters[leaf] = made[index]
+
+
+def _prepare_compiled(model: Any) -> None:
+    """A static cache is what makes ``generate`` compile its decoding step, with CUDA graphs on GPUs."""
+    settings = getattr(model, "generation_config", None)
+    if settings is not None:
+        settings.cache_implementation = "static"
+
+
+def _set_random(states: Any, device: torch.device) -> None:
+    """The caller's state; its seed where the caller has no CUDA state of its own and has seeded anew."""
+    cpu, cuda, seed = states
+    torch.set_rng_state(state_tensor(cpu))
+    if device.type == "cuda" and cuda is not None:
+        torch.cuda.set_rng_state(state_tensor(cuda), device)
+    elif device.type == "cuda" and seed != torch.cuda.initial_seed():
+        torch.cuda.manual_seed(seed)
+
+
+def _random(device: torch.device) -> Any:
+    cuda = state_bytes(torch.cuda.get_rng_state(device)) if device.type == "cuda" else None
+    return state_bytes(torch.get_rng_state()), cuda
+
+
+def _plain(error: BaseException) -> Any:
+    """The exception, if it can travel."""
+    try:
+        return pickle.loads(pickle.dumps(error))
+    except Exception:
+        return None

@@ -1,0 +1,168 @@
+"""Which plan a model is run with: the given one, the one in its classes if it verifies, else the derived one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
+from modular_converter.parallel.plans.patterns import matches
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.proof.compare import Verdict, check_in_threads
+from modular_converter.parallel.proof.prove import Derived, derive_model
+from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.tiny.build import Small, Target, build
+
+
+GivenPlan = Plan | Mapping[str, str] | str | os.PathLike[str]
+# (model class, overrides, ranks, plan) -> verdict, and (model class, overrides, ranks) -> derived plan, of this process
+_VERDICTS: dict[tuple[Any, ...], Verdict] = {}
+_DERIVED: dict[tuple[Any, ...], Derived] = {}
+_SMALL: dict[tuple[Any, ...], Small] = {}
+
+
+def read_plan(given: GivenPlan, name: str) -> Plan:
+    """A plan from a ``Plan``, transformers' ``{layer pattern: style}``, the path of a file, or its text (or JSON).
+
+    Raises:
+        PlanFormatError: it is none of these.
+        ApplyError: the file cannot be read.
+    """
+    if isinstance(given, Plan):
+        return given
+    if isinstance(given, Mapping):
+        return from_library(name, dict(given))
+    text = os.fspath(given)
+    if "\n" not in text and not text.lstrip().startswith("{"):
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ApplyError(f"the plan {text!r} cannot be read: {error.strerror}") from error
+    return Plan.from_json(text) if text.lstrip().startswith("{") else Plan.parse(text)
+
+
+def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
+    """The plan for a model on ``size`` ranks, and where it is from.
+
+    Raises:
+        PlanError: there is none: the model is not the library's, or neither plan verifies; with the reasons.
+    """
+    name = type(model).__name__
+    if given is not None:
+        return read_plan(given, name), "the given plan"
+    target = target_like(model)
+    overrides = _buildable(target, small_overrides(model.config))
+    ranks = 4 if size % 4 == 0 else 2
+    committed = committed_plan(model, target.name)
+    refused = "there is none in its classes"
+    if committed is not None:
+        verdict = _verified(target, overrides, ranks, committed)
+        if verdict.passed:
+            return committed, f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance"
+        refused = f"the one in its classes is refused ({verdict.layer}: {verdict.reason})"
+    found = _derived(target, overrides, ranks)
+    if found.screen.passed and found.plan.rules:
+        return found.plan, f"the derived plan, verified on {ranks} ranks of a small instance; {refused}"
+    reason = f"{found.screen.layer}: {found.screen.reason}" if not found.screen.passed else "nothing can be sharded"
+    raise ApplyError(f"{name} has no plan: {refused}, and the derived one does not hold ({reason}); give one as plan=")
+
+
+def target_like(model: Any) -> Target:
+    """The small instance's target for a model's own class and configuration class.
+
+    Raises:
+        ApplyError: the model has no configuration to build a small instance from.
+    """
+    config = getattr(model, "config", None)
+    if config is None or not hasattr(config, "model_type"):
+        raise ApplyError(
+            f"{type(model).__name__} has no configuration of transformers, so no plan can be derived; give one as plan="
+        )
+    kinds = (type(model), type(config))
+    paths = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
+    return Target(type(model).__name__, paths[0], paths[1])
+
+
+def committed_plan(model: Any, name: str) -> Plan | None:
+    """The tensor-parallel plan in the model's classes, rules for layers that it lacks left out; None without one."""
+    rules = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None)
+    if not rules:
+        return None
+    names = [path for path, _ in model.named_modules()] + [path for path, _ in model.named_parameters()]
+    kept = {pattern: style for pattern, style in dict(rules).items() if matches(pattern, names)}
+    try:
+        return from_library(name, kept) if kept else None
+    except PlanError:
+        return None  # styles that mean nothing here, such as those for sequences
+
+
+def small_overrides(config: Any) -> dict[str, Any]:
+    """Settings of a configuration that change a model's arithmetic but not its size: switches, kinds, single heads."""
+    if not is_dataclass(config):
+        return {}
+    try:
+        kind: Any = type(config)
+        default = kind()
+    except Exception:  # a configuration that has no default, such as one made of two others
+        return {}
+    found: dict[str, Any] = {}
+    for item in fields(config):
+        if item.name.startswith("_") or item.name in _NOT_ARITHMETIC or not item.init:
+            continue
+        value, usual = _value(config, item.name), _value(default, item.name)
+        single = type(value) is int and value == 1 and "head" in item.name
+        if (isinstance(value, (bool, str)) or single) and value != usual and not isinstance(usual, (list, dict)):
+            found[item.name] = value
+    return found
+
+
+def _value(config: Any, name: str) -> Any:
+    try:
+        return getattr(config, name, None)
+    except Exception:  # configurations whose layers differ refuse the question
+        return None
+
+
+_NOT_ARITHMETIC = {"transformers_version", "dtype", "name_or_path", "model_type", "architectures"}
+
+
+def _key(target: Target, overrides: dict[str, Any], ranks: int) -> tuple[Any, ...]:
+    return (target.model_class, target.config_class, tuple(sorted(overrides.items())), ranks)
+
+
+def _verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:
+    key = (*_key(target, overrides, ranks), str(plan))
+    if key not in _VERDICTS:
+        small = _small(target, overrides)
+        names = [path for path, _ in small.model.named_modules()] + [n for n, _ in small.model.named_parameters()]
+        rules = tuple(rule for rule in plan.rules if matches(rule.pattern, names))
+        _VERDICTS[key] = check_in_threads(small.model, Plan(plan.model, rules), small.inputs, ranks)
+    return _VERDICTS[key]
+
+
+def _buildable(target: Target, overrides: dict[str, Any]) -> dict[str, Any]:
+    """The settings, or none where no small instance can be built with them."""
+    try:
+        _small(target, overrides)
+    except BuildError:
+        return {}
+    return overrides
+
+
+def _small(target: Target, overrides: dict[str, Any]) -> Small:
+    key = _key(target, overrides, 0)
+    if key not in _SMALL:
+        _SMALL[key] = build(target, overrides)
+    return _SMALL[key]
+
+
+def _derived(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:
+    key = _key(target, overrides, ranks)
+    if key not in _DERIVED:
+        _DERIVED[key] = derive_model(target, overrides, ranks)
+    return _DERIVED[key]

@@ -1,0 +1,143 @@
+"""The chain of modules that a forward runs, from its trace: embeddings, one list of layers, what comes after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from modular_converter.parallel.trace.dependence import PARAMETERS, dependence
+from modular_converter.parallel.trace.graph import ModuleCall, Trace
+
+
+_LISTS = ("ModuleList", "Sequential")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Calls in order of one module, or of the members of one list of modules."""
+
+    key: str
+    calls: tuple[ModuleCall, ...]
+
+
+@dataclass
+class Chain:
+    """The groups in order of their first call.
+
+    Attributes:
+        layers: index in ``groups`` of the list of layers.
+        depends: tensor -> what it was computed from (``dependence``).
+    """
+
+    trace: Trace
+    depends: list[frozenset[str]]
+    groups: list[Group] = field(default_factory=list)
+    layers: int = -1
+
+    def active(self, number: int) -> bool:
+        """Whether a tensor's values come from parameters: an activation, not a mask or positions."""
+        return PARAMETERS in self.depends[number]
+
+
+def chain_of(trace: Trace) -> Chain | str:
+    """The chain of a traced model, or why it has none."""
+    chain = Chain(trace, dependence(trace))
+    calls = [call for call in _opened(trace, _children(trace, _whole_run(trace))) if _makes(chain, call)]
+    for call in calls:
+        key = _list_of(trace, call.path) or call.path
+        if chain.groups and chain.groups[-1].key == key:
+            chain.groups[-1] = Group(key, (*chain.groups[-1].calls, call))
+        else:
+            chain.groups.append(Group(key, (call,)))
+    idle = _idle(trace)
+    if idle:
+        return f"the layers of `{idle}` did not run, so nothing is known of where they stand"
+    lists = [i for i, group in enumerate(chain.groups) if _runs_in_order(trace, group)]
+    if len(lists) > 1:
+        names = dict.fromkeys(f"`{chain.groups[i].key}`" for i in lists)
+        return f"{' and '.join(names)} are {len(lists)} stacks of layers, not one chain"
+    if not lists:
+        return _no_layers(trace, chain)
+    chain.layers = lists[0]
+    return chain
+
+
+def _whole_run(trace: Trace) -> ModuleCall:
+    return next(call for call in reversed(trace.modules) if not call.path)
+
+
+def _children(trace: Trace, parent: ModuleCall) -> list[ModuleCall]:
+    """The calls that a module's own forward made in one run of it, in order."""
+    found = [c for c in trace.modules if c.path and c.caller == parent.path and c.path != parent.path]
+    return [c for c in found if parent.first <= c.first and c.last <= parent.last]
+
+
+def _opened(trace: Trace, calls: list[ModuleCall]) -> list[ModuleCall]:
+    """Modules that hold a list of layers themselves give way to what they call."""
+    result = []
+    for call in calls:
+        inner = [] if _list_of(trace, call.path) else _children(trace, call)
+        result.extend(_opened(trace, inner) if _holds_list(trace, inner) else [call])
+    return result
+
+
+def _holds_list(trace: Trace, calls: list[ModuleCall]) -> bool:
+    keys = [_list_of(trace, call.path) for call in calls]
+    members = [key for call, key in zip(calls, keys) if key and _has_parameters(trace, call.path)]
+    if len(set(members)) < len(members):
+        return True
+    return any(_holds_list(trace, _children(trace, c)) for c, key in zip(calls, keys) if not key)
+
+
+def _list_of(trace: Trace, path: str) -> str:
+    parent, _, leaf = path.rpartition(".")
+    return parent if leaf.isdigit() and trace.module_classes.get(parent) in _LISTS else ""
+
+
+def _has_parameters(trace: Trace, path: str) -> bool:
+    return any(name.startswith(f"{path}.") for parameter in trace.parameters for name in parameter.names)
+
+
+def _makes(chain: Chain, call: ModuleCall) -> bool:
+    return any(chain.active(number) for number in call.outputs)
+
+
+def _idle(trace: Trace) -> str:
+    """The first list of modules with parameters of which no part ran, if there is one."""
+    run = {call.path for call in trace.modules}
+    parts = {".".join(path.split(".")[:n]) for path in run for n in range(1, path.count(".") + 2)}
+    for path in trace.module_classes:
+        parent = _list_of(trace, path)
+        if parent and parent not in parts and f"{parent}.1" in trace.module_classes and _has_parameters(trace, path):
+            return parent
+    return ""
+
+
+def _runs_in_order(trace: Trace, group: Group) -> bool:
+    """Whether a group is a list of at least two modules with parameters, each fed by the one before it."""
+    if len({call.path for call in group.calls}) < 2 or not _has_parameters(trace, group.calls[0].path):
+        return False
+    return all(fed(trace, call, after) for call, after in zip(group.calls, group.calls[1:]))
+
+
+def fed(trace: Trace, before: ModuleCall, after: ModuleCall) -> frozenset[int]:
+    """The tensors that enter a call and are, or were computed between the two calls from, an output of the first."""
+    reached = set(before.outputs)
+    for op in trace.ops[before.last : after.first]:
+        if reached & set(op.inputs()):
+            reached.update(op.outputs)
+    return frozenset(reached & set(after.inputs))
+
+
+def _no_layers(trace: Trace, chain: Chain) -> str:
+    paths = [call.path for group in chain.groups for call in group.calls if group.key != call.path]
+    twice = next((path for path in paths if paths.count(path) > 1 and _has_parameters(trace, path)), None)
+    if twice:
+        return f"`{twice}` runs more than once, so that its weights would be on several stages"
+    counts: dict[str, int] = {}
+    for group in chain.groups:
+        if group.key != group.calls[0].path:
+            counts[group.key] = counts.get(group.key, 0) + 1
+    often = next((key for key, count in counts.items() if count > 1), None)
+    if often:
+        return f"the members of `{often}` alternate with other modules, they are not one chain"
+    return "no list of modules is run one after the other, each fed by the one before it"

@@ -1,0 +1,146 @@
+"""Derive a pipeline plan from a trace: which modules run in sequence, and what flows between them, by name.
+
+A tensor has to be handed over when its values come from parameters. What comes from the model's inputs alone (masks)
+is named by those inputs, and each stage makes it itself; positions come from no data and are not named. No torch here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from modular_converter.parallel.pipeline.chain import Chain, Group, chain_of, fed
+from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
+from modular_converter.parallel.trace.graph import ModuleCall, Trace
+
+
+def derive_pipeline(trace: Trace) -> PipelinePlan | str:
+    """The pipeline plan of a traced model, or why it has none.
+
+    The trace should be of a run with ``attention_mask``, if the model takes one: what was not given has no flow.
+    """
+    chain = chain_of(trace)
+    if isinstance(chain, str):
+        return chain
+    layers = chain.groups[chain.layers]
+    reason = _repeated(chain) or _passing(chain, layers) or _crossing(chain, layers)
+    if reason:
+        return reason
+    return PipelinePlan(trace.model, tuple(_entries(chain)))
+
+
+def _repeated(chain: Chain) -> str:
+    paths = [call.path for call in chain.groups[chain.layers].calls]
+    twice = next((path for path in paths if paths.count(path) > 1), None)
+    if twice:
+        return f"`{twice}` runs more than once, so that its weights would be on several stages"
+    keys = [group.key for group in chain.groups]
+    if keys.count(chain.groups[chain.layers].key) > 1:
+        return f"the members of `{chain.groups[chain.layers].key}` alternate with other modules"
+    return ""
+
+
+def _activations(chain: Chain, call: ModuleCall) -> list[tuple[str, tuple[int, ...]]]:
+    found = ((name, tuple(n for n in numbers if chain.active(n))) for name, numbers in call.arguments)
+    return [(name, numbers) for name, numbers in found if numbers]
+
+
+def _chained(chain: Chain, layers: Group) -> list[str]:
+    """The names under which a layer takes what the one before it made."""
+    names: dict[str, None] = {}
+    for before, after in zip(layers.calls, layers.calls[1:]):
+        entering = fed(chain.trace, before, after)
+        names.update(dict.fromkeys(name for name, numbers in _activations(chain, after) if entering & set(numbers)))
+    return list(names)
+
+
+def _passing(chain: Chain, layers: Group) -> str:
+    """Why an activation that every layer takes, besides the one before it, cannot pass by; it must be the same."""
+    chained = _chained(chain, layers)
+    seen: dict[str, tuple[int, ...]] = {}
+    for call in layers.calls:
+        for name, numbers in _activations(chain, call):
+            if name not in chained and seen.setdefault(name, numbers) != numbers:
+                return f"each of `{layers.key}` takes another `{name}`, which is not made by the one before it"
+    return ""
+
+
+def _crossing(chain: Chain, layers: Group) -> str:
+    """What passes a border between two layers without entering the second of them, if anything does."""
+    trace = chain.trace
+    made: dict[int, int] = {}
+    used: dict[int, int] = {}
+    for index, op in enumerate(trace.ops):
+        used.update(dict.fromkeys(op.inputs(), index))
+        for number in op.outputs:
+            made.setdefault(number, index)
+    last = len(trace.ops)
+    used.update(dict.fromkeys(trace.outputs, last))
+    for call in layers.calls[1:]:
+        for number in sorted(made):
+            crosses = made[number] < call.first <= used.get(number, -1)
+            if crosses and chain.active(number) and number not in call.inputs:
+                maker = trace.ops[made[number]].module or "the model"
+                user = "is an output of the model" if used[number] == last else f"is used by {_user(trace, number)}"
+                return f"what `{maker}` makes before `{call.path}` {user}, past the layers between"
+    return ""
+
+
+def _user(trace: Trace, number: int) -> str:
+    users = [op.module for op in trace.ops if number in op.inputs()]
+    return f"`{users[-1] or 'the model'}`"
+
+
+def _entries(chain: Chain) -> list[Entry]:
+    layers = chain.groups[chain.layers]
+    whole = next(call for call in reversed(chain.trace.modules) if not call.path)
+    shared = {*whole.parameters, *(name for call in layers.calls for name, _ in call.arguments)}
+    found: dict[str, Entry] = {}
+    known = ""  # what the last output is called
+    for index, group in enumerate(chain.groups):
+        if index == chain.layers:
+            inputs = _inputs(chain, group, whole, lambda name, _: name)
+            outputs = _chained(chain, group)
+        else:
+            inputs = _inputs(chain, group, whole, lambda name, own: _shared_name(name, own, shared, known))  # noqa: B023
+            later = [call for after in chain.groups[index + 1 :] for call in after.calls]
+            outputs = [_output(group.calls[-1], later, shared, known)]
+        entry = Entry(group.key, inputs, tuple(outputs))
+        old = found.get(group.key, entry)
+        found[group.key] = Entry(group.key, _joined(old.inputs, entry.inputs), _joined(old.outputs, entry.outputs))
+        known = entry.outputs[0]
+    return list(found.values())
+
+
+def _joined(left: Iterable[str], right: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*left, *right)))
+
+
+def _inputs(
+    chain: Chain, group: Group, whole: ModuleCall, say: Callable[[str, tuple[str, ...]], str]
+) -> tuple[str, ...]:
+    """Names of what a group takes. ``say`` names an activation from its argument name and the caller's variables."""
+    names: dict[str, None] = {}
+    for call in group.calls:
+        local = dict(call.local_names)
+        for name, numbers in call.arguments:
+            for number in numbers:
+                if chain.active(number):
+                    names[say(name, local.get(number, ()))] = None
+                else:
+                    given = chain.depends[number]
+                    names.update(dict.fromkeys(n for n in whole.parameters if n in given))
+    return tuple(names)
+
+
+def _shared_name(name: str, local: tuple[str, ...], shared: set[str], known: str) -> str:
+    """A name that the model or its layers use: the caller's variable, the argument, or what it was called before."""
+    own = [variable for variable in local if variable in shared]
+    return own[0] if own else name if name in shared else known or name
+
+
+def _output(call: ModuleCall, later: list[ModuleCall], shared: set[str], known: str) -> str:
+    """The variable that takes the result, if model or layers know its name; else how a later module calls it."""
+    names = [call.result]
+    names += [name for c in later for name, numbers in c.arguments if set(numbers) & set(call.outputs)]
+    names += [] if later else [known]
+    return next((name for name in names if name in shared), call.result or "output")

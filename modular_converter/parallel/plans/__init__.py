@@ -1,0 +1,1 @@
+"""Plans as values: parsed, printed, written in other vocabularies, matched with a model."""

@@ -1,0 +1,123 @@
+"""Lengths of the packed blocks of a weight: numbers in proportion, or expressions in the model's own attributes.
+
+A plan is derived from a small instance but is applied to models of any size. Where blocks have unequal lengths (fused
+queries, keys and values under grouped attention), their proportion is the small instance's alone; the attributes that
+the model's own code cuts them by, ``num_heads*head_dim``, say it for all.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Sequence
+from math import gcd
+from typing import Any
+
+from modular_converter.parallel.errors import ApplyError, PlanFormatError
+
+
+Part = int | str
+REST = "rest"
+"""The one block whose length is what the others leave."""
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def checked_parts(values: Sequence[Any], pattern: str) -> tuple[Part, ...]:
+    """Parts as read from a plan. Raises ``PlanFormatError`` for what is neither a length nor an expression."""
+    found: list[Part] = []
+    for value in values:
+        if isinstance(value, str) and value.isdigit():
+            value = int(value)
+        if isinstance(value, str):
+            try:
+                _evaluate(ast.parse(value, mode="eval").body, lambda name: 1)
+            except (SyntaxError, ValueError) as error:
+                raise PlanFormatError(
+                    f"{pattern}: {value!r} is no part: a number, or attribute names with + - * //"
+                ) from error
+        elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise PlanFormatError(f"{pattern}: {value!r} is no part: a number of at least 1, or an expression")
+        found.append(value)
+    return tuple(found)
+
+
+def lengths_of(parts: Sequence[Part], length: int, look_up: Callable[[str], int], where: str) -> tuple[int, ...]:
+    """The blocks of an axis in lowest terms.
+
+    Args:
+        parts: as in a rule.
+        length: of the whole axis.
+        look_up: attribute name -> its value in the model.
+        where: the weight, for messages.
+
+    Raises:
+        ApplyError: the parts do not add up to the axis.
+    """
+    if all(isinstance(part, int) for part in parts):
+        return tuple(int(part) for part in parts)
+    values = [part if isinstance(part, int) else _part(part, look_up, where) for part in parts]
+    known = sum(value for value in values if value is not None)
+    filled = [length - known if value is None else value for value in values]
+    if sum(filled) != length or min(filled) < 1:
+        said = ", ".join(f"{part} = {value}" for part, value in zip(parts, filled))
+        raise ApplyError(f"{where}: its parts do not add up to {length}: {said}")
+    return reduced(filled)
+
+
+def reduced(lengths: Sequence[int]) -> tuple[int, ...]:
+    """Lengths in lowest terms: ``(36, 36)`` -> ``(1, 1)``."""
+    divisor = gcd(*lengths) if lengths else 1
+    return tuple(length // divisor for length in lengths)
+
+
+def _part(text: str, look_up: Callable[[str], int], where: str) -> int | None:
+    if text == REST:
+        return None
+    try:
+        return _evaluate(ast.parse(text, mode="eval").body, look_up)
+    except (ValueError, LookupError, ZeroDivisionError) as error:
+        raise ApplyError(f"{where}: part {text}: {error}") from error
+
+
+def _evaluate(node: ast.expr, look_up: Callable[[str], int]) -> int:
+    """Names, integers and four operators; nothing else of Python."""
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        name = ast.unparse(node)
+        if any(isinstance(inner, (ast.Call, ast.Lambda)) for inner in ast.walk(node)):
+            raise ValueError(f"{name} is no attribute")
+        return look_up(name)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_evaluate(node.left, look_up), _evaluate(node.right, look_up))
+    raise ValueError(f"{ast.unparse(node)} is not understood")
+
+
+def look_up_from(module_path: str, get: Callable[[str], Any]) -> Callable[[str], int]:
+    """Attributes of a module, or of the nearest module around it that has them.
+
+    Args:
+        module_path: of the module that owns the weight.
+        get: module path -> module; raises ``AttributeError`` where there is none.
+    """
+    words = module_path.split(".") if module_path else []
+    around = [".".join(words[:count]) for count in range(len(words), -1, -1)]
+
+    def look_up(name: str) -> int:
+        for path in around:
+            found: Any = get(path)
+            try:
+                for word in name.replace("]", "").replace("[", ".").split("."):
+                    found = found[int(word)] if word.isdigit() else getattr(found, word)
+            except (AttributeError, IndexError, TypeError):
+                continue
+            if isinstance(found, int):
+                return found
+        raise LookupError(f"no module around {module_path} has {name}")
+
+    return look_up

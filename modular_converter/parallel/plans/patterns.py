@@ -1,0 +1,27 @@
+"""Patterns of paths: ``*`` stands for the number of a layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+
+_LAYER = re.compile(r"(^|\.)\d+(?=\.|$)")
+
+
+def wildcard(path: str) -> str:
+    """``layers.0.mlp`` -> ``layers.*.mlp``: what differs between layers only in its number is one rule."""
+    return _LAYER.sub(r"\1*", path)
+
+
+def first_number_wild(path: str) -> str:
+    """``h.0.ffn.2`` -> ``h.*.ffn.2``: the same place in every layer, members of a sequence kept apart."""
+    return _LAYER.sub(r"\1*", path, count=1)
+
+
+def matches(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that a pattern stands for; ``*`` is one number."""
+    if "*" not in pattern:
+        return [name for name in names if name == pattern]
+    expression = re.compile(re.escape(pattern).replace(r"\*", r"\d+"))
+    return [name for name in names if expression.fullmatch(name)]

@@ -1,0 +1,233 @@
+"""The ``Plan`` value: rules by layer pattern, integers that shrink, what stays whole and why. Parsed without loss.
+
+Styles carry transformers' own names where they mean the same; three are ours, for what that vocabulary cannot say.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from modular_converter.parallel.errors import PlanFormatError
+from modular_converter.parallel.plans.parts import Part, checked_parts
+
+
+# style -> what it does; the first group are names of transformers 5.23, the second are ours.
+LIBRARY_STYLES: dict[str, str] = {
+    "colwise": "output features sharded, each rank keeps its own",
+    "packed_colwise": "as colwise, each of the equal parts of the output sharded on its own",
+    "colwise_gather_output": "output features sharded, then gathered",
+    "rowwise": "input features sharded, partial outputs summed",
+    "packed_rowwise": "as rowwise, each of the equal parts of the input sharded on its own",
+    "rowwise_split_input": "as rowwise, from a whole input that is sliced first",
+    "embedding_rowwise": "vocabulary sharded, partial rows summed",
+    "replicated_with_grad_allreduce": "whole, its gradient summed over the ranks",
+    "mla_kv_a_proj": "the last part of the module's output enters a sharded region: its gradient is summed",
+    "all_reduce": "the module's output is a partial sum: it is summed over the ranks",
+    "moe_tp_experts": "a module of experts: inputs enter the sharded region, its output is summed",
+    "grouped_gemm": "stacked weights of experts sharded by expert; the module's num_experts becomes the local number",
+    "ep_dispatch_experts": "a module of whole experts: each rank takes the routes to its own, the outputs are summed",
+}
+# What makes a plan an expert-parallel one.
+EXPERT_STYLES = frozenset({"grouped_gemm", "ep_dispatch_experts"})
+OWN_STYLES: dict[str, str] = {
+    "shard": "a parameter sharded along one dimension, used by its own shard only",
+    "enter_output": "the module's output enters a sharded region: its gradient is summed over the ranks",
+    "enter_input": "the module's inputs enter a sharded region: their gradients are summed over the ranks",
+}
+STYLES = {**LIBRARY_STYLES, **OWN_STYLES}
+
+
+@dataclass(frozen=True, order=True)
+class Rule:
+    """One line of a plan.
+
+    Attributes:
+        pattern: a module or parameter path with ``*`` for layer numbers.
+        style: a key of ``STYLES``.
+        dim: the dimension of the weight that is sharded, where it is not the style's usual one for ``nn.Linear``.
+        parts: lengths of the packed blocks in order, in proportion or as expressions in the model's attributes (see
+            ``parts``); ``()`` for one block.
+    """
+
+    pattern: str
+    style: str
+    dim: int | None = None
+    parts: tuple[Part, ...] = ()
+
+    def __str__(self) -> str:
+        extra = "" if self.dim is None else f" dim={self.dim}"
+        if self.parts:
+            extra += f" parts={':'.join(map(str, self.parts))}"
+        return f"{self.pattern} {self.style}{extra}"
+
+    @classmethod
+    def parse(cls, text: str) -> Rule:
+        """The inverse of ``str``. Raises ``PlanFormatError`` on an unknown style or option."""
+        pattern, *rest = text.split()
+        if not rest:
+            raise PlanFormatError(f"a rule is `pattern style [dim=n] [parts=a:b]`, not {text!r}")
+        options = {}
+        for item in rest[1:]:
+            name, equals, value = item.partition("=")
+            if name not in ("dim", "parts") or not equals:
+                raise PlanFormatError(f"{pattern}: unknown option {item!r}; known are dim=n and parts=a:b")
+            options[name] = value
+        dim = int(options["dim"]) if "dim" in options else None
+        parts = checked_parts(options["parts"].split(":"), pattern) if "parts" in options else ()
+        return cls(pattern, checked_style(rest[0], pattern), dim, parts)
+
+
+def checked_style(style: str, pattern: str) -> str:
+    """The style, if it is known. Raises ``PlanFormatError`` with the known ones otherwise."""
+    if style not in STYLES:
+        raise PlanFormatError(f"{pattern}: unknown style {style!r}; known are {', '.join(sorted(STYLES))}")
+    return style
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A tensor-parallel plan of one model.
+
+    Attributes:
+        model: the model type or class path it was derived for.
+        rules: in order of the model's parameters.
+        attributes: integers that shrink with the shard, as ``<module pattern>:<attribute>``.
+        whole: parameter pattern -> why it stays whole.
+    """
+
+    model: str
+    rules: tuple[Rule, ...] = ()
+    attributes: tuple[str, ...] = ()
+    whole: tuple[tuple[str, str], ...] = field(default=())
+
+    def __str__(self) -> str:
+        lines = [f"plan {self.model}"]
+        lines += [f"rule {rule}" for rule in self.rules]
+        lines += [f"attribute {name}" for name in self.attributes]
+        lines += [f"whole {pattern} {reason}" for pattern, reason in self.whole]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def parse(cls, text: str) -> Plan:
+        """The inverse of ``str``. Raises ``PlanFormatError`` with the line number on anything else."""
+        model, rules, attributes, whole = "", [], [], []
+        for number, line in enumerate(text.splitlines(), start=1):
+            word, _, rest = line.strip().partition(" ")
+            if word == "plan":
+                model = rest
+            elif word == "rule":
+                rules.append(Rule.parse(rest))
+            elif word == "attribute":
+                attributes.append(_checked_attribute(rest))
+            elif word == "whole":
+                pattern, _, reason = rest.partition(" ")
+                whole.append((pattern, reason))
+            elif word:
+                raise PlanFormatError(f"line {number}: unknown word {word!r}; known: plan, rule, attribute, whole")
+        if not model:
+            raise PlanFormatError("a plan begins with a line `plan MODEL`")
+        return cls(model, tuple(rules), tuple(attributes), tuple(whole))
+
+    def to_json(self) -> str:
+        """JSON after ``SCHEMA``."""
+        rules = []
+        for rule in self.rules:
+            entry: dict[str, Any] = {"pattern": rule.pattern, "style": rule.style}
+            if rule.dim is not None:
+                entry["dim"] = rule.dim
+            if rule.parts:
+                entry["parts"] = list(rule.parts)
+            rules.append(entry)
+        value = {"version": 1, "model": self.model, "rules": rules, "attributes": list(self.attributes)}
+        value["whole"] = [{"pattern": pattern, "reason": reason} for pattern, reason in self.whole]
+        return json.dumps(value, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """The inverse of ``to_json``. Raises ``PlanFormatError`` that names the key at fault."""
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise PlanFormatError(f"not JSON: {error}") from error
+        _check_keys(value, {"version", "model", "rules", "attributes", "whole"}, "the plan")
+        rules = []
+        for entry in value.get("rules", ()):
+            _check_keys(entry, {"pattern", "style", "dim", "parts"}, f"rule {entry.get('pattern', '?')}")
+            style = checked_style(entry["style"], entry["pattern"])
+            rules.append(
+                Rule(
+                    entry["pattern"], style, entry.get("dim"), checked_parts(entry.get("parts", ()), entry["pattern"])
+                )
+            )
+        attributes = tuple(_checked_attribute(item) for item in value.get("attributes", ()))
+        whole = tuple((item["pattern"], item["reason"]) for item in value.get("whole", ()))
+        return cls(value.get("model", ""), tuple(rules), attributes, whole)
+
+    def library_reasons(self) -> list[str]:
+        """Why this plan cannot be said in transformers' vocabulary; empty if it can."""
+        reasons = [f"{rule.pattern}: style {rule.style} is ours" for rule in self.rules if rule.style in OWN_STYLES]
+        reasons += [f"{rule.pattern}: dimension {rule.dim}" for rule in self.rules if rule.dim is not None]
+        packed = [rule for rule in self.rules if rule.parts and rule.parts != (1, 1) and rule.style != "mla_kv_a_proj"]
+        reasons += [f"{rule.pattern}: {len(rule.parts)} packed parts" for rule in packed]
+        return reasons + [f"{name}: an integer that must shrink" for name in self.attributes]
+
+
+def is_expert_plan(plan: Plan) -> bool:
+    """Whether a plan divides experts over the ranks instead of tensors."""
+    return any(rule.style in EXPERT_STYLES for rule in plan.rules)
+
+
+def _checked_attribute(text: Any) -> str:
+    if not isinstance(text, str) or text.count(":") != 1:
+        raise PlanFormatError(f"an attribute is `module pattern:name`, not {text!r}")
+    return text
+
+
+def _check_keys(value: Any, known: set[str], where: str) -> None:
+    if not isinstance(value, dict):
+        raise PlanFormatError(f"{where}: an object expected")
+    unknown = sorted(set(value) - known)
+    if unknown:
+        raise PlanFormatError(f"{where}: unknown keys {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+
+
+SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "tensor-parallel plan",
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["version", "model", "rules"],
+    "properties": {
+        "version": {"const": 1},
+        "model": {"type": "string"},
+        "rules": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["pattern", "style"],
+                "properties": {
+                    "pattern": {"type": "string"},
+                    "style": {"enum": sorted(STYLES)},
+                    "dim": {"type": "integer"},
+                    "parts": {
+                        "type": "array",
+                        "items": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
+                    },
+                },
+            },
+        },
+        "attributes": {"type": "array", "items": {"type": "string", "pattern": "^[^:]*:[^:]+$"}},
+        "whole": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["pattern", "reason"],
+                "properties": {"pattern": {"type": "string"}, "reason": {"type": "string"}},
+            },
+        },
+    },
+}

@@ -1,0 +1,189 @@
+"""From a plan to the parameters, modules and integers of one model: every key must match, nothing is passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.parts import lengths_of, look_up_from
+from modular_converter.parallel.plans.patterns import matches
+from modular_converter.parallel.plans.plan import Plan, Rule
+
+
+COLUMN, ROW, GATHER, VOCABULARY, LOCAL, GRADIENT, SPLIT_ROW = (
+    "column",
+    "row",
+    "gather",
+    "vocabulary",
+    "local",
+    "gradient",
+    "split_row",
+)
+_WEIGHT_ROLES = {
+    "colwise": COLUMN,
+    "packed_colwise": COLUMN,
+    "colwise_gather_output": GATHER,
+    "rowwise": ROW,
+    "packed_rowwise": ROW,
+    "rowwise_split_input": SPLIT_ROW,
+    "embedding_rowwise": VOCABULARY,
+    "shard": LOCAL,
+    "grouped_gemm": LOCAL,
+    "replicated_with_grad_allreduce": GRADIENT,
+}
+TAIL = "mla_kv_a_proj"
+_MODULE_STYLES = {"moe_tp_experts", "ep_dispatch_experts", "all_reduce", "enter_output", "enter_input", TAIL}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What happens to one parameter. ``dim`` is -1 for one that stays whole (role ``gradient``).
+
+    The parts are lengths in lowest terms; those of the rule may be expressions.
+    """
+
+    roles: frozenset[str]
+    dim: int
+    parts: tuple[int, ...]
+    rule: str
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """A plan for one model: pieces by parameter name, styles by module path, integers by module path and name."""
+
+    pieces: dict[str, Piece]
+    hooks: tuple[tuple[str, str], ...]
+    attributes: tuple[tuple[str, str], ...]
+    tails: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Module path -> parts of its output, of which the last enters a sharded region."""
+
+
+def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
+    """Match a plan with a model.
+
+    Raises:
+        ApplyError: a key matches nothing, or two rules want different things of one parameter; both are named.
+    """
+    modules = dict(model.named_modules())
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    experts = {
+        path for rule in plan.rules if rule.style == "moe_tp_experts" for path in matches(rule.pattern, modules)
+    }
+    pieces: dict[str, Piece] = {}
+    hooks: list[tuple[str, str]] = []
+    tails: dict[str, tuple[int, ...]] = {}
+    for rule in plan.rules:
+        paths = matches(rule.pattern, modules)
+        if rule.style in _MODULE_STYLES:
+            hooks.extend((path, rule.style) for path in _some(paths, rule))
+            if rule.style == TAIL:
+                tails |= {path: _tail(rule, path, modules) for path in paths}
+            continue
+        names = matches(rule.pattern, parameters)
+        for name, leaf in [(n, "") for n in names] or [(p, "m") for p in _some(paths, rule)]:
+            found = _module_pieces(name, modules[name], rule) if leaf else {name: _piece(rule, parameters[name])}
+            for key, unmeasured in found.items():
+                piece = _measured(unmeasured, rule, key, parameters[key], modules)
+                inside = key.rpartition(".")[0] in experts
+                pieces[key] = _merged(pieces.get(key), _made_local(piece) if inside else piece, key)
+    attributes = dict.fromkeys([*_attributes(plan, modules), *_expert_numbers(plan, modules, parameters)])
+    return Resolution(_tied(pieces, parameters), tuple(hooks), tuple(attributes), tails)
+
+
+def _measured(
+    piece: Piece, rule: Rule, name: str, parameter: torch.Tensor, modules: Mapping[str, torch.nn.Module]
+) -> Piece:
+    """The piece with the lengths that the rule's parts have in this model."""
+    if not rule.parts:
+        return piece
+    look_up = look_up_from(name.rpartition(".")[0], modules.__getitem__)
+    return replace(piece, parts=lengths_of(rule.parts, parameter.shape[piece.dim], look_up, name))
+
+
+def _tail(rule: Rule, path: str, modules: Mapping[str, torch.nn.Module]) -> tuple[int, ...]:
+    weight = getattr(modules[path], "weight", None)
+    if not isinstance(weight, torch.Tensor) or len(rule.parts) < 2:
+        raise ApplyError(f"{path}: style {rule.style} wants a layer with a weight, and the parts of its output")
+    return lengths_of(rule.parts, weight.shape[0], look_up_from(path, modules.__getitem__), path)
+
+
+def _some(paths: list[str], rule: Rule) -> list[str]:
+    if not paths:
+        raise ApplyError(f"{rule.pattern}: matches no module and no parameter of the model")
+    return paths
+
+
+def _piece(rule: Rule, parameter: torch.Tensor) -> Piece:
+    role = _WEIGHT_ROLES[rule.style]
+    rank = parameter.dim()
+    usual = {COLUMN: max(rank - 2, 0), GATHER: max(rank - 2, 0), ROW: rank - 1, SPLIT_ROW: rank - 1, VOCABULARY: 0}
+    dim = -1 if role == GRADIENT else rule.dim if rule.dim is not None else usual.get(role, 0)
+    if dim >= rank:
+        raise ApplyError(f"{rule.pattern}: dimension {dim} of a parameter with {rank}")
+    return Piece(frozenset({role}), dim, (), rule.pattern)
+
+
+def _module_pieces(path: str, module: torch.nn.Module, rule: Rule) -> dict[str, Piece]:
+    """A rule on a module with ``weight`` and maybe ``bias``: the bias goes with the output features."""
+    own = dict(module.named_parameters(recurse=False))
+    unknown = sorted(set(own) - {"weight", "bias"})
+    role = _WEIGHT_ROLES[rule.style]
+    if role == GRADIENT:
+        return {f"{path}.{leaf}": _piece(rule, parameter) for leaf, parameter in own.items()}
+    if "weight" not in own or unknown:
+        raise ApplyError(
+            f"{path}: style {rule.style} wants a module with weight and bias, not {sorted(own) or 'none'}"
+        )
+    found = {f"{path}.weight": _piece(rule, own["weight"])}
+    if "bias" in own and role in (COLUMN, GATHER):
+        found[f"{path}.bias"] = Piece(frozenset({LOCAL}), 0, (), rule.pattern)
+    return found
+
+
+def _made_local(piece: Piece) -> Piece:
+    return Piece(frozenset({LOCAL}), piece.dim, piece.parts, piece.rule)
+
+
+def _merged(old: Piece | None, new: Piece, name: str) -> Piece:
+    if old is None:
+        return new
+    if (old.dim, old.parts) != (new.dim, new.parts):
+        raise ApplyError(f"{name}: {old.rule} and {new.rule} split it in different ways")
+    return Piece(old.roles | new.roles, old.dim, old.parts, f"{old.rule}, {new.rule}")
+
+
+def _tied(pieces: dict[str, Piece], parameters: dict[str, torch.nn.Parameter]) -> dict[str, Piece]:
+    """Tied parameters get one piece with the roles of all their names."""
+    by_identity: dict[int, Piece] = {}
+    for name, piece in pieces.items():
+        key = id(parameters[name])
+        by_identity[key] = _merged(by_identity.get(key), piece, name)
+    return {name: by_identity[id(p)] for name, p in parameters.items() if id(p) in by_identity}
+
+
+def _expert_numbers(
+    plan: Plan, modules: dict[str, torch.nn.Module], parameters: dict[str, torch.nn.Parameter]
+) -> list[tuple[str, str]]:
+    """``num_experts`` of modules whose stacked weights are sharded by expert, as the style says."""
+    found = []
+    for rule in plan.rules:
+        for name in matches(rule.pattern, parameters) if rule.style == "grouped_gemm" else ():
+            owner = name.rpartition(".")[0]
+            if getattr(modules[owner], "num_experts", None) == parameters[name].shape[0]:
+                found.append((owner, "num_experts"))
+    return found
+
+
+def _attributes(plan: Plan, modules: dict[str, torch.nn.Module]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for text in plan.attributes:
+        pattern, _, name = text.partition(":")
+        paths = matches(pattern, modules)
+        if not paths:
+            raise ApplyError(f"{text}: matches no module of the model")
+        found.extend((path, name) for path in paths)
+    return found

@@ -1,0 +1,70 @@
+"""An expert-parallel plan through transformers' own loader, with each of its ways to bring tokens to the experts."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.plans.emit import to_library
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.proof.compare import OUTPUT_TOLERANCE, Reference, Verdict, relative_error
+from modular_converter.parallel.tiny.build import Small
+from modular_converter.parallel.trace.record import tensors_in
+
+
+# ``auto`` is the default: an all-reduce without gradients, an exchange of the tokens with them.
+IMPLEMENTATIONS = ("auto", "all_reduce", "all_to_all")
+
+
+def check_library_experts(
+    folder: str,
+    small: Small,
+    plan: Plan,
+    ranks: int,
+    whole: Reference,
+    implementations: tuple[str, ...] = IMPLEMENTATIONS,
+) -> Verdict:
+    """Load the saved small model with the plan on this rank and compare its outputs, without and with gradients.
+
+    Args:
+        folder: where the whole small model was saved.
+        small: the same model, for its class and inputs.
+        plan: an expert-parallel plan in the library's vocabulary.
+        implementations: which of the loader's ``ep_implementation`` to run.
+    """
+    from transformers.distributed import DistributedConfig
+
+    model: Any = small.model
+    given = dict.fromkeys(model.ep_plan or {}, "replicate")
+    given.update(to_library(plan))
+    # 5.23.0 refuses ``tp_plan={}`` beside ``tp_size``, though it is the documented way to say: experts only.
+    first = next(name for name, _ in model.named_children())
+    dense = dict.fromkeys(model.tp_plan or (first,), "replicate")
+    worst = 0.0
+    for name in implementations:
+        config = DistributedConfig(tp_size=ranks, tp_plan=dense, ep_size=ranks, ep_plan=given, ep_implementation=name)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                loaded = type(model).from_pretrained(folder, distributed_config=config).eval()
+            for gradients in (False, True):
+                error = _output_error(loaded, small, whole, gradients)
+                worst = max(worst, error)
+                if not error <= OUTPUT_TOLERANCE:
+                    said = f"ep_implementation={name!r}, {'with' if gradients else 'without'} gradients"
+                    return Verdict(ranks, worst, 0.0, "the outputs", f"through {said} they differ by {error:.2g}")
+        except Exception as error:
+            reason = f"the library's loader, ep_implementation={name!r}: {type(error).__name__}: {str(error)[:200]}"
+            return Verdict(ranks, math.inf, 0.0, "", reason)
+    return Verdict(ranks, worst, 0.0)
+
+
+def _output_error(loaded: Any, small: Small, whole: Reference, gradients: bool) -> float:
+    torch.manual_seed(11)
+    with torch.set_grad_enabled(gradients):
+        outputs = [tensor for tensor in tensors_in(loaded(**small.inputs)) if tensor.is_floating_point()]
+    got = [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in outputs]
+    return max((relative_error(a.detach(), b) for a, b in zip(got, whole.outputs)), default=math.inf)

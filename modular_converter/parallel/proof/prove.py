@@ -1,0 +1,125 @@
+"""Derive a plan and prove it: threads as a first screen, then gloo processes, then the library's own loader."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.proof.compare import Verdict, check_in_threads
+from modular_converter.parallel.proof.ranks import RankPool, Task
+from modular_converter.parallel.solve.budget import within
+from modular_converter.parallel.solve.choose import choose
+from modular_converter.parallel.solve.derive import ALL_RULES, Aim, plan_of
+from modular_converter.parallel.solve.flow import Flow, follow
+from modular_converter.parallel.solve.rules_compute import pointwise
+from modular_converter.parallel.tiny.build import Small, Target, build
+from modular_converter.parallel.trace.graph import Trace
+from modular_converter.parallel.trace.record import record
+
+
+_RETRIES = 3
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A small model, its trace and the plan.
+
+    Attributes:
+        screen: the verdict of the thread ranks.
+        retreat: what the full plan failed of, when a more careful one was taken; empty for the full plan.
+    """
+
+    target: Target
+    small: Small
+    trace: Trace
+    plan: Plan
+    screen: Verdict
+    overrides: tuple[tuple[str, Any], ...] = ()
+    retreat: str = ""
+
+
+def derive_model(target: Target, overrides: Mapping[str, Any] | None = None, ranks: int = 2) -> Derived:
+    """Build, trace, derive, and screen. What fails the screen stays whole, layer by layer, then all pairs.
+
+    Raises:
+        PlanError: the model cannot be built or traced.
+    """
+    small = build(target, overrides)
+    trace = record(small.model, small.inputs, target.name)
+    options = tuple((overrides or {}).items())
+    tried: list[Derived] = []
+    for plan in _ladder(trace, tried):
+        verdict = check_in_threads(small.model, plan, small.inputs, ranks)
+        retreat = f"{tried[0].screen.layer}: {tried[0].screen.reason}" if tried else ""
+        tried.append(Derived(target, small, trace, plan, verdict, options, retreat))
+        if verdict.passed:
+            return tried[-1]
+    return tried[0]
+
+
+def held_to(derived: Derived, collectives: int, ranks: int = 2) -> Derived:
+    """The same with the plan that shards most within a number of collectives, screened anew."""
+    plan = within(derived.trace, collectives)
+    screen = check_in_threads(derived.small.model, plan, derived.small.inputs, ranks)
+    return replace(derived, plan=plan, screen=screen)
+
+
+def _ladder(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:
+    """The full plan, the ones without the layers that failed, then gathers apart from pairs."""
+    flow = follow(trace, ALL_RULES, pointwise)
+    yield plan_of(flow, Aim())
+    whole: frozenset[int] = frozenset()
+    for _ in range(_RETRIES):
+        more = leaves_around(flow, tried[-1].screen.layer) - whole
+        if not more:
+            break
+        whole |= more
+        yield plan_of(flow, Aim(without=whole))
+    yield plan_of(flow, Aim(gather=False))
+    yield plan_of(flow, Aim(pairs=False))
+
+
+def leaves_around(flow: Flow, layer: str) -> frozenset[int]:
+    """The chosen axes of the parameters of a module, or of the nearest module around it that has any."""
+    accepted = choose(flow).accepted
+    words = layer.split(".")
+    for count in range(len(words), 0, -1):
+        start = ".".join(words[:count]) + "."
+        inside = {number for number, p in enumerate(flow.trace.parameters) if p.name.startswith(start)}
+        hit = [c for c in accepted if any(place.parameter in inside for place in c.places)]
+        if hit:
+            return frozenset(leaf for candidate in hit for leaf in candidate.leaves)
+    return frozenset()
+
+
+def prove(derived: Derived, plan: Plan, pool: RankPool, library: bool = False, committed: bool = False) -> Verdict:
+    """Run a plan on the pool's processes against the whole model.
+
+    Args:
+        library: through transformers' own loader instead of our application.
+        committed: through that loader with the plan that the model's own classes carry, instead of this one.
+
+    Returns:
+        The first failing verdict of a rank, or the worst passing one.
+
+    Raises:
+        RankError: a rank died or hung.
+    """
+    route = "committed" if committed else "library" if library else "ours"
+    folder = ""
+    if route != "ours":
+        folder = tempfile.mkdtemp(prefix="modular-plan-")
+        model: Any = derived.small.model
+        model.save_pretrained(folder)
+    try:
+        task = Task(derived.target, derived.small.strategy, derived.overrides, str(plan), route, folder)
+        verdicts: list[Verdict] = pool.run(task)
+    finally:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+    failed = [verdict for verdict in verdicts if not verdict.passed]
+    return failed[0] if failed else max(verdicts, key=lambda v: (v.output_error, v.gradient_error))

@@ -1,0 +1,1 @@
+"""A plan applied to a model: shards, parameters that communicate, collectives with gradients."""

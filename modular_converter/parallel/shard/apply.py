@@ -1,0 +1,202 @@
+"""Apply a plan to a model in place, one rank at a time, and undo it.
+
+Parameters become this rank's shares with a role, integers shrink, and borders of modules get hooks.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import TAIL, Piece, Resolution, resolve
+from modular_converter.parallel.shard.collectives import Group, enter, summed
+from modular_converter.parallel.shard.experts import dispatch, local_experts
+from modular_converter.parallel.shard.roles import make_parameter
+from modular_converter.parallel.shard.shards import shard, unshard
+
+
+@dataclass
+class Applied:
+    """What was done to a model, so that it can be undone."""
+
+    model: torch.nn.Module
+    resolution: Resolution
+    group: Group
+    integers: list[tuple[Any, str, Any]] = field(default_factory=list)
+    handles: list[Any] = field(default_factory=list)
+
+
+Share = Callable[[torch.nn.Parameter, Piece, Group], torch.Tensor]
+
+
+def apply(model: torch.nn.Module, plan: Plan, group: Group, share: Share | None = None) -> Applied:
+    """Shard a model for one rank of a group. All ranks must hold the same weights and get the same inputs.
+
+    Args:
+        model: whole; changed in place.
+        plan: a plan whose keys all match.
+        group: the ranks; their number must divide every sharded block and integer.
+        share: where a rank's part of a parameter comes from, for a model without weights; cut out of it by default.
+
+    Raises:
+        ApplyError: a key that matches nothing, an axis or integer that does not divide; the name is in the message.
+    """
+    applied = Applied(model, resolve(plan, model), group)
+    _check(applied)
+    share = share or _cut_out
+
+    def local(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
+        return _local(share(parameter, piece, group), parameter, piece, group)
+
+    _replace_parameters(applied, local)
+    for path, name in applied.resolution.attributes:
+        _shrink(applied, model.get_submodule(path), path, name)
+    for path, style in applied.resolution.hooks:
+        if style == "ep_dispatch_experts":
+            _dispatch(applied, model.get_submodule(path), path)
+        else:
+            _hook(applied, model.get_submodule(path), style, applied.resolution.tails.get(path, ()))
+    return applied
+
+
+def undo(applied: Applied) -> torch.nn.Module:
+    """The whole model again, its parameters gathered from all ranks: the inverse of ``apply``."""
+    for handle in applied.handles:
+        handle.remove()
+    for scope, name, value in reversed(applied.integers):
+        if isinstance(scope, list):
+            scope[int(name)] = value
+        else:
+            setattr(scope, name, value)
+    _replace_parameters(applied, _whole)
+    return applied.model
+
+
+def local_part(tensor: torch.Tensor, piece: Piece, group: Group) -> torch.Tensor:
+    """This rank's share of a whole tensor that is laid out as the parameter (itself, or its gradient)."""
+    if piece.dim < 0:
+        return tensor
+    return shard(tensor, piece.dim, piece.parts, group.rank, group.size)
+
+
+def _check(applied: Applied) -> None:
+    """Find every reason before anything is changed."""
+    parameters = dict(applied.model.named_parameters(remove_duplicate=False))
+    for name, piece in applied.resolution.pieces.items():
+        try:
+            local_part(parameters[name].detach(), piece, applied.group)
+        except ApplyError as error:
+            raise ApplyError(f"{name}: {error}") from error
+
+
+def _cut_out(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.Tensor:
+    return local_part(parameter.detach(), piece, group).clone()
+
+
+def _local(local: torch.Tensor, parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
+    first = group.rank * local.shape[0] if piece.dim == 0 else 0
+    made: torch.nn.Parameter = make_parameter(local, parameter, piece.roles, group, first)
+    return made
+
+
+def _whole(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
+    local = parameter.detach().as_subclass(torch.Tensor)
+    whole = local if piece.dim < 0 else unshard(group.all_gather(local), piece.dim, piece.parts)
+    return torch.nn.Parameter(whole, requires_grad=parameter.requires_grad)
+
+
+def _replace_parameters(applied: Applied, make: Any) -> None:
+    made: dict[int, torch.nn.Parameter] = {}
+    keep = []  # old parameters stay alive until all names are done, so that no identity is used twice
+    for name, piece in applied.resolution.pieces.items():
+        owner_path, _, leaf = name.rpartition(".")
+        owner = applied.model.get_submodule(owner_path)
+        old = owner._parameters[leaf]
+        assert old is not None
+        keep.append(old)
+        if id(old) not in made:
+            made[id(old)] = make(old, piece, applied.group)
+        owner._parameters[leaf] = made[id(old)]
+
+
+def _shrink(applied: Applied, module: torch.nn.Module, path: str, name: str) -> None:
+    """``num_heads``, ``config.num_heads`` (on a copy of the configuration for this module) or ``sizes[0]``."""
+    scope: Any = module
+    if name.startswith("config.") or "." in name:
+        field_name, _, name = name.partition(".")
+        original = getattr(module, field_name, None)
+        if original is None:
+            raise ApplyError(f"{path}:{field_name}.{name}: the module has no such attribute")
+        if not any(owner is module and known == field_name for owner, known, _ in applied.integers):
+            applied.integers.append((module, field_name, original))
+            setattr(module, field_name, copy.copy(original))
+        scope = getattr(module, field_name)
+    if name.endswith("]"):
+        name, _, index = name[:-1].partition("[")
+        _shrink_entry(applied, scope, f"{path}:{name}", name, int(index))
+        return
+    value = getattr(scope, name, None)
+    if not isinstance(value, int):
+        raise ApplyError(f"{path}:{name}: the module has no such integer")
+    if value % applied.group.size:
+        raise ApplyError(f"{path}:{name} is {value}, which does not divide over {applied.group.size} ranks")
+    if scope is module:
+        applied.integers.append((scope, name, value))
+    setattr(scope, name, value // applied.group.size)
+
+
+def _shrink_entry(applied: Applied, scope: Any, label: str, name: str, index: int) -> None:
+    values = getattr(scope, name, None)
+    if not isinstance(values, (list, tuple)) or index >= len(values) or values[index] % applied.group.size:
+        raise ApplyError(f"{label}[{index}]: no such entry, or it does not divide over {applied.group.size} ranks")
+    applied.integers.append((scope, name, values))
+    changed = list(values)
+    changed[index] //= applied.group.size
+    setattr(scope, name, type(values)(changed))
+
+
+def _dispatch(applied: Applied, module: torch.nn.Module, path: str) -> None:
+    sharded = {name for name, piece in applied.resolution.pieces.items() if piece.dim == 0}
+    local = local_experts(module, path, sharded)
+    applied.handles += dispatch(module, path, local, applied.group)
+
+
+def _hook(applied: Applied, module: torch.nn.Module, style: str, parts: tuple[int, ...]) -> None:
+    group = applied.group
+
+    def entering(module: Any, args: Any, kwargs: Any) -> Any:
+        return _mapped(args, group), {key: _mapped(value, group) for key, value in kwargs.items()}
+
+    def leaving(module: Any, args: Any, result: Any) -> Any:
+        return summed(result, group) if isinstance(result, torch.Tensor) else (summed(result[0], group), *result[1:])
+
+    def through(module: Any, args: Any, result: Any) -> Any:
+        return _mapped(result, group)
+
+    def tail(module: Any, args: Any, result: torch.Tensor) -> torch.Tensor:
+        length = result.shape[-1] * parts[-1] // sum(parts)
+        head, last = torch.split(result, [result.shape[-1] - length, length], -1)
+        return torch.cat([head, enter(last, group)], -1)
+
+    if style == TAIL:
+        applied.handles.append(module.register_forward_hook(tail))
+    if style in ("moe_tp_experts", "enter_input"):
+        applied.handles.append(module.register_forward_pre_hook(entering, with_kwargs=True))
+    if style in ("moe_tp_experts", "all_reduce"):
+        applied.handles.append(module.register_forward_hook(leaving))
+    if style == "enter_output":
+        applied.handles.append(module.register_forward_hook(through))
+
+
+def _mapped(value: Any, group: Group) -> Any:
+    if isinstance(value, torch.Tensor):
+        return enter(value, group) if value.is_floating_point() else value
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(_mapped(item, group) for item in value)
+    return value

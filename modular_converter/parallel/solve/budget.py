@@ -1,0 +1,83 @@
+"""The plan that shards most within a number of collectives: a knapsack of column/row pairs, embeddings and gathers.
+
+Whoever has few and slow links gives up the shards that save least for each call between the ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.solve.choose import choose
+from modular_converter.parallel.solve.derive import ALL_RULES, Aim, plan_of
+from modular_converter.parallel.solve.flow import Flow, follow
+from modular_converter.parallel.solve.report import calls, covered
+from modular_converter.parallel.solve.rules_compute import pointwise
+from modular_converter.parallel.trace.graph import Trace
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is sharded together or not at all.
+
+    Attributes:
+        elements: parameter elements that it splits.
+        collectives: calls of one forward that it brings.
+        leaves: its axes, for a pair; else ``name`` is its parameter.
+    """
+
+    elements: int
+    collectives: int
+    leaves: frozenset[int] = frozenset()
+    name: str = ""
+
+
+def within(trace: Trace, collectives: int) -> Plan:
+    """The plan that splits the most parameter elements with at most so many collectives in a forward."""
+    flow = follow(trace, ALL_RULES, pointwise)
+    found = units(flow)
+    taken = set(fill([(unit.elements, unit.collectives) for unit in found], collectives))
+    left = [unit for number, unit in enumerate(found) if number not in taken]
+    without = frozenset(leaf for unit in left for leaf in unit.leaves)
+    kept = {found[number].name for number in taken}
+    apart = frozenset(parameter.name for parameter in flow.trace.parameters if parameter.name not in kept)
+    return plan_of(flow, Aim(without=without, apart=apart))
+
+
+def units(flow: Flow) -> list[Unit]:
+    """Everything that the full plan shards, taken apart into units with their elements and collectives."""
+    accepted = choose(flow).accepted
+    everything = frozenset(leaf for candidate in accepted for leaf in candidate.leaves)
+    alone = frozenset(parameter.name for parameter in flow.trace.parameters)
+    paired = covered(flow.trace, plan_of(flow, Aim(apart=alone)))
+    rest = covered(flow.trace, plan_of(flow, Aim())) - paired
+    found = []
+    for candidate in accepted:
+        plan = plan_of(flow, Aim(without=everything - candidate.leaves, apart=alone))
+        found.append(Unit(_elements(flow, plan), calls(flow, plan), leaves=frozenset(candidate.leaves)))
+    for name in sorted(rest):
+        plan = plan_of(flow, Aim(without=everything, apart=alone - {name}))
+        found.append(Unit(_elements(flow, plan), calls(flow, plan), name=name))
+    return [unit for unit in found if unit.elements]
+
+
+def _elements(flow: Flow, plan: Plan) -> int:
+    names = covered(flow.trace, plan)
+    return sum(parameter.size for parameter in flow.trace.parameters if parameter.name in names)
+
+
+def fill(items: Sequence[tuple[int, int]], limit: int) -> list[int]:
+    """The knapsack: numbers of the items of the greatest value whose weights add up to ``limit`` at most.
+
+    Args:
+        items: (value, weight) pairs.
+        limit: the sum that the weights may reach.
+    """
+    best: list[tuple[int, tuple[int, ...]]] = [(0, ())] * (max(limit, 0) + 1)
+    for number, (value, weight) in enumerate(items):
+        for room in range(limit, weight - 1, -1):
+            have, chosen = best[room - weight]
+            if have + value > best[room][0]:
+                best[room] = (have + value, (*chosen, number))
+    return list(best[-1][1])

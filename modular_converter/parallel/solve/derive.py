@@ -1,0 +1,223 @@
+"""Derive a plan from a trace: follow axes, choose candidates, check gradients, fall back to gathers, write rules.
+
+Flow: 1. ``follow`` the axes, 2. ``choose`` candidates, 3. ``entries`` of gradients (what cannot be reached is banned
+and 2 runs again), 4. vocabulary and gathered layers, 5. rules. No torch here, and no layer's name decides anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modular_converter.parallel.plans.patterns import wildcard
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.solve.choose import Choice, choose
+from modular_converter.parallel.solve.classes import DIVISOR, layout
+from modular_converter.parallel.solve.flow import Flow, follow
+from modular_converter.parallel.solve.gradients import Entries, entries
+from modular_converter.parallel.solve.part_names import parts_of
+from modular_converter.parallel.solve.rules_compute import COMPUTE_RULES, pointwise
+from modular_converter.parallel.solve.rules_view import VIEW_RULES
+from modular_converter.parallel.solve.write_rules import Sharded, generic_attributes, rules_of
+from modular_converter.parallel.trace.graph import INPUT, Op, Parameter, Trace
+
+
+ALL_RULES = {**VIEW_RULES, **COMPUTE_RULES}
+# A layer that can only be sharded with a gather is worth one if it is not small beside the largest layer weight.
+GATHER_SHARE = 0.2
+_LINEAR_CALLS = {"linear", "addmm"}
+SAVED = "left whole to save communication"
+
+
+def derive(trace: Trace, gather: bool = True, pairs: bool = True) -> Plan:
+    """The plan of a traced model; the same for the same trace.
+
+    Args:
+        trace: one recorded forward.
+        gather: also shard layers whose output must be gathered (right, with more communication).
+        pairs: shard column/row pairs; without, only gathered layers and embeddings.
+    """
+    return plan_of(follow(trace, ALL_RULES, pointwise), Aim(gather, pairs))
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a plan may use.
+
+    Attributes:
+        gather: layers whose output is gathered.
+        pairs: column/row pairs.
+        without: leaves that stay whole.
+        apart: parameters that are neither sharded by vocabulary nor gathered.
+    """
+
+    gather: bool = True
+    pairs: bool = True
+    without: frozenset[int] = frozenset()
+    apart: frozenset[str] = frozenset()
+
+
+def plan_of(flow: Flow, aim: Aim) -> Plan:
+    """The plan of a followed trace, within an aim."""
+    trace = flow.trace
+    choice, found = _consistent(flow, aim.without) if aim.pairs else (Choice(set(), set(), []), Entries())
+    shards = _shards(flow, choice)
+    paired = set(shards)
+    _add_vocabulary(flow, shards)
+    if aim.gather:
+        _add_gathers(flow, shards)
+    saved = {name for name in shards if name not in paired and name in aim.apart}
+    shards = {name: shard for name, shard in shards.items() if name not in saved}
+    rules = rules_of(flow, shards, found)
+    attributes = generic_attributes(trace, choice.attributes)
+    whole = _whole(flow, choice, shards, saved)
+    return Plan(trace.model, tuple(rules), tuple(attributes), tuple(whole))
+
+
+def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choice, Entries]:
+    """Choose, and ban what brings gradients that no rule can complete, until nothing is left to ban."""
+    banned = dict.fromkeys(without, SAVED)
+    while True:
+        choice = choose(flow, banned)
+        found = entries(flow, choice.chosen)
+        if not found.lost:
+            return choice, found
+        lost = {leaf for number in found.lost for leaf in _entered(flow, number, choice)}
+        hit = lost or set(choice.accepted[-1].leaves)
+        for leaf in hit:
+            banned[leaf] = "a whole tensor enters it, and no module border lies where its gradient could be summed"
+
+
+def _entered(flow: Flow, number: int, choice: Choice) -> set[int]:
+    """The chosen leaves into whose region a whole tensor leads."""
+    reached = {number}
+    leaves: set[int] = set()
+    for op in flow.trace.ops:
+        if not any(source in reached for source in op.inputs()):
+            continue
+        for out in op.outputs:
+            touched = {atom.number for seq in flow.of(out) for atom in flow.axes.leaves(seq)} & choice.chosen
+            leaves |= touched
+            if not touched:
+                reached.add(out)
+        if leaves:
+            break
+    return leaves
+
+
+def uses(flow: Flow, parameter: Parameter) -> list[tuple[int, Op]]:
+    """Operations that compute with a parameter, past the views of it."""
+    found = []
+    for index, op in enumerate(flow.trace.ops):
+        own = [number for number in op.inputs() if flow.origin.get(number) == parameter.tensor]
+        if own and not all(flow.origin.get(out) == parameter.tensor for out in op.outputs):
+            found.append((index, op))
+    return found
+
+
+def _shards(flow: Flow, choice: Choice) -> dict[str, Sharded]:
+    """Parameter name -> how the chosen axes split it."""
+    contracted = {
+        (c.op, number): any(atom.number in choice.chosen for atom in flow.axes.leaves(c.seq))
+        for c in flow.contractions
+        for number in c.parameters
+    }
+    result: dict[str, Sharded] = {}
+    for parameter in flow.trace.parameters:
+        for dim, seq in enumerate(flow.of(parameter.tensor)):
+            blocks = layout(flow, seq, choice.chosen)
+            if not all(split for _, split in blocks):
+                continue
+            roles = {_role(flow, index, parameter, contracted, choice) for index, _ in uses(flow, parameter)}
+            role = next((r for r in ("rowwise", "colwise") if r in roles), "shard")
+            parts = parts_of(flow, seq, [length for length, _ in blocks])
+            result[parameter.name] = Sharded(role, dim, parts)
+    return result
+
+
+def _role(
+    flow: Flow, index: int, parameter: Parameter, contracted: dict[tuple[int, int], bool], choice: Choice
+) -> str:
+    """A product whose other side is sharded already is local: depthwise convolutions, one matrix a head."""
+    row = contracted.get((index, parameter.tensor))
+    if row is None:
+        return "shard"
+    sides = next(c.operands for c in flow.contractions if c.op == index)
+    others = [n for n in sides if flow.origin.get(n) != parameter.tensor]
+    leaves = {atom.number for n in others for seq in flow.of(n) for atom in flow.axes.leaves(seq)}
+    if row:
+        return "rowwise"
+    return "shard" if leaves & choice.chosen else "colwise"
+
+
+def _add_vocabulary(flow: Flow, shards: dict[str, Sharded]) -> None:
+    """Embeddings of the model's input ids, by vocabulary; a tied head gathers its logits."""
+    for parameter in flow.trace.parameters:
+        found = [op for _, op in uses(flow, parameter)]
+        rows = [op for op in found if op.name == "embedding" and op.inputs()[0] == parameter.tensor]
+        if parameter.name in shards or not rows or parameter.shape[0] % DIVISOR:
+            continue
+        others = [op for op in found if op not in rows]
+        if all(_from_input(flow, op.inputs()[1]) for op in rows) and all(_is_linear(flow, op) for op in others):
+            shards[parameter.name] = Sharded("embedding_rowwise", 0, (), tied_head=bool(others))
+
+
+def _from_input(flow: Flow, number: int) -> bool:
+    """Whether ids are an input of the model, or a view or shift of one; computed positions are not."""
+    moves = {"view", "_unsafe_view", "slice", "clone", "_to_copy", "new_zeros", "copy_", "masked_fill_", "expand"}
+    moves |= {"transpose", "permute", "t", "unsqueeze", "squeeze", "select", "flip", "roll", "contiguous"}
+    seen = {number}
+    for op in reversed(flow.trace.ops):
+        if any(out in seen for out in op.outputs) and op.name in moves:
+            seen |= set(op.inputs())
+    return any(flow.trace.tensors[n].kind == INPUT for n in seen)
+
+
+def _is_linear(flow: Flow, op: Op) -> bool:
+    return op.call >= 0 and flow.trace.calls[op.call].function in _LINEAR_CALLS and op.name in ("mm", "addmm")
+
+
+def _add_gathers(flow: Flow, shards: dict[str, Sharded]) -> None:
+    """Linear layers that are still whole, not small, and whose output may be gathered."""
+    layered = [p for p in flow.trace.parameters if "*" in wildcard(p.name) and len(p.shape) > 1]
+    largest = max((p.size for p in layered if len(p.shape) == 2), default=0)
+    for parameter in flow.trace.parameters:
+        if parameter.name in shards or len(parameter.shape) != 2:
+            continue
+        heavy = parameter in layered and parameter.size >= GATHER_SHARE * largest
+        head = parameter not in layered and parameter.size >= largest
+        found = uses(flow, parameter)
+        dim = _output_dim(flow, parameter, found)
+        if dim is not None and (heavy or head) and parameter.shape[dim] % DIVISOR == 0:
+            shards[parameter.name] = Sharded("colwise_gather_output", dim, ())
+
+
+def _output_dim(flow: Flow, parameter: Parameter, found: list[tuple[int, Op]]) -> int | None:
+    """The output dimension of a weight that only its own module's linear call uses, or None."""
+    owner = parameter.name.rpartition(".")[0]
+    dims = set()
+    for _, op in found:
+        if not _is_linear(flow, op) or op.module != owner:
+            return None
+        weight = op.inputs()[-1]
+        if flow.origin.get(weight) != parameter.tensor:
+            return None
+        dims.add(1 if weight == parameter.tensor else 0)
+    return dims.pop() if len(dims) == 1 else None
+
+
+def _whole(flow: Flow, choice: Choice, shards: dict[str, Sharded], saved: set[str]) -> list[tuple[str, str]]:
+    """Parameter pattern -> the first reason against its longest axis, for every parameter that stays whole."""
+    reasons: dict[int, str] = {}
+    for candidate, reason in choice.refused:
+        for place in candidate.places:
+            reasons.setdefault(place.parameter, reason)
+            if reason == SAVED:
+                reasons[place.parameter] = reason
+    result: dict[str, str] = {}
+    used = {number for op in flow.trace.ops for number in op.inputs()}
+    for number, parameter in enumerate(flow.trace.parameters):
+        if parameter.name not in shards:
+            text = SAVED if parameter.name in saved else reasons.get(number, "no axis of it can be sharded")
+            text = text if parameter.tensor in used else "not used by the traced forward"
+            result.setdefault(wildcard(parameter.name), text)
+    return sorted(result.items())

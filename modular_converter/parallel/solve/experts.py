@@ -1,0 +1,148 @@
+"""Derive an expert-parallel plan from a trace: which stacked weights have an axis of experts. No torch here.
+
+An axis of experts is one that is looked up, or grouped, by indices which the model computes from its activations: that
+is what tells it from a vocabulary. The weights of a module that all have it go together with the module itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from modular_converter.parallel.plans.patterns import wildcard
+from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.solve.axes import Seq
+from modular_converter.parallel.solve.classes import DIVISOR
+from modular_converter.parallel.solve.derive import ALL_RULES
+from modular_converter.parallel.solve.flow import Flow, follow, integer
+from modular_converter.parallel.solve.rules_compute import pointwise
+from modular_converter.parallel.trace.dependence import PARAMETERS, dependence
+from modular_converter.parallel.trace.graph import ModuleCall, Parameter, Trace
+
+
+@dataclass
+class Experts:
+    """One module with stacked weights: path, parameter -> dimension of its experts, and how many there are."""
+
+    path: str
+    dims: dict[str, int] = field(default_factory=dict)
+    number: int = 0
+
+
+def derive_experts(trace: Trace) -> Plan:
+    """The expert-parallel plan of a traced model; without rules if it has no module of stacked experts.
+
+    Modules that look like experts and cannot be divided are in ``whole``, with the reason.
+    """
+    flow = follow(trace, ALL_RULES, pointwise)
+    rules: dict[str, Rule] = {}
+    attributes: dict[str, None] = {}
+    whole: dict[str, str] = {}
+    for experts in _modules(flow):
+        reason = _reason(trace, experts)
+        if reason:
+            whole.setdefault(wildcard(experts.path), reason)
+            continue
+        for rule in _rules(trace, experts):
+            rules.setdefault(rule.pattern, rule)
+        attributes.update(dict.fromkeys(_attributes(trace, experts)))
+    kept = [rule for rule in rules.values() if not any(f"{rule.pattern}.".startswith(f"{path}.") for path in whole)]
+    return Plan(trace.model, tuple(kept), tuple(sorted(attributes)), tuple(sorted(whole.items())))
+
+
+def _modules(flow: Flow) -> list[Experts]:
+    """All modules with parameters that are picked from by computed indices, a matrix of weights among them."""
+    depends = dependence(flow.trace)
+    by_tensor = {parameter.tensor: parameter for parameter in flow.trace.parameters}
+    found: dict[str, Experts] = {}
+    picks = [(lookup.source, lookup.seq, lookup.indices) for lookup in flow.lookups]
+    for source, seq, indices in [*picks, *_read_and_selected(flow)]:
+        parameter = by_tensor.get(flow.origin.get(source, -1))
+        if parameter is None or not any(PARAMETERS in depends[number] for number in indices):
+            continue
+        dim = _dimension(flow, parameter, seq)
+        if dim is not None:
+            owner = parameter.name.rpartition(".")[0]
+            experts = found.setdefault(owner, Experts(owner, number=parameter.shape[dim]))
+            experts.dims[parameter.name] = dim
+    shapes = {parameter.name: parameter.shape for parameter in flow.trace.parameters}
+    return [experts for experts in found.values() if any(len(shapes[name]) > 2 for name in experts.dims)]
+
+
+def _read_and_selected(flow: Flow) -> list[tuple[int, Seq, tuple[int, ...]]]:
+    """``weight[i]`` with a tensor of one integer: the program reads it, then selects, within one call."""
+    read: dict[int, tuple[int, ...]] = {}
+    found = []
+    for op in flow.trace.ops:
+        if op.name == "_local_scalar_dense" and op.call >= 0:
+            read[op.call] = op.inputs()
+        if op.name == "select" and op.call in read:
+            source = op.inputs()[0]
+            dims = flow.of(source)
+            found.append((source, dims[integer(op.args[1]) % len(dims)], read[op.call]))
+    return found
+
+
+def _dimension(flow: Flow, parameter: Parameter, seq: Seq) -> int | None:
+    flat = flow.axes.flat(seq)
+    own = [flow.axes.flat(axis) for axis in flow.of(parameter.tensor)]
+    return own.index(flat) if flat and flat in own else None
+
+
+def _reason(trace: Trace, experts: Experts) -> str:
+    """Why these experts cannot be divided over ranks, if they cannot."""
+    other = next((name for name, dim in experts.dims.items() if dim != 0), None)
+    if other:
+        return f"the experts are dimension {experts.dims[other]} of {other.rpartition('.')[2]}, not the first"
+    numbers = {p.shape[0] for p in trace.parameters if p.name in experts.dims}
+    if len(numbers) > 1:
+        return f"its weights hold different numbers of experts: {', '.join(map(str, sorted(numbers)))}"
+    if experts.number % DIVISOR:
+        return f"{experts.number} experts do not divide by {DIVISOR}"
+    call = _call(trace, experts)
+    if call is None:
+        return "its weights are used outside its own forward"
+    return "" if _routed(trace, call) else "it takes no index of experts with weights of the same shape"
+
+
+def _call(trace: Trace, experts: Experts) -> ModuleCall | None:
+    """The call of the module within which all uses of its weights lie."""
+    call = next((call for call in trace.modules if call.path == experts.path), None)
+    tensors = {p.tensor for p in trace.parameters if p.name in experts.dims}
+    uses = [index for index, op in enumerate(trace.ops) if tensors & set(op.inputs())]
+    calls = [call for call in trace.modules if call.path == experts.path]
+    inside = all(any(c.first <= index < c.last for c in calls) for index in uses)
+    return call if inside else None
+
+
+def _routed(trace: Trace, call: ModuleCall) -> bool:
+    tensors = [trace.tensors[number] for number in call.inputs]
+    indices = [tensor for tensor in tensors if not tensor.floating]
+    return len(indices) == 1 and sum(t.floating and t.shape == indices[0].shape for t in tensors) == 1
+
+
+def _rules(trace: Trace, experts: Experts) -> list[Rule]:
+    """By expert for the stacks; what else the module has is whole, and its gradient a share on each rank."""
+    rules = []
+    used = {number for op in trace.ops for number in op.inputs()}
+    for parameter in trace.parameters:
+        if not parameter.name.startswith(f"{experts.path}."):
+            continue
+        if parameter.name in experts.dims:
+            rules.append(Rule(wildcard(parameter.name), "grouped_gemm"))
+        elif parameter.tensor in used:
+            owner = parameter.name.rpartition(".")[0]
+            place = parameter.name if owner == experts.path else owner
+            rules.append(Rule(wildcard(place), "replicated_with_grad_allreduce"))
+    return [*rules, Rule(wildcard(experts.path), "ep_dispatch_experts")]
+
+
+def _attributes(trace: Trace, experts: Experts) -> list[str]:
+    """Integers of the module that state the number of experts in its code; ``num_experts`` goes with the style."""
+    found: dict[str, None] = {}
+    calls = [call for call in trace.modules if call.path == experts.path]
+    for op in (op for call in calls for op in trace.ops[call.first : call.last] if op.call >= 0):
+        for source in trace.calls[op.call].integers:
+            for leaf in source.leaves():
+                if (leaf.owner, leaf.value) == (experts.path, experts.number):
+                    found[f"{wildcard(leaf.owner)}:{leaf.name}"] = None
+    return [name for name in found if not name.endswith(":num_experts")]

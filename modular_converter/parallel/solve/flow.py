@@ -1,0 +1,203 @@
+"""Carry axes through a trace: one pass over the operations, each with the rule that its operator has.
+
+The result is what the solver needs and nothing else: the axes of every tensor, which axes are contracted, looked up
+or must stay whole, and which integers of the model's code state a length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from modular_converter.parallel.solve.axes import Axes, Seq
+from modular_converter.parallel.trace.graph import BUFFER, CONST, INPUT, PARAM, Arg, Op, Ref, Source, Trace
+
+
+Rule = Callable[["Flow", Op], None]
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """An axis that a product sums over. ``operands`` are the two sides; ``parameters`` those that are parameters."""
+
+    seq: Seq
+    op: int
+    operands: tuple[int, int]
+    parameters: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """An axis from which rows are picked by index."""
+
+    seq: Seq
+    op: int
+    source: int
+    indices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """An integer of the model's code that must equal the local length of an axis."""
+
+    seq: Seq
+    source: Source
+    op: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of an axis, and the integer that the model's code cuts it by."""
+
+    seq: Seq
+    start: int
+    stop: int
+    source: Source
+
+
+@dataclass
+class Flow:
+    """Axes of all tensors of a trace, and the remarks that the rules made on the way.
+
+    Attributes:
+        dims: tensor number -> one axis a dimension.
+        origin: tensor -> the parameter that it is a view, slice or selection of.
+        opaque: operators without a rule, with how often they came.
+    """
+
+    trace: Trace
+    axes: Axes = field(default_factory=Axes)
+    dims: dict[int, list[Seq]] = field(default_factory=dict)
+    origin: dict[int, int] = field(default_factory=dict)
+    contractions: list[Contraction] = field(default_factory=list)
+    lookups: list[Lookup] = field(default_factory=list)
+    requirements: list[Requirement] = field(default_factory=list)
+    stretches: list[Stretch] = field(default_factory=list)
+    opaque: dict[str, int] = field(default_factory=dict)
+    index: int = 0
+
+    def of(self, number: int) -> list[Seq]:
+        """The axes of a tensor; those of inputs, buffers and constants must stay whole."""
+        found = self.dims.get(number)
+        if found is None:
+            tensor = self.trace.tensors[number]
+            found = [self.axes.leaf(length) for length in tensor.shape]
+            self.dims[number] = found
+            if tensor.kind in (INPUT, BUFFER, CONST):
+                for seq in found:
+                    self.axes.forbid(seq, f"{_KIND_NAMES[tensor.kind]} {tensor.name}".strip())
+            if tensor.kind == PARAM:
+                self.origin[number] = number
+        return found
+
+    def set(self, number: int, dims: list[Seq]) -> None:
+        """Give a tensor its axes; one that has some already (an in-place target) is unified with them."""
+        if number in self.dims:
+            for old, new in zip(self.dims[number], dims):
+                self.axes.unify(old, new)
+        else:
+            self.dims[number] = dims
+
+    def shape(self, number: int) -> tuple[int, ...]:
+        return self.trace.tensors[number].shape
+
+    def whole(self, seq: Seq, reason: str) -> None:
+        self.axes.forbid(seq, reason)
+
+    def fresh(self, number: int, reason: str = "") -> None:
+        """New axes for an output; with a reason they must stay whole."""
+        dims = [self.axes.leaf(length) for length in self.shape(number)]
+        if reason:
+            for seq in dims:
+                self.axes.forbid(seq, reason)
+        self.set(number, dims)
+
+    def carry(self, op: Op, source: int) -> None:
+        """The outputs are still the parameter that the source is, if it is one."""
+        if source in self.origin:
+            for out in op.outputs:
+                self.origin.setdefault(out, self.origin[source])
+
+    def contract(self, left: Seq, right: Seq, a: int, b: int) -> None:
+        """Sum over an axis of two operands."""
+        self.axes.unify(left, right)
+        parameters = tuple(self.origin[n] for n in (a, b) if n in self.origin)
+        self.contractions.append(Contraction(left, self.index, (a, b), parameters))
+
+    def require(self, seq: Seq, source: Source | None, what: str) -> None:
+        if source is not None and source.value != -1:
+            self.requirements.append(Requirement(seq, source, self.index, what))
+
+    def call_integers(self, op: Op, *functions: str) -> tuple[Source, ...] | None:
+        """The integers of the model's own call, if it was one of these functions."""
+        if op.call < 0:
+            return None
+        call = self.trace.calls[op.call]
+        return call.integers if call.function in functions else None
+
+
+_KIND_NAMES = {INPUT: "an input:", BUFFER: "a buffer:", CONST: "a constant"}
+
+
+def follow(trace: Trace, rules: dict[str, Rule], pointwise: Rule) -> Flow:
+    """Run all operations of a trace through their rules.
+
+    Args:
+        trace: the recorded forward.
+        rules: operator name -> rule; one without is opaque: all its axes stay whole.
+        pointwise: the rule for operators that torch tags as element by element.
+    """
+    flow = Flow(trace)
+    for flow.index, op in enumerate(trace.ops):
+        for number in op.inputs():
+            flow.of(number)
+        rule = rules.get(op.name) or rules.get(op.name.rstrip("_"))
+        if rule is None and op.pointwise:
+            rule = pointwise
+        (rule or opaque)(flow, op)
+    for number in trace.outputs:
+        for seq in flow.of(number):
+            flow.whole(seq, OUTPUT)
+    return flow
+
+
+OUTPUT = "an output of the model"
+
+
+def opaque(flow: Flow, op: Op) -> None:
+    """Nothing is known of the operator: its inputs and outputs stay whole."""
+    flow.opaque[op.name] = flow.opaque.get(op.name, 0) + 1
+    reason = f"{op.name} (no rule)"
+    for number in op.inputs():
+        for seq in flow.of(number):
+            flow.whole(seq, reason)
+    for number in op.outputs:
+        if number in flow.dims:
+            for seq in flow.dims[number]:
+                flow.whole(seq, reason)
+        else:
+            flow.fresh(number, reason)
+
+
+def ref(value: Arg) -> int:
+    """The tensor number of an argument that must be a tensor."""
+    if not isinstance(value, Ref):
+        raise TypeError(f"a tensor expected, not {value!r}")
+    return value.id
+
+
+def integer(value: Arg, default: int = 0) -> int:
+    return default if value is None or isinstance(value, (str, tuple, Ref)) else int(value)
+
+
+def integers(value: Arg) -> list[int]:
+    """A list of integers from an argument: one integer, a tuple, or nothing."""
+    if isinstance(value, tuple):
+        return [integer(item) for item in value]
+    return [] if value is None else [integer(value)]
+
+
+def argument(op: Op, position: int, name: str, default: Arg = None) -> Arg:
+    """An argument by position or by name."""
+    return op.args[position] if len(op.args) > position else op.keyword(name, default)

@@ -1,0 +1,76 @@
+"""Whether a partial sum may travel from a product to the border of its module before the ranks add it up.
+
+Experts are summed once a module, behind routing weights and scatters: right only as long as everything in between is
+linear in the partial sum. A norm or an activation there is not, and each product has to be summed by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.trace.graph import ModuleCall, Op
+
+
+_MOVES = frozenset(
+    [
+        "view", "_unsafe_view", "reshape", "t", "transpose", "permute", "unsqueeze", "squeeze", "expand", "slice",
+        "select", "split", "split_with_sizes", "unbind", "clone", "_to_copy", "alias", "detach", "index",
+        "index_select", "gather", "flip", "roll", "constant_pad_nd", "repeat", "neg", "sum", "mean",
+    ]
+)  # fmt: skip
+_SUMS = frozenset(["add", "sub", "cat", "stack", "index_add", "scatter_add", "index_put", "copy", "index_copy"])
+_PRODUCTS = frozenset(["mul", "div", "mm", "bmm", "matmul", "masked_fill", "where"])
+
+
+def sums_at_border(flow: Flow, owner: str, rows: Collection[int]) -> bool:
+    """Whether every call of a module returns nothing but partial sums of its products with some parameters.
+
+    Args:
+        owner: the module's path.
+        rows: tensor numbers of the parameters whose contracted axis is sharded.
+    """
+    calls = [call for call in flow.trace.modules if call.path == owner]
+    return bool(calls) and all(_is_linear(flow, call, rows) for call in calls)
+
+
+def _is_linear(flow: Flow, call: ModuleCall, rows: Collection[int]) -> bool:
+    partial: set[int] = set()
+    zeros: set[int] = set()
+    for op in flow.trace.ops[call.first : call.last]:
+        touched = [number for number in op.inputs() if number in partial]
+        if any(flow.origin.get(number) in rows for number in op.inputs()):
+            if all(flow.origin.get(out) in rows for out in op.outputs):
+                continue  # a view of the parameter
+            if touched:
+                return False
+            partial.update(op.outputs)
+        elif touched:
+            if not _keeps(op, partial | zeros):
+                return False
+            partial.update(op.outputs)
+        elif op.name.rstrip("_") in ("zeros_like", "zeros", "new_zeros", "zero"):
+            zeros.update(op.outputs)
+    return bool(call.outputs) and set(call.outputs) <= partial
+
+
+def _keeps(op: Op, partial: Collection[int]) -> bool:
+    """Whether an operation on partial sums gives a partial sum of the same whole."""
+    name = op.name.rstrip("_")
+    inputs = op.inputs()
+    inside = [number in partial for number in inputs]
+    if name in _MOVES:
+        return inside[0] and not any(inside[1:])
+    if name in _PRODUCTS:
+        return sum(inside) == 1 and not (name == "div" and inside[-1])
+    if name in _SUMS:
+        floating = [number in partial for number in inputs if number in partial or _may_be_partial(op, number)]
+        return all(floating)
+    return False
+
+
+def _may_be_partial(op: Op, number: int) -> bool:
+    """Index arguments of scatters are no summands: only the target and the source are."""
+    if op.name.rstrip("_") in ("index_add", "scatter_add", "index_copy", "index_put"):
+        return number in (op.inputs()[0], op.inputs()[-1])
+    return True

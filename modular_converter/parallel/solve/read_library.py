@@ -1,0 +1,53 @@
+"""Read a plan that is written in transformers' vocabulary; the trace of the model says what that leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from modular_converter.parallel.errors import PlanFormatError
+from modular_converter.parallel.plans.patterns import matches
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.solve.derive import ALL_RULES
+from modular_converter.parallel.solve.flow import Flow, follow
+from modular_converter.parallel.solve.part_names import parts_of
+from modular_converter.parallel.solve.rules_compute import pointwise
+from modular_converter.parallel.trace.graph import Trace
+
+
+# What has nothing to say here: a rule switched off, and the owner of parameters that have rules of their own.
+_SILENT = {"replicate", "local_params"}
+
+
+def from_library(model: str, rules: Mapping[str, str], trace: Trace | None = None) -> Plan:
+    """A plan from a ``base_model_tp_plan``; packed styles have two equal parts there.
+
+    Args:
+        model: what the plan is of.
+        rules: layer pattern -> style.
+        trace: of the model; it tells where the output of an ``mla_kv_a_proj`` layer is cut, which the style leaves out.
+
+    Raises:
+        PlanFormatError: a style that this wing does not know, or one that needs the trace.
+    """
+    flow = follow(trace, ALL_RULES, pointwise) if trace is not None and "mla_kv_a_proj" in rules.values() else None
+    lines = [f"plan {model}"]
+    for pattern, style in rules.items():
+        parts = " parts=1:1" if style.startswith("packed_") else ""
+        if style == "mla_kv_a_proj":
+            parts = f" parts={_cut_of_output(flow, pattern)}"
+        if style not in _SILENT:
+            lines.append(f"rule {pattern} {style}{parts}")
+    return Plan.parse("\n".join(lines))
+
+
+def _cut_of_output(flow: Flow | None, pattern: str) -> str:
+    """The parts of what a module gives, as far as the code behind it cuts it in two."""
+    calls = () if flow is None else flow.trace.modules
+    outputs = [number for call in calls if matches(pattern, [call.path]) for number in call.outputs]
+    for number in outputs:
+        assert flow is not None
+        cuts = [op for op in flow.trace.ops if op.name.startswith("split") and number in op.inputs()]
+        for op in cuts:
+            lengths = [flow.shape(out)[-1] for out in op.outputs]
+            return ":".join(map(str, parts_of(flow, flow.of(number)[-1], lengths)))
+    raise PlanFormatError(f"{pattern}: where its output is cut is not known; a trace of the model tells")

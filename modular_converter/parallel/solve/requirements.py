@@ -1,0 +1,104 @@
+"""Which integers of the model's code must shrink with a shard, found by solving the sizes that the trace recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modular_converter.parallel.solve.axes import size
+from modular_converter.parallel.solve.classes import local_size
+from modular_converter.parallel.solve.flow import Flow, Requirement
+from modular_converter.parallel.trace.graph import Source
+
+
+RANKS = 2  # sizes scale alike on any number of ranks; two is the smallest that shows it
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A stated size that no shrinking of attributes can make right."""
+
+    leaves: frozenset[int]
+    reason: str
+
+
+def solve(flow: Flow, chosen: set[int]) -> tuple[set[tuple[str, str]], Conflict | None]:
+    """The attributes (module path, name) that shrink so that every stated size is the local one.
+
+    Returns:
+        The attributes, and the first conflict if there is one: a size written as a number, read from a whole
+        tensor, or an attribute that is needed whole elsewhere.
+    """
+    shrink: set[tuple[str, str]] = set()
+    # One that does not even state the whole length was paired with the wrong integer of its call: it says nothing.
+    stated = [r for r in flow.requirements if _value(flow, r.source, set(), set()) == size(r.seq)]
+    for requirement in stated:
+        want = local_size(flow, requirement.seq, chosen, RANKS)
+        if _value(flow, requirement.source, chosen, shrink) == want:
+            continue
+        found = _fix(flow, requirement, chosen, shrink, want)
+        if found is None:
+            return shrink, _conflict(flow, requirement, chosen)
+        shrink |= found
+    for requirement in stated:
+        if _value(flow, requirement.source, chosen, shrink) != local_size(flow, requirement.seq, chosen, RANKS):
+            return shrink, _conflict(flow, requirement, chosen | {-1})
+    return shrink, None
+
+
+def _fix(
+    flow: Flow, requirement: Requirement, chosen: set[int], shrink: set[tuple[str, str]], want: int
+) -> set[tuple[str, str]] | None:
+    if want >= size(requirement.seq):
+        return None
+    leaves = [(leaf.owner, leaf.name) for leaf in requirement.source.leaves()]
+    fresh = [leaf for leaf in dict.fromkeys(leaves) if leaf not in shrink]
+    for attempt in [*({leaf} for leaf in fresh), set(fresh)]:
+        if attempt and _value(flow, requirement.source, chosen, shrink | attempt) == want:
+            return attempt
+    return None
+
+
+def _value(flow: Flow, source: Source, chosen: set[int], shrink: set[tuple[str, str]]) -> int:
+    if source.kind == "attr":
+        return source.value // RANKS if (source.owner, source.name) in shrink else source.value
+    if source.kind == "shape":
+        return local_size(flow, flow.of(source.tensor)[source.dim], chosen, RANKS)
+    if source.kind == "const":
+        return source.value
+    a, b = (_value(flow, arg, chosen, shrink) for arg in source.args)
+    if source.kind == "floordiv":
+        return a // b if b else 0
+    return {"add": a + b, "sub": a - b, "mul": a * b}[source.kind]
+
+
+def _conflict(flow: Flow, requirement: Requirement, chosen: set[int]) -> Conflict:
+    touched = {atom.number for atom in flow.axes.leaves(requirement.seq)} & chosen
+    op = flow.trace.ops[requirement.op]
+    if not touched:
+        touched = _behind(flow, requirement.source, chosen)
+    where = op.module or "the model"
+    return Conflict(frozenset(touched), f"{requirement.what} in {where} is {_say(requirement.source)}")
+
+
+def _behind(flow: Flow, source: Source, chosen: set[int]) -> set[int]:
+    """The chosen axes that the attributes of this source shrink for, or whose shapes it reads."""
+    found: set[int] = set()
+    if source.kind == "shape":
+        found |= {atom.number for atom in flow.axes.leaves(flow.of(source.tensor)[source.dim])} & chosen
+    for arg in source.args:
+        found |= _behind(flow, arg, chosen)
+    names = {(leaf.owner, leaf.name) for leaf in source.leaves()}
+    for other in flow.requirements:
+        if names & {(leaf.owner, leaf.name) for leaf in other.source.leaves()}:
+            found |= {atom.number for atom in flow.axes.leaves(other.seq)} & chosen
+    return found
+
+
+def _say(source: Source) -> str:
+    if source.kind == "attr":
+        return f"{source.name} of {source.owner or 'the model'}, needed whole elsewhere"
+    if source.kind == "shape":
+        return "read from a whole tensor"
+    if source.kind == "const":
+        return f"the number {source.value}"
+    return "computed from whole sizes"

@@ -1,0 +1,106 @@
+"""Axis rules of operations that cut: slices, selections, splits. Integers of the code that say where are noted."""
+
+from __future__ import annotations
+
+from modular_converter.parallel.solve.axes import Seq, size
+from modular_converter.parallel.solve.flow import Flow, Stretch, argument, integer, ref
+from modular_converter.parallel.trace.graph import Op, Source
+
+
+def slice_(flow: Flow, op: Op) -> None:
+    """``x[start:stop:step]`` along one dimension."""
+    source, out = ref(op.args[0]), op.outputs[0]
+    dims = list(flow.of(source))
+    at = integer(argument(op, 1, "dim", 0)) % max(len(dims), 1)
+    length = flow.shape(source)[at]
+    start = min(integer(argument(op, 2, "start"), 0), length)
+    start = max(start + length, 0) if start < 0 else start
+    step = integer(argument(op, 4, "step", 1), 1)
+    new = flow.shape(out)[at]
+    if step == 1:
+        stop = start + new
+        if (start, stop) != (0, length):
+            _require_cut(flow, op, dims[at], start, stop)
+        dims[at] = flow.axes.cut(dims[at], start, stop) if new else ()
+    elif length == new * step:
+        dims[at] = flow.axes.take(dims[at], new)[0] or _give_up(flow, dims[at], new)
+    else:
+        dims[at] = _give_up(flow, dims[at], new)
+    flow.set(out, dims)
+    flow.carry(op, source)
+
+
+def _require_cut(flow: Flow, op: Op, seq: Seq, start: int, stop: int) -> None:
+    given = flow.call_integers(op, "__getitem__", "__setitem__", "narrow") or ()
+    for point in (start, stop):
+        if 0 < point < size(seq):
+            found = next((source for source in given if source.value == point), Source("const", point))
+            flow.stretches.append(Stretch(seq, 0, point, found))
+            behind = next((source for source in given if source.value == point - size(seq)), None)
+            if found.kind == "const" and behind is not None:
+                tail = flow.axes.cut(seq, point, size(seq))
+                flow.require(tail, _negated(behind), "a slice from the end")
+            else:
+                flow.require(flow.axes.cut(seq, 0, point), found, "a slice border")
+
+
+def _negated(source: Source) -> Source:
+    return Source("sub", -source.value, args=(Source("const", 0), source))
+
+
+def _give_up(flow: Flow, seq: Seq, length: int) -> Seq:
+    flow.whole(seq, "a slice with a step")
+    fresh = flow.axes.leaf(length)
+    flow.whole(fresh, "a slice with a step")
+    return fresh
+
+
+def select(flow: Flow, op: Op) -> None:
+    source = ref(op.args[0])
+    dims = list(flow.of(source))
+    at = integer(op.args[1]) % len(dims)
+    length = flow.shape(source)[at]
+    index = integer(op.args[2]) % max(length, 1)
+    flow.whole(flow.axes.cut(dims[at], index, index + 1), "an index")
+    if length > 1:
+        flow.whole(dims[at], "an index")
+    del dims[at]
+    flow.set(op.outputs[0], dims)
+    flow.carry(op, source)
+
+
+def split(flow: Flow, op: Op) -> None:
+    """``split``, ``split_with_sizes``, ``chunk``, ``unbind``: a cut at each border."""
+    source = ref(op.args[0])
+    dims = flow.of(source)
+    at = integer(argument(op, 2, "dim", 0)) % len(dims)
+    start = 0
+    pieces = []
+    for out in op.outputs:
+        stop = start + flow.shape(out)[at]
+        piece = flow.axes.cut(dims[at], start, stop)
+        pieces.append(piece)
+        flow.set(out, [*dims[:at], piece, *dims[at + 1 :]])
+        start = stop
+    flow.carry(op, source)
+    given = flow.call_integers(op, "split", "split_with_sizes")
+    if given is not None:
+        sizes = given[: len(pieces)] if op.name == "split_with_sizes" else given[:1] * len(pieces)
+        start = 0
+        for piece, source_of_size in zip(pieces, sizes):
+            stop = start + size(piece)
+            if source_of_size.value == size(piece):
+                flow.require(piece, source_of_size, "a split size")
+                flow.stretches.append(Stretch(dims[at], start, stop, source_of_size))
+            start = stop
+
+
+def unbind(flow: Flow, op: Op) -> None:
+    source = ref(op.args[0])
+    dims = list(flow.of(source))
+    at = integer(argument(op, 1, "dim", 0)) % len(dims)
+    flow.whole(dims[at], "an index")
+    rest = dims[:at] + dims[at + 1 :]
+    for out in op.outputs:
+        flow.set(out, list(rest))
+    flow.carry(op, source)

@@ -1,0 +1,100 @@
+"""Axis rules of operations that pick by index: embeddings, indexing, gathers and scatters."""
+
+from __future__ import annotations
+
+from modular_converter.parallel.solve.axes import Seq, size
+from modular_converter.parallel.solve.flow import Flow, Lookup, integer, ref
+from modular_converter.parallel.trace.graph import Op, Ref
+
+
+def embedding(flow: Flow, op: Op) -> None:
+    weight, ids = ref(op.args[0]), ref(op.args[1])
+    rows, width = flow.of(weight)
+    flow.lookups.append(Lookup(rows, flow.index, weight, (ids,)))
+    flow.set(op.outputs[0], [*flow.of(ids), width])
+
+
+def index(flow: Flow, op: Op) -> None:
+    """``x[i, :, j]`` with index tensors: the picked dimensions are looked up, the index's own take their place."""
+    source, out = ref(op.args[0]), op.outputs[0]
+    dims = flow.of(source)
+    given = op.args[1] if isinstance(op.args[1], tuple) else ()
+    places = [i for i, item in enumerate(given) if isinstance(item, Ref)]
+    numbers = tuple(item.id for item in given if isinstance(item, Ref))
+    if any(len(flow.shape(n)) and flow.shape(out) == () for n in numbers) or not places:
+        return _index_opaque(flow, op)
+    for i in places:
+        flow.lookups.append(Lookup(dims[i], flow.index, source, numbers))
+    rank = max(len(flow.shape(n)) for n in numbers)
+    picked: list[Seq] = [()] * rank
+    for number in numbers:
+        for back, seq in enumerate(reversed(flow.of(number)), start=1):
+            if seq and picked[-back]:
+                flow.axes.unify(picked[-back], seq)
+            elif seq:
+                picked[-back] = seq
+    adjacent = places == list(range(places[0], places[-1] + 1))
+    at = places[0] if adjacent else 0
+    rest = [seq for i, seq in enumerate(dims) if i not in places]
+    new = rest[:at] + picked + rest[at:]
+    if len(new) != len(flow.shape(out)) or any(size(seq) != length for seq, length in zip(new, flow.shape(out))):
+        return _index_opaque(flow, op)
+    flow.set(out, new)
+    flow.carry(op, source)
+    return None
+
+
+def _index_opaque(flow: Flow, op: Op) -> None:
+    for number in op.inputs():
+        for seq in flow.of(number):
+            flow.whole(seq, "an index by a mask")
+    flow.fresh(op.outputs[0], "an index by a mask")
+
+
+def index_select(flow: Flow, op: Op) -> None:
+    source, ids = ref(op.args[0]), ref(op.args[2])
+    dims = list(flow.of(source))
+    at = integer(op.args[1]) % len(dims)
+    flow.lookups.append(Lookup(dims[at], flow.index, source, (ids,)))
+    dims[at] = flow.of(ids)[0] if flow.of(ids) else ()
+    flow.set(op.outputs[0], dims)
+    flow.carry(op, source)
+
+
+def gather(flow: Flow, op: Op) -> None:
+    source, ids = ref(op.args[0]), ref(op.args[2])
+    at = integer(op.args[1])
+    dims, picked = flow.of(source), flow.of(ids)
+    flow.whole(dims[at % len(dims)], "a gather over it")
+    for i, (left, right) in enumerate(zip(dims, picked)):
+        if i != at % len(dims):
+            _agree_or_whole(flow, left, right)
+    flow.set(op.outputs[0], list(picked))
+
+
+def scatter(flow: Flow, op: Op) -> None:
+    """``scatter``, ``index_add``, ``index_put``: the written dimensions stay whole; others agree where they can."""
+    source = ref(op.args[0])
+    dims = flow.of(source)
+    at = integer(op.args[1]) % max(len(dims), 1) if isinstance(op.args[1], int) else 0
+    simple = op.name.startswith(("scatter", "index_add", "index_copy"))
+    for i, seq in enumerate(dims):
+        if i == at or not simple:
+            flow.whole(seq, "a scatter over it")
+    for number in op.inputs()[1:]:
+        other = flow.of(number)
+        same_rank = len(other) == len(dims) and simple
+        for i, seq in enumerate(other):
+            if same_rank and i != at:
+                _agree_or_whole(flow, dims[i], seq)
+            else:
+                flow.whole(seq, "a scatter over it")
+    flow.set(op.outputs[0], list(dims))
+
+
+def _agree_or_whole(flow: Flow, left: Seq, right: Seq) -> None:
+    if size(left) == size(right):
+        flow.axes.unify(left, right)
+    else:
+        flow.whole(left, "an index over part of it")
+        flow.whole(right, "an index over part of it")

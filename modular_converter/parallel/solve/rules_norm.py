@@ -1,0 +1,69 @@
+"""Axis rules of norms, softmaxes and fused attention: which dimensions are looked at together."""
+
+from __future__ import annotations
+
+from modular_converter.parallel.solve.axes import size
+from modular_converter.parallel.solve.flow import Flow, integer, integers, ref
+from modular_converter.parallel.trace.graph import Op, Ref
+
+
+def softmax(flow: Flow, op: Op) -> None:
+    source = ref(op.args[0])
+    dims = flow.of(source)
+    if dims:
+        flow.whole(dims[integer(op.args[1])], "a softmax over it")
+    flow.set(op.outputs[0], list(dims))
+
+
+def layer_norm(flow: Flow, op: Op) -> None:
+    """The last dimensions are normalised together: they stay whole, with weight and bias."""
+    source = ref(op.args[0])
+    dims = flow.of(source)
+    count = len(integers(op.args[1]))
+    for seq in dims[-count:]:
+        flow.whole(seq, "a norm over its full width")
+    for arg in op.args[2:4]:
+        if isinstance(arg, Ref):
+            for left, right in zip(flow.of(arg.id), dims[-count:]):
+                flow.axes.unify(left, right)
+    flow.set(op.outputs[0], list(dims))
+    for out in op.outputs[1:]:
+        flow.fresh(out, "statistics of a norm")
+
+
+def channel_norm(flow: Flow, op: Op) -> None:
+    """Group and batch norms: channels and positions stay whole."""
+    source = ref(op.args[0])
+    dims = flow.of(source)
+    for seq in dims[1:]:
+        flow.whole(seq, "a norm over channels")
+    for number in op.inputs()[1:]:
+        for seq in flow.of(number):
+            flow.whole(seq, "a norm over channels")
+    flow.set(op.outputs[0], list(dims))
+    for out in op.outputs[1:]:
+        flow.fresh(out, "statistics of a norm")
+
+
+def attention(flow: Flow, op: Op) -> None:
+    """Fused attention ``[b, h, s, e]``: heads are independent, widths and positions are not; keys may be grouped."""
+    q, k, v = (flow.of(ref(arg)) for arg in op.args[:3])
+    flow.axes.unify(q[0], k[0])
+    flow.axes.unify(k[0], v[0])
+    flow.axes.unify(k[1], v[1])
+    heads, groups = size(q[1]), size(k[1])
+    flow.axes.unify(q[1], k[1] if heads == groups else k[1] + flow.axes.leaf(heads // groups))
+    flow.axes.unify(q[3], k[3])
+    flow.axes.unify(k[2], v[2])
+    for seq, reason in ((q[3], "the scores sum over it"), (k[2], "a softmax over it"), (q[2], "positions")):
+        flow.whole(seq, reason)
+    out = op.outputs[0]
+    dims = [q[0], q[1], q[2], v[3]]
+    flow.set(out, dims)
+    for number in op.outputs[1:]:
+        flow.fresh(number, "statistics of attention")
+    for number in op.inputs()[3:]:
+        for back, seq in enumerate(reversed(flow.of(number)), start=1):
+            partner = (k[2], q[2], q[1], q[0])[back - 1]
+            if seq and partner:
+                flow.axes.unify(seq, partner)

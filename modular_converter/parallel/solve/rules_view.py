@@ -1,0 +1,247 @@
+"""Axis rules of operations that move data without computing: views, permutes, slices, concatenations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modular_converter.parallel.solve.axes import Seq
+from modular_converter.parallel.solve.flow import Flow, Rule, argument, integer, integers, opaque, ref
+from modular_converter.parallel.solve.rules_cut import select, slice_, split, unbind
+from modular_converter.parallel.trace.graph import Op, Ref, Source
+
+
+def identity(flow: Flow, op: Op) -> None:
+    """Output axes are those of the first tensor."""
+    source = ref(op.args[0])
+    flow.set(op.outputs[0], list(flow.of(source)))
+    flow.carry(op, source)
+
+
+def reshape(flow: Flow, op: Op) -> None:
+    """Regroup: input and output dimensions are matched group by group, where their running products meet."""
+    source, out = ref(op.args[0]), op.outputs[0]
+    shape_in, shape_out = flow.shape(source), flow.shape(out)
+    if 0 in shape_out:
+        return flow.fresh(out, "an empty tensor")
+    dims_in = flow.of(source)
+    dims_out: list[Seq] = []
+    for first, last, lengths in _groups(shape_in, shape_out):
+        dims_out += _regrouped(flow, dims_in[first:last], lengths)
+    flow.set(out, dims_out)
+    flow.carry(op, source)
+    _sizes_of_view(flow, op, dims_out)
+
+
+def _groups(shape_in: Sequence[int], shape_out: Sequence[int]) -> list[tuple[int, int, list[int]]]:
+    """The finest runs of dimensions with equal products: first and last of the input, lengths of the output."""
+    found: list[tuple[int, int, list[int]]] = []
+    first = last = 0
+    lengths: list[int] = []
+    have = want = 1
+    for length in shape_out:
+        if lengths and have == want and have > 1 and length > 1:
+            found.append((first, last, lengths))
+            first, lengths, have, want = last, [], 1, 1
+        lengths.append(length)
+        want *= length
+        while have < want and last < len(shape_in):
+            have *= shape_in[last]
+            last += 1
+    found.append((first, len(shape_in), lengths))
+    return found
+
+
+def _regrouped(flow: Flow, dims: Sequence[Seq], lengths: Sequence[int]) -> list[Seq]:
+    """One run of dimensions under new lengths; all of it stays whole when its factors do not line up."""
+    pool: Seq = tuple(atom for seq in dims for atom in seq)
+    taken: list[Seq] = []
+    for length in lengths:
+        head, pool = flow.axes.take(pool, length)
+        if head is None:
+            break
+        taken.append(head)
+    if len(taken) == len(lengths):
+        return taken
+    fresh = [flow.axes.leaf(length) for length in lengths]
+    for seq in [*dims, *fresh]:
+        flow.whole(seq, "a view that mixes axes")
+    return fresh
+
+
+def _sizes_of_view(flow: Flow, op: Op, dims: list[Seq]) -> None:
+    given = flow.call_integers(op, "view", "reshape", "_unsafe_view")
+    if given is not None and len(given) == len(dims):
+        _require_free(flow, dims, given)
+    given = flow.call_integers(op, "unflatten")
+    if given is not None and given:
+        at = given[0].value % (len(dims) - len(given) + 2)
+        _require_free(flow, dims[at : at + len(given) - 1], given[1:])
+
+
+def _require_free(flow: Flow, dims: list[Seq], given: tuple[Source, ...]) -> None:
+    for seq, source in zip(dims, given):
+        flow.require(seq, source, "a size in a view")
+
+
+def transpose(flow: Flow, op: Op) -> None:
+    source = ref(op.args[0])
+    dims = list(flow.of(source))
+    if len(dims) > 1:
+        first, second = (0, 1) if op.name == "t" else (integer(op.args[1]), integer(op.args[2]))
+        dims[first], dims[second] = dims[second], dims[first]
+    flow.set(op.outputs[0], dims)
+    flow.carry(op, source)
+
+
+def permute(flow: Flow, op: Op) -> None:
+    source = ref(op.args[0])
+    dims = flow.of(source)
+    flow.set(op.outputs[0], [dims[i] for i in integers(op.args[1])])
+    flow.carry(op, source)
+
+
+def unsqueeze(flow: Flow, op: Op) -> None:
+    source = ref(op.args[0])
+    dims = list(flow.of(source))
+    at = integer(op.args[1])
+    dims.insert(at if at >= 0 else at + len(dims) + 1, ())
+    flow.set(op.outputs[0], dims)
+    flow.carry(op, source)
+
+
+def squeeze(flow: Flow, op: Op) -> None:
+    source = ref(op.args[0])
+    shape, dims = flow.shape(source), flow.of(source)
+    chosen = [at % len(dims) for at in integers(op.args[1])] if len(op.args) > 1 else list(range(len(dims)))
+    kept = [seq for i, seq in enumerate(dims) if not (i in chosen and shape[i] == 1)]
+    flow.set(op.outputs[0], kept)
+    flow.carry(op, source)
+
+
+def expand(flow: Flow, op: Op) -> None:
+    source, out = ref(op.args[0]), op.outputs[0]
+    shape_out = flow.shape(out)
+    dims_in = flow.of(source)
+    missing = len(shape_out) - len(dims_in)
+    dims: list[Seq] = []
+    for i, length in enumerate(shape_out):
+        old = dims_in[i - missing] if i >= missing else ()
+        fresh = not old and length > 1
+        dims.append(flow.axes.leaf(length) if fresh else old)
+    flow.set(out, dims)
+    flow.carry(op, source)
+    given = flow.call_integers(op, "expand", "broadcast_to")
+    if given is not None and len(given) == len(dims):
+        _require_free(flow, dims, given)
+
+
+def repeat(flow: Flow, op: Op) -> None:
+    source, out = ref(op.args[0]), op.outputs[0]
+    times = integers(op.args[1])
+    dims_in = flow.of(source)
+    missing = len(times) - len(dims_in)
+    dims = []
+    for i, count in enumerate(times):
+        old = dims_in[i - missing] if i >= missing else ()
+        outer = flow.axes.leaf(count)
+        dims.append(outer + old)
+    flow.set(out, dims)
+    given = flow.call_integers(op, "repeat")
+    if given is not None and len(given) == len(times):
+        for seq, source_of_size, count in zip(dims, given, times):
+            if count > 1:
+                flow.require(flow.axes.take(seq, count)[0] or (), source_of_size, "a repeat count")
+
+
+def cat(flow: Flow, op: Op) -> None:
+    items = op.args[0] if isinstance(op.args[0], tuple) else ()
+    sources = [ref(item) for item in items]
+    sources = [n for n in sources if flow.shape(n) != (0,)]
+    out = op.outputs[0]
+    rank = len(flow.shape(out))
+    at = integer(argument(op, 1, "dim", 0)) % rank
+    dims = list(flow.of(sources[0]))
+    for number in sources[1:]:
+        for i in range(rank):
+            if i != at:
+                flow.axes.unify(dims[i], flow.of(number)[i])
+    parts = [flow.of(number)[at] for number in sources if flow.shape(number)[at]]
+    dims[at] = flow.axes.concatenate(parts) if parts else ()
+    flow.set(out, dims)
+
+
+def stack(flow: Flow, op: Op) -> None:
+    items = op.args[0] if isinstance(op.args[0], tuple) else ()
+    sources = [ref(item) for item in items]
+    dims = list(flow.of(sources[0]))
+    for number in sources[1:]:
+        for left, right in zip(dims, flow.of(number)):
+            flow.axes.unify(left, right)
+    at = integer(argument(op, 1, "dim", 0)) % (len(dims) + 1)
+    new = flow.axes.leaf(len(sources))
+    flow.whole(new, "a stack")
+    dims.insert(at, new)
+    flow.set(op.outputs[0], dims)
+
+
+def along(reason: str) -> Rule:
+    """A rule for operators that mix the entries of some dimensions (argument 1) and keep the shape."""
+
+    def rule(flow: Flow, op: Op) -> None:
+        source = ref(op.args[0])
+        dims = flow.of(source)
+        given = argument(op, 2 if op.name == "roll" else 1, "dims", op.keyword("dim"))
+        for at in integers(given) or range(len(dims)):
+            flow.whole(dims[at], reason)
+        for out in op.outputs:
+            flow.set(out, list(dims))
+
+    return rule
+
+
+def pad(flow: Flow, op: Op) -> None:
+    source, out = ref(op.args[0]), op.outputs[0]
+    dims = list(flow.of(source))
+    for i, (old, new) in enumerate(zip(flow.shape(source), flow.shape(out))):
+        amounts = integers(op.args[1])
+        back = 2 * (len(dims) - 1 - i)
+        if old != new or any(amounts[back : back + 2]):
+            flow.whole(dims[i], "padding")
+            dims[i] = flow.axes.leaf(new)
+            flow.whole(dims[i], "padding")
+    flow.set(out, dims)
+
+
+def copy_into(flow: Flow, op: Op) -> None:
+    """``copy_``: the source takes the axes of its target, aligned from the right."""
+    target = ref(op.args[0])
+    if not isinstance(op.args[1], Ref):
+        return
+    for left, right in zip(reversed(flow.of(target)), reversed(flow.of(op.args[1].id))):
+        if left and right:
+            flow.axes.unify(left, right)
+
+
+VIEW_RULES: dict[str, Rule] = {
+    **dict.fromkeys(("view", "_unsafe_view", "reshape", "_reshape_alias"), reshape),
+    **dict.fromkeys(("t", "transpose", "swapaxes"), transpose),
+    **dict.fromkeys(("clone", "_to_copy", "detach", "alias", "lift_fresh", "contiguous", "fill_"), identity),
+    **dict.fromkeys(("zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "zero_"), identity),
+    "permute": permute,
+    "unsqueeze": unsqueeze,
+    "squeeze": squeeze,
+    "expand": expand,
+    "repeat": repeat,
+    "slice": slice_,
+    "select": select,
+    "split": split,
+    "split_with_sizes": split,
+    "unbind": unbind,
+    "cat": cat,
+    "stack": stack,
+    "flip": along("a flip"),
+    "roll": along("a roll"),
+    "constant_pad_nd": pad,
+    "copy_": copy_into,
+    "as_strided": opaque,
+}

@@ -1,0 +1,151 @@
+"""Turn sharded parameters into rules: one a module where a style of the module says it, else one a parameter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modular_converter.parallel.plans.parts import Part
+from modular_converter.parallel.plans.plan import Rule
+from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.solve.gradients import Entries
+from modular_converter.parallel.solve.partial import sums_at_border
+from modular_converter.parallel.trace.graph import Parameter, Trace
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """How one parameter is split: the role of its use, the dimension, and the packed parts of it."""
+
+    role: str
+    dim: int
+    parts: tuple[Part, ...]
+    tied_head: bool = False
+
+
+def rules_of(flow: Flow, shards: dict[str, Sharded], found: Entries) -> list[Rule]:
+    """All rules in order of the parameters, those for gradients last."""
+    trace = flow.trace
+    by_owner: dict[str, dict[str, Parameter]] = {}
+    for parameter in trace.parameters:
+        owner, _, leaf = parameter.name.rpartition(".")
+        by_owner.setdefault(owner, {})[leaf] = parameter
+    exact = [rule for owner, own in by_owner.items() for rule in _owner_rules(flow, owner, own, shards)]
+    for parameter in trace.parameters:
+        shard = shards.get(parameter.name)
+        if shard is not None and shard.tied_head:
+            owners = {name.rpartition(".")[0] for name in parameter.names}
+            exact = [rule for rule in exact if rule.pattern not in owners]
+            exact += _tied_rules(trace, parameter)
+    tensors = {parameter.tensor: parameter.name for parameter in trace.parameters}
+    exact += [Rule(tensors[n], "replicated_with_grad_allreduce") for n in sorted(found.parameters)]
+    exact += [Rule(path, "enter_output") for path in sorted(found.outputs)]
+    exact += [Rule(path, "mla_kv_a_proj", None, parts) for path, parts in sorted(found.tails.items())]
+    return _generic(trace, exact)
+
+
+def _tied_rules(trace: Trace, parameter: Parameter) -> list[Rule]:
+    """A vocabulary and the head that shares it: each by what it does with the weight, whichever was registered first."""
+    looked_up = {op.module for op in trace.ops if op.name == "embedding" and op.inputs()[:1] == (parameter.tensor,)}
+    owners = [name.rpartition(".")[0] for name in parameter.names]
+    named = [owner for owner in owners if owner in looked_up] or owners[:1]
+    return [Rule(owner, "embedding_rowwise" if owner in named else "colwise_gather_output") for owner in owners]
+
+
+def _generic(trace: Trace, exact: list[Rule]) -> list[Rule]:
+    """Numbers become ``*`` where everything that the pattern matches gets the same rule.
+
+    Where it does not (the members of a sequence, a layer unlike the others), only the first number does, or none.
+    """
+    known = set(trace.module_classes) | {name for parameter in trace.parameters for name in parameter.names}
+    by_path = {rule.pattern: rule for rule in exact}
+    groups: dict[str, list[str]] = {}
+    for path in known:
+        for pattern in _patterns(path):
+            groups.setdefault(pattern, []).append(path)
+    result: dict[str, Rule] = {}
+    for rule in exact:
+        for pattern in _patterns(rule.pattern):
+            same = (by_path.get(path) for path in groups.get(pattern, ()))
+            if all(other is not None and _alike(other, rule) for other in same):
+                result.setdefault(pattern, Rule(pattern, rule.style, rule.dim, rule.parts))
+                break
+    return list(result.values())
+
+
+def generic_attributes(trace: Trace, attributes: set[tuple[str, str]]) -> list[str]:
+    """``<module pattern>:<name>``, as general as the modules of the same class allow."""
+    found = set()
+    for path, name in attributes:
+        kind = trace.module_classes.get(path)
+        for pattern in _patterns(path):
+            same = [p for p, other in trace.module_classes.items() if other == kind and pattern in _patterns(p)]
+            matched = [p for p in trace.module_classes if pattern in _patterns(p)]
+            if len(same) == len(matched) and all((p, name) in attributes for p in same):
+                found.add(f"{pattern}:{name}")
+                break
+    return sorted(found)
+
+
+def _patterns(path: str) -> list[str]:
+    """From general to exact: all numbers wild, all but the last, the first only, none."""
+    words = path.split(".")
+    numbers = [i for i, word in enumerate(words) if word.isdigit()]
+    found = []
+    for wild in (numbers, numbers[:-1], numbers[:1], []):
+        pattern = ".".join("*" if i in wild else word for i, word in enumerate(words))
+        if pattern not in found:
+            found.append(pattern)
+    return found
+
+
+def _alike(left: Rule, right: Rule) -> bool:
+    return (left.style, left.dim, left.parts) == (right.style, right.dim, right.parts)
+
+
+def _owner_rules(flow: Flow, owner: str, own: dict[str, Parameter], shards: dict[str, Sharded]) -> list[Rule]:
+    prefix = f"{owner}." if owner else ""
+    sharded = {leaf: shards[prefix + leaf] for leaf in own if prefix + leaf in shards}
+    weight = sharded.get("weight")
+    if weight is not None and set(own) <= {"weight", "bias"}:
+        rule = _module_rule(owner, own, weight, sharded.get("bias"))
+        if rule is not None:
+            return [rule]
+    rules = [_parameter_rule(prefix + leaf, own[leaf], shard) for leaf, shard in sharded.items()]
+    if _is_experts(own, sharded) and sums_at_border(flow, owner, _rows(own, sharded)):
+        rules.append(Rule(owner, "moe_tp_experts"))
+    return rules
+
+
+def _module_rule(owner: str, own: dict[str, Parameter], weight: Sharded, bias: Sharded | None) -> Rule | None:
+    rank = len(own["weight"].shape)
+    if weight.role == "embedding_rowwise":
+        return Rule(owner, weight.role)
+    if weight.role == "colwise_gather_output":
+        return Rule(owner, weight.role, None if weight.dim == rank - 2 else weight.dim)
+    if weight.role == "colwise" and ("bias" in own) == (bias is not None):
+        if bias is not None and bias.parts != weight.parts:
+            return None
+        style = "packed_colwise" if weight.parts else "colwise"
+        return Rule(owner, style, None if weight.dim == rank - 2 else weight.dim, weight.parts)
+    if weight.role == "rowwise" and bias is None:
+        style = "packed_rowwise" if weight.parts else "rowwise"
+        return Rule(owner, style, None if weight.dim == rank - 1 else weight.dim, weight.parts)
+    return None
+
+
+def _parameter_rule(name: str, parameter: Parameter, shard: Sharded) -> Rule:
+    rank = len(parameter.shape)
+    usual = {"colwise": max(rank - 2, 0), "rowwise": rank - 1}.get(shard.role)
+    style = f"packed_{shard.role}" if shard.parts and shard.role in ("colwise", "rowwise") else shard.role
+    return Rule(name, style, None if usual == shard.dim else shard.dim, shard.parts)
+
+
+def _rows(own: dict[str, Parameter], sharded: dict[str, Sharded]) -> set[int]:
+    return {own[leaf].tensor for leaf, shard in sharded.items() if shard.role == "rowwise"}
+
+
+def _is_experts(own: dict[str, Parameter], sharded: dict[str, Sharded]) -> bool:
+    """Stacks of matrices, all of them split, one side in and one side out: the module as a whole is summed."""
+    stacks = [leaf for leaf, parameter in own.items() if len(parameter.shape) == 3]
+    roles = {sharded[leaf].role for leaf in stacks if leaf in sharded}
+    return bool(stacks) and set(own) == set(sharded) and roles == {"colwise", "rowwise"}

@@ -1,0 +1,1 @@
+"""Plans written into the source of a model."""

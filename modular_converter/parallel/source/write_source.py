@@ -1,0 +1,133 @@
+"""Write a plan into the source of a model: the modular file where there is one, else the file of the class itself."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from modular_converter.api import convert_source
+from modular_converter.config import load_settings
+from modular_converter.dependencies import required_files
+from modular_converter.diagnostics import ConversionError
+from modular_converter.discover import discover
+from modular_converter.emit.banner import is_generated
+from modular_converter.emit.output import write_atomically
+from modular_converter.parallel.errors import WriteError
+from modular_converter.parallel.plans.attributes import Setting
+from modular_converter.parallel.source.edit_class import set_dictionary
+from modular_converter.parallel.tiny.model_files import ModelFile
+from modular_converter.source.library import Library, models_folder_of
+from modular_converter.source.links import is_installed
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file and what it is to hold; ``old`` is None for a new one."""
+
+    path: str
+    old: str | None
+    new: str
+
+
+def changes(file: ModelFile, settings: Sequence[Setting], convert: bool = True) -> list[Change]:
+    """What must be written so that the classes hold the settings, the modular file or configuration first.
+
+    Args:
+        convert: also the generated files that follow from the modular file.
+
+    Raises:
+        WriteError: a class is defined elsewhere, cannot be edited, or the edited modular file does not convert.
+    """
+    texts: dict[str, str] = {}
+    for setting in settings:
+        if setting.is_current:
+            continue
+        path = _source_of(file, setting)
+        texts[path] = set_dictionary(
+            texts.get(path) or _read(path), setting.owner.__name__, setting.attribute, setting.entries
+        )
+    found = [Change(path, _read(path), text) for path, text in texts.items()]
+    if file.modular and convert:
+        found += _generated(file.modular, texts.get(file.modular) or _read(file.modular))
+    return [change for change in found if change.old != change.new]
+
+
+def write(found: Sequence[Change]) -> None:
+    """Put the changes in place, each file at once and none outside its folder.
+
+    Raises:
+        WriteError: a file belongs to an installed package or cannot be written.
+    """
+    for change in found:
+        refuse_installed(change.path)
+        try:
+            write_atomically(change.path, change.new, os.path.dirname(change.path))
+        except ConversionError as error:
+            raise WriteError("\n".join(map(str, error.diagnostics))) from error
+
+
+def refuse_installed(path: str) -> None:
+    """Raise ``WriteError`` for a file of an installed package: it is never written."""
+    if is_installed(path):
+        raise WriteError(f"{path}: it belongs to an installed package; give the file of a checkout, or --json FILE")
+
+
+def heirs(file: ModelFile, found: Sequence[Change]) -> list[str]:
+    """Other modular files of the models folder that import from a file that changes, sorted."""
+    changed = {change.path for change in found}
+    settings = load_settings(os.path.dirname(file.path))
+    library = Library(settings)
+    everything = discover([models_folder_of(file.path)], None).paths
+    return [
+        path for path in everything if path != file.modular and not changed.isdisjoint(required_files(path, library))
+    ]
+
+
+def _source_of(file: ModelFile, setting: Setting) -> str:
+    """The file that a person edits for a class: the modular file for a generated one."""
+    name = setting.owner.__name__
+    place = os.path.realpath(sys.modules[setting.owner.__module__].__file__ or "")
+    folder = os.path.realpath(os.path.dirname(file.path))
+    if os.path.dirname(place) != folder:
+        raise WriteError(
+            f"{name}.{setting.attribute}: the class is defined in {_shown(place)}, which other models use as well; "
+            f"write the plan there, or give this model a configuration class of its own"
+        )
+    path = os.path.join(os.path.dirname(file.path), os.path.basename(place))
+    if file.modular:
+        if name in _classes(_read(file.modular)):
+            return file.modular
+        if not os.path.isfile(path) or is_generated(_read(path)):
+            raise WriteError(
+                f"{name}.{setting.attribute}: {_shown(file.modular)} does not define {name}, it comes from a "
+                f"neighbour; add a class {name} that inherits from the neighbour's, then write again"
+            )
+    return path
+
+
+def _classes(text: str) -> set[str]:
+    return {node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
+
+
+def _generated(modular: str, text: str) -> Iterator[Change]:
+    conversion = convert_source(text, modular)
+    errors = [str(diagnostic) for diagnostic in conversion.diagnostics if diagnostic.is_error]
+    if errors:
+        raise WriteError(f"{_shown(modular)}: with the plan it cannot be converted\n  " + "\n  ".join(errors))
+    for path, made in conversion.files.items():
+        yield Change(path, _read(path) if os.path.isfile(path) else None, made)
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WriteError(f"{_shown(path)}: it cannot be read ({error})") from error
+
+
+def _shown(path: str) -> str:
+    return os.path.relpath(path)

@@ -1,0 +1,1 @@
+"""What plans do, and how many models have one, as tables."""

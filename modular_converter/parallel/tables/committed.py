@@ -1,0 +1,241 @@
+"""The pipeline and expert plans in transformers' own configuration classes, beside the derived ones: a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from modular_converter.parallel.errors import BuildError, PlanError
+
+
+if TYPE_CHECKING:
+    from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+    from modular_converter.parallel.proof.ranks import RankPool
+    from modular_converter.parallel.tiny.build import Target
+
+
+KINDS = {"pipeline": "base_model_pp_plan", "expert": "base_model_ep_plan"}
+
+
+# Configuration values with which a small instance shows what its plan is about: experts that divide by 4, and layers
+# that take more than the hidden states from the one before them.
+_SHARED_INDEX = {"indexer_types": ["full", "shared"], "index_topk": 3}
+SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+    "expert": {
+        "flex_olmo": {"num_experts": 8, "num_experts_per_tok": 2},
+        "flint": {"mlp_only_layers": [0]},
+        "gemma4_text": {"enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 48},
+        "hunyuan_v1_moe": {"num_experts": 8, "moe_topk": 2},
+        "lfm2_moe": {"num_dense_layers": 0},
+    },
+    "pipeline": dict.fromkeys(("glm_moe_dsa", "hy_v4", "mistral_large4_text"), _SHARED_INDEX),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model type.
+
+    Attributes:
+        outcome: ``same``, ``differs``, ``no plan derived`` or ``cannot be built``.
+        why: the difference, or the reason.
+        derived, committed: ``verified``, or why not; empty where there is nothing to run.
+        loader: the derived plan through transformers' own loader, in the same words.
+    """
+
+    model: str
+    outcome: str
+    why: str = ""
+    derived: str = ""
+    committed: str = ""
+    loader: str = ""
+
+
+def committed_types(kind: str) -> list[str]:
+    """Model types whose configuration class carries a plan of a kind, sorted."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
+
+    found = []
+    for name in sorted(CONFIG_MAPPING_NAMES):
+        try:
+            config = CONFIG_MAPPING[name]
+        except (ImportError, AttributeError, KeyError):
+            continue
+        if getattr(config, KINDS[kind], None):
+            found.append(name)
+    return found
+
+
+def compare(kind: str, name: str, pool: RankPool | None = None) -> Row:
+    """Derive the plan of a model type, compare it with the committed one, and run both.
+
+    Args:
+        pool: processes on which the derived expert plan is run through transformers' own loader.
+    """
+    from modular_converter.parallel.tiny.build import build
+
+    overrides = SETTINGS[kind].get(name, {})
+    try:
+        target = _target(name)
+        small = build(target, overrides)
+    except PlanError as error:
+        return Row(name, "cannot be built", " ".join(str(error).split())[:160])
+    config: Any = small.model.config
+    given = dict(getattr(config, KINDS[kind]))
+    try:
+        if kind == "pipeline":
+            return _pipeline_row(name, small, given)
+        return _expert_row(name, target, small, tuple(overrides.items()), given, pool)
+    except PlanError as error:
+        return Row(name, "no plan derived", " ".join(str(error).split())[:160])
+
+
+def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> Row:
+    from modular_converter.parallel.pipeline.derive import derive_pipeline
+    from modular_converter.parallel.pipeline.run import verify_pipeline, with_mask
+    from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+    from modular_converter.parallel.trace.record import record
+
+    inputs = with_mask(small.model, small.inputs)
+    derived = derive_pipeline(record(small.model, inputs, name))
+    source = _placed(small.model, PipelinePlan.from_library(name, given))
+    committed = _said(verify_pipeline(small.model, source, inputs))
+    if isinstance(derived, str):
+        return Row(name, "no plan derived", derived, "", committed)
+    ours, theirs = derived.to_library(), source.to_library()
+    why = "; ".join(
+        f"{key}: {_flow(ours.get(key))}, committed {_flow(theirs.get(key))}"
+        for key in dict.fromkeys([*theirs, *ours])
+        if ours.get(key) != theirs.get(key)
+    )
+    state = _said(verify_pipeline(small.model, derived, inputs))
+    return Row(name, "differs" if why else "same", why, state, committed)
+
+
+def _placed(model: Any, plan: PipelinePlan) -> PipelinePlan:
+    """A plan of the base model, with the paths that its modules have in a model around it."""
+    from dataclasses import replace
+
+    prefix = f"{model.base_model_prefix}."
+    modules = dict(model.named_modules())
+    entries = (
+        replace(entry, module=prefix + entry.module)
+        if entry.module not in modules and prefix + entry.module in modules
+        else entry
+        for entry in plan.entries
+    )
+    return replace(plan, entries=tuple(entries))
+
+
+def _target(name: str) -> Target:
+    """The base model of a type; for one that the library lists none for, the class that names its configuration."""
+    import importlib
+
+    from transformers import PreTrainedModel
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    from modular_converter.parallel.tiny.build import target_of
+
+    try:
+        return target_of(name)
+    except BuildError:
+        config = CONFIG_MAPPING[name]
+        modeling: Any = importlib.import_module(config.__module__.replace(".configuration_", ".modeling_"))
+        classes: list[Any] = [c for c in vars(modeling).values() if isinstance(c, type)]
+        models = [c for c in classes if issubclass(c, PreTrainedModel)]
+        own = [c for c in models if c.config_class is config and "forward" in vars(c)]
+        if not own:
+            raise
+        return target_of(f"{own[0].__module__}.{own[0].__qualname__}")
+
+
+def _expert_row(
+    name: str,
+    target: Target,
+    small: Any,
+    overrides: tuple[tuple[str, Any], ...],
+    given: dict[str, Any],
+    pool: RankPool | None,
+) -> Row:
+    from modular_converter.parallel.plans.emit import to_library
+    from modular_converter.parallel.proof.compare import check_in_threads
+    from modular_converter.parallel.proof.prove import Derived, prove
+    from modular_converter.parallel.solve.experts import derive_experts
+    from modular_converter.parallel.solve.read_library import from_library
+    from modular_converter.parallel.trace.record import record
+
+    trace = record(small.model, small.inputs, name)
+    plan = derive_experts(trace)
+    source = _fitting(small.model, from_library(name, given))
+    committed = _both(lambda ranks: check_in_threads(small.model, source, small.inputs, ranks)) if source.rules else ""
+    if not plan.rules:
+        reason = "; ".join(f"{path}: {text}" for path, text in plan.whole) or _no_experts(small.model, given)
+        return Row(name, "no plan derived", reason, "", committed)
+    ours, theirs = to_library(plan), dict(given)
+    why = "; ".join(
+        f"{key}: {ours.get(key, 'nothing')}, committed {theirs.get(key, 'nothing')}"
+        for key in dict.fromkeys([*theirs, *ours])
+        if ours.get(key) != theirs.get(key)
+    )
+    state = _both(lambda ranks: check_in_threads(small.model, plan, small.inputs, ranks))
+    loader = ""
+    if pool is not None:
+        screen = check_in_threads(small.model, plan, small.inputs, 2)
+        loader = _said(prove(Derived(target, small, trace, plan, screen, overrides), plan, pool, library=True))
+    return Row(name, "differs" if why else "same", why, state, committed, loader)
+
+
+def _fitting(model: Any, plan: Any) -> Any:
+    """The plan without keys of modules that this small model has none of (dense layers among the others)."""
+    from dataclasses import replace
+
+    from modular_converter.parallel.plans.patterns import matches
+
+    names = [path for path, _ in model.named_modules()] + [name for name, _ in model.named_parameters()]
+    return replace(plan, rules=tuple(rule for rule in plan.rules if matches(rule.pattern, names)))
+
+
+def _no_experts(model: Any, given: dict[str, Any]) -> str:
+    stacks = [name for name, parameter in model.named_parameters() if parameter.dim() > 2 and ".experts." in name]
+    return f"{stacks[0]}: no axis of it is looked up by computed indices" if stacks else "this configuration has none"
+
+
+def _both(check: Any) -> str:
+    """The verdicts on 2 and on 4 ranks as one."""
+    said = {ranks: _said(check(ranks)) for ranks in (2, 4)}
+    bad = next((f"{text} ({ranks} ranks)" for ranks, text in said.items() if text != "verified"), None)
+    return bad or "verified"
+
+
+def _flow(sides: tuple[list[str], list[str]] | None) -> str:
+    return "nothing" if sides is None else f"{','.join(sides[0]) or '-'} -> {','.join(sides[1]) or '-'}"
+
+
+def _said(verdict: Any) -> str:
+    return "verified" if verdict.passed else f"refused: {verdict.reason}"
+
+
+def table(kind: str, rows: Iterable[Row]) -> str:
+    """The rows as Markdown, those with the committed plan only counted."""
+    rows = list(rows)
+    counts = Counter(row.outcome for row in rows)
+    built = len(rows) - counts["cannot be built"]
+    loaded = any(row.loader for row in rows)
+    lines = [
+        f"{len(rows)} model types with a `{KINDS[kind]}`, {built} of them built small: "
+        f"{counts['same']} same, {counts['differs']} differ, {counts['no plan derived']} no plan derived. "
+        f"Verified: {sum(row.derived == 'verified' for row in rows)} derived plans, "
+        f"{sum(row.committed == 'verified' for row in rows)} committed ones"
+        + (f", {sum(row.loader == 'verified' for row in rows)} derived ones through the library's loader" * loaded)
+        + ".",
+        "",
+        "| model | outcome | why | derived plan | committed plan | library's loader |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        if row.outcome != "same" or "refused" in row.derived + row.committed + row.loader:
+            cells = (row.model, row.outcome, row.why, row.derived, row.committed, row.loader)
+            lines.append("| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"

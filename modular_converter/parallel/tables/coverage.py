@@ -1,0 +1,212 @@
+"""Many models, one table: derive and prove each, keep what is done in a file, go on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from modular_converter.parallel.errors import PlanError
+
+
+Row = dict[str, Any]
+MODEL_LIMIT_S = 60
+LIGHT = 0.999
+"""Shares are compared up to this factor: a bias more or less is no difference between plans."""
+
+# https://github.com/tunib-ai/parallelformers supported these with policies written by hand.
+CLASSICS = (
+    "albert bart bert bert-generation big_bird bigbird_pegasus blenderbot blenderbot-small camembert clip convbert ctrl"
+    " deberta deberta-v2 deit detr distilbert dpr electra flaubert fsmt funnel gpt2 gpt_neo hubert ibert layoutlm led"
+    " longformer luke lxmert m2m_100 marian mbart megatron-bert mobilebert mpnet mt5 openai-gpt pegasus prophetnet"
+    " folder:rag reformer roberta roformer speech_to_text squeezebert t5 tapas vit visual_bert wav2vec2 xlm xlm-roberta"
+    " xlnet"
+)
+
+
+def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[Row], None]) -> list[Row]:
+    """The rows of all models.
+
+    Args:
+        names: model types, or ``folder:NAME`` for a model folder of the library, with a row a model type in it.
+        done: a JSON-lines file to resume from and to append to.
+        ranks: number of gloo processes to prove on; the screen in threads runs on 2 and on 4.
+        tick: called when a name is done, with its last row.
+    """
+    from modular_converter.parallel.proof.ranks import RankPool
+
+    rows = _read(done)
+    known = {row["name"] for row in rows}
+    with RankPool(ranks) as pool:
+        for name in names:
+            if name in known:
+                continue
+            found = list(_rows(name, pool))
+            rows += found
+            if done is not None:
+                with done.open("a", encoding="utf-8") as file:
+                    file.writelines(json.dumps(row) + "\n" for row in found)
+            tick(found[-1])
+    return rows
+
+
+def folders() -> list[str]:
+    """All model folders of the library with a modeling file, sorted."""
+    from transformers.models.auto import configuration_auto
+
+    models = Path(configuration_auto.__file__).parents[1]
+    return sorted({path.parent.name for path in models.glob("*/modeling_*.py")} - {"auto"})
+
+
+def _read(done: Path | None) -> list[Row]:
+    if done is None or not done.exists():
+        return []
+    return [json.loads(line) for line in done.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+@contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raise ``PlanError`` in the main thread after so many seconds."""
+    import signal
+
+    def stop(*_: object) -> None:
+        raise PlanError(f"took more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _rows(name: str, pool: Any) -> Iterator[Row]:
+    """One row for a type; for a folder one a model type, or of a folder without types the first class that works."""
+    from modular_converter.parallel.tiny.build import target_of, targets_of_folder
+
+    folder = name.removeprefix("folder:") if name.startswith("folder:") else ""
+    try:
+        targets = targets_of_folder(folder) if folder else [target_of(name)]
+    except Exception as error:  # one model must not stop the table
+        yield {"name": name, "folder": folder, "model": folder or name, "state": "failed", "reason": _one_line(error)}
+        return
+    typed = len({target.name for target in targets}) == len(targets)
+    for number, target in enumerate(targets):
+        row = _row(target, pool) | {"name": name, "folder": folder}
+        if typed or row["state"] == "verified" or number == len(targets) - 1:
+            yield row
+        if not typed and row["state"] == "verified":
+            return
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _row(target: Any, pool: Any) -> Row:
+    start = time.monotonic()
+    row: Row = {"model": target.name, "class": target.model_class.rpartition(".")[2], "state": "failed", "reason": ""}
+    try:
+        with limited(MODEL_LIMIT_S):
+            _fill(row, target, pool, start)
+    except Exception as error:  # one model must not stop the table
+        row["reason"] = _one_line(error)
+    row["seconds"] = round(time.monotonic() - start, 2)
+    return row
+
+
+def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
+    """Derive, screen on four ranks, prove on processes, and compare with the plan in the source."""
+    from modular_converter.parallel.plans.resolve import resolve
+    from modular_converter.parallel.proof.compare import check_in_threads
+    from modular_converter.parallel.proof.prove import derive_model, prove
+    from modular_converter.parallel.solve.report import cost
+
+    derived = derive_model(target)
+    small, plan = derived.small, derived.plan
+    row["derive_s"] = round(time.monotonic() - start, 2)
+    found = cost(derived.trace, plan, resolve(plan, small.model).pieces, 2)
+    verdicts = [check_in_threads(small.model, plan, small.inputs, 4), prove(derived, plan, pool)]
+    bad = next((verdict for verdict in verdicts if not verdict.passed), None)
+    row.update(
+        state="empty" if not plan.rules else "verified" if bad is None else "refused",
+        reason="" if bad is None else f"{bad.layer}: {bad.reason}",
+        share=round(found.share, 4),
+        sharded=round(found.sharded, 4),
+        collectives=derived.screen.collectives,
+        gathered=sum(rule.style == "colwise_gather_output" for rule in plan.rules),
+        unproven=len(derived.screen.unproven),
+        retreat=derived.retreat,
+        plan=str(plan),
+        loader=_through_loader(derived, pool),
+    )
+    row["committed"] = _committed(derived, found.sharded, pool)
+
+
+def _through_loader(derived: Any, pool: Any) -> str:
+    """``verified``, why not, or which rule transformers' vocabulary lacks."""
+    from modular_converter.parallel.proof.prove import prove
+
+    reasons = derived.plan.library_reasons()
+    if reasons:
+        return f"not in its vocabulary: {reasons[0]}"
+    return _said(lambda: prove(derived, derived.plan, pool, library=True))
+
+
+def _said(run: Callable[[], Any]) -> str:
+    """A verdict in words."""
+    try:
+        verdict = run()
+    except PlanError as error:
+        return f"refused: {_one_line(error)}"
+    return "verified" if verdict.passed else f"refused: {verdict.reason}"
+
+
+def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
+    """The plan in the model's own configuration class, run in the same way; None if it has none.
+
+    Where ours communicates more, the one that shards most within the committed plan's collectives is set beside it.
+    """
+    from modular_converter.parallel.plans.patterns import matches
+    from modular_converter.parallel.plans.resolve import resolve
+    from modular_converter.parallel.proof.prove import prove
+    from modular_converter.parallel.solve.budget import within
+    from modular_converter.parallel.solve.read_library import from_library
+    from modular_converter.parallel.solve.report import cost
+
+    model, trace = derived.small.model, derived.trace
+    rules = getattr(model.config, "base_model_tp_plan", None)
+    if not rules:
+        return None
+    names = [path for path, _ in model.named_modules()] + [name for name, _ in model.named_parameters()]
+    rules = {key: style for key, style in rules.items() if matches(key, names)}  # keys of layers this one has none of
+    try:
+        source = from_library(derived.target.name, rules, trace)
+        theirs = cost(trace, source, resolve(source, model).pieces, 2).sharded
+        verdict = prove(derived, source, pool)
+    except PlanError as error:
+        return {"state": "not comparable", "reason": str(error)[:300], "outcome": ""}
+    row: Row = {"state": "verified" if verdict.passed else "refused", "reason": f"{verdict.layer}: {verdict.reason}"}
+    row.update(sharded=round(theirs, 4), collectives=verdict.collectives, outcome="worse")
+    if not verdict.passed:
+        row["loader"] = _said(lambda: prove(derived, source, pool, committed=True))
+        # The loader compares outputs alone: what it passes and ours refuses for its outputs is said in another way.
+        ours_alone = row["loader"] == "verified" and verdict.layer == "the outputs"
+        return row | {"outcome": "not said by our styles" if ours_alone else "the committed one is refused"}
+    if dict.fromkeys(map(str, source.rules)) == dict.fromkeys(map(str, derived.plan.rules)):
+        return row | {"outcome": "same"}
+    plan, calls = derived.plan, derived.screen.collectives
+    if calls > verdict.collectives:
+        plan = within(trace, verdict.collectives)
+        again = prove(derived, plan, pool)
+        sharded = cost(trace, plan, resolve(plan, model).pieces, 2).sharded if again.passed else 0.0
+        calls = again.collectives
+    row.update(beside=round(sharded, 4), beside_collectives=calls)
+    if calls <= verdict.collectives and sharded >= theirs * LIGHT:
+        same = sorted(map(str, plan.rules)) == sorted(map(str, source.rules))
+        row["outcome"] = "same" if same else "at least as many bytes, no more collectives"
+    return row

@@ -1,0 +1,98 @@
+"""The rows of a coverage run as Markdown: what was derived, the classics, and the plans in the source beside it."""
+
+from __future__ import annotations
+
+from modular_converter.parallel.tables.coverage import CLASSICS, Row
+
+
+_HEAD = (
+    "| model | plan | layer weights sharded | all bytes | collectives | gathers | library's loader |",
+    "|---|---|---|---|---|---|---|",
+)
+
+
+def markdown(rows: list[Row], versions: str, date: str) -> str:
+    """The coverage as Markdown: counts, what was derived, and the plans in the source beside it."""
+    parts = [summary(rows, versions, date), "", *_HEAD, *(_line(row) for row in _sorted(rows))]
+    beside = committed(rows)
+    return "\n".join(parts + (["", beside] if beside else [])) + "\n"
+
+
+def summary(rows: list[Row], versions: str, date: str) -> str:
+    """One sentence of counts."""
+    named = {row["folder"] for row in rows if row["folder"]}
+    verified = {row["folder"] for row in rows if row["state"] == "verified"} & named
+    counts = [f"{sum(row['state'] == 'verified' for row in rows)} of {len(rows)} model types verified"]
+    counts += [f"{len(verified)} of {len(named)} model folders have a verified plan"] if named else []
+    return ", ".join(counts) + f" ({versions}, {date})."
+
+
+def classics(rows: list[Row]) -> str:
+    """The models that parallelformers had policies for, and how many reach 90 % of their layer weights."""
+    wanted = {name.removeprefix("folder:") for name in CLASSICS.split()}
+    own = [row for row in rows if row["model"] in wanted]
+    good = sum(row["state"] == "verified" and row.get("share", 0) >= 0.9 for row in own)
+    return "\n".join(
+        [f"{good} of {len(wanted)} verified with at least 90 % sharded.", "", *_HEAD, *map(_line, _sorted(own))]
+    )
+
+
+def others(rows: list[Row]) -> str:
+    """The rest of the table."""
+    wanted = {name.removeprefix("folder:") for name in CLASSICS.split()}
+    return "\n".join([*_HEAD, *(_line(row) for row in _sorted(rows) if row["model"] not in wanted)])
+
+
+def _sorted(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: str(row["model"]))
+
+
+def _line(row: Row) -> str:
+    cells = [row["model"], _state(row), "", "", "", "", ""]
+    if "share" in row:
+        cells[2:] = f"{row['share']:.0%}", f"{row['sharded']:.0%}", row["collectives"], row["gathered"], _loader(row)
+    return "| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |"
+
+
+def _state(row: Row) -> str:
+    notes = [f"after {row['retreat'][:60]}"] if row.get("retreat") else []
+    notes += [f"outputs alone for {row['unproven']} weights"] if row.get("unproven") else []
+    text = row["state"] if row["state"] in ("verified", "empty") else f"{row['state']}: {row['reason'][:110]}"
+    return f"{text} ({'; '.join(notes)})" if notes else text
+
+
+def _loader(row: Row) -> str:
+    text = str(row.get("loader", ""))
+    return text if text == "verified" else "its vocabulary lacks it" if text.startswith("not in") else text[:80]
+
+
+def committed(rows: list[Row]) -> str:
+    """The table of the plans in the source; empty if no model has one."""
+    having = [row for row in rows if row.get("committed")]
+    if not having:
+        return ""
+    outcomes: dict[str, int] = {}
+    for row in having:
+        name = row["committed"]["outcome"] or row["committed"]["state"]
+        outcomes[name] = outcomes.get(name, 0) + 1
+    said = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items(), key=lambda item: -item[1]))
+    lines = [f"{len(having)} model types carry a `base_model_tp_plan`: {said}.", ""]
+    lines += [
+        "| model | committed plan | all bytes | collectives | derived plan in these collectives | outcome |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in _sorted(having):
+        own = row["committed"]
+        size = f"{own['sharded']:.0%}" if "sharded" in own else ""
+        ours = f"{own['beside']:.0%}, {own['beside_collectives']}" if "beside" in own else ""
+        cells = (row["model"], _judged(own), size, own.get("collectives", ""), ours, own["outcome"] or own["state"])
+        lines.append("| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def _judged(own: Row) -> str:
+    """What became of a committed plan here, and where it failed what the library's own loader says of it."""
+    if own["state"] == "verified":
+        return "verified"
+    loader = f"; the library's loader: {own['loader'][:110]}" if own.get("loader") else ""
+    return f"{own['state']}: {own['reason'][:130]}{loader}"

@@ -1,0 +1,184 @@
+"""What a plan does to each layer and to each rank, as rows for people: shapes, bytes, collectives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.plans.patterns import first_number_wild, matches
+from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.resolve import Piece, resolve
+from modular_converter.parallel.shard.shards import blocks_of
+from modular_converter.parallel.solve.report import COLLECTIVES
+
+
+OUTSIDE = "outside layers"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rule: the shape of its weight whole and on a rank, its communication, bytes of one layer whole and a rank."""
+
+    layer: str
+    style: str
+    whole: str
+    local: str
+    communication: str
+    bytes_whole: int
+    bytes_rank: int
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One kind of layer (``layers.*``), or what lies outside of them.
+
+    Attributes:
+        count: how many there are.
+        bytes_whole, bytes_rank: of one of them, parameters that stay whole included; the average, where they differ.
+        collectives: of one of them in one forward, by kind; empty where it has none.
+    """
+
+    name: str
+    count: int
+    bytes_whole: int
+    bytes_rank: int
+    collectives: dict[str, int]
+
+
+def full_model(small: torch.nn.Module) -> torch.nn.Module:
+    """The model of the same class with its configuration's default values, without memory."""
+    model: Any = small
+    kind, config = type(model), type(model.config)()
+    with torch.device("meta"):
+        found: torch.nn.Module = kind(config)
+    return found
+
+
+def rows(plan: Plan, model: torch.nn.Module, ranks: int, width: int) -> list[Row]:
+    """One row a rule, in the plan's order.
+
+    Args:
+        width: bytes of a number.
+
+    Raises:
+        ApplyError: a key of the plan matches nothing in the model.
+    """
+    pieces = resolve(plan, model).pieces
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    experts = [rule.pattern for rule in plan.rules if rule.style == "moe_tp_experts"]
+    return [_row(rule, pieces, parameters, experts, ranks, width) for rule in plan.rules]
+
+
+def _row(
+    rule: Rule,
+    pieces: dict[str, Piece],
+    parameters: dict[str, torch.nn.Parameter],
+    experts: list[str],
+    ranks: int,
+    width: int,
+) -> Row:
+    names = _first_matched(rule, parameters)
+    weight = next((name for name in names if not name.endswith(".bias")), names[0] if names else "")
+    inside = any(matches(pattern, [weight.rpartition(".")[0]]) for pattern in experts)
+    communication = "" if inside and rule.style != "moe_tp_experts" else COLLECTIVES.get(rule.style, "")
+    if not weight:
+        return Row(rule.pattern, rule.style, "", "", communication, 0, 0)
+    whole = tuple(parameters[weight].shape)
+    local = _local(whole, pieces.get(weight), ranks)
+    total = sum(parameters[name].numel() for name in names) * width
+    share = sum(_size(_local(tuple(parameters[name].shape), pieces.get(name), ranks)) for name in names) * width
+    return Row(rule.pattern, _said(rule), _shape(whole), _shape(local), communication, total, share)
+
+
+def _said(rule: Rule) -> str:
+    parts = f" {':'.join(map(str, rule.parts))}" if rule.parts else ""
+    return rule.style + parts + ("" if rule.dim is None else f" dim {rule.dim}")
+
+
+def _first_matched(rule: Rule, parameters: dict[str, torch.nn.Parameter]) -> list[str]:
+    """The parameters of the first module, or the first parameter, that a rule is about."""
+    found = matches(rule.pattern, parameters)
+    if found:
+        return found[:1]
+    owner = next((n.rpartition(".")[0] for n in parameters if matches(rule.pattern, [n.rpartition(".")[0]])), None)
+    if owner is None or rule.style in ("moe_tp_experts", "enter_output", "enter_input"):
+        return []
+    return [name for name in parameters if name.rpartition(".")[0] == owner]
+
+
+def _local(shape: tuple[int, ...], piece: Piece | None, ranks: int) -> tuple[int, ...]:
+    if piece is None or piece.dim < 0:
+        return shape
+    share = sum(block // ranks for block in blocks_of(shape[piece.dim], piece.parts))
+    return (*shape[: piece.dim], share, *shape[piece.dim + 1 :])
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    total = 1
+    for length in shape:
+        total *= length
+    return total
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def layers(
+    plan: Plan, model: torch.nn.Module, small: torch.nn.Module, calls: dict[Rule, int], ranks: int, width: int
+) -> list[Layer]:
+    """The kinds of layer in the model's order.
+
+    Args:
+        small: the traced model, whose number of layers the calls are for.
+        calls: collectives of one forward of the traced model that a rule brings.
+    """
+    pieces = resolve(plan, model).pieces
+    whole: Counter[str] = Counter()
+    rank: Counter[str] = Counter()
+    for name, parameter in model.named_parameters():
+        group = _group(name)
+        whole[group] += parameter.numel() * width
+        rank[group] += _size(_local(tuple(parameter.shape), pieces.get(name), ranks)) * width
+    counts, traced = _counts(model), _counts(small)
+    collectives: dict[str, Counter[str]] = {}
+    for rule, number in calls.items():
+        if number:
+            group = _group(rule.pattern)
+            kind = COLLECTIVES[rule.style]
+            collectives.setdefault(group, Counter())[kind] += number // traced.get(group, 1) or 1
+    return [
+        Layer(
+            name,
+            counts[name],
+            whole[name] // counts[name],
+            rank[name] // counts[name],
+            dict(collectives.get(name, {})),
+        )
+        for name in whole
+    ]
+
+
+def _group(name: str) -> str:
+    """``layers.0.mlp.up.weight`` and ``layers.*.mlp.up`` -> ``layers.*``."""
+    words = first_number_wild(name).split(".")
+    return ".".join(words[: words.index("*") + 1]) if "*" in words else OUTSIDE
+
+
+def _counts(model: torch.nn.Module) -> dict[str, int]:
+    numbers: dict[str, set[str]] = {}
+    for name, _ in model.named_parameters():
+        group = _group(name)
+        numbers.setdefault(group, set()).add("" if group == OUTSIDE else name.split(".")[group.count(".")])
+    return {group: len(found) for group, found in numbers.items()}
+
+
+def amount(size: int) -> str:
+    """Bytes for people: ``1.5 MB``."""
+    value, unit = float(size), 0
+    while value >= 1000 and unit < 4:
+        value, unit = value / 1000, unit + 1
+    return f"{size} B" if unit == 0 else f"{value:.3g} {'kMGT'[unit - 1]}B"

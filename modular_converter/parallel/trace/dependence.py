@@ -1,0 +1,50 @@
+"""What each tensor of a trace was computed from: model inputs by name, and parameters. Shapes are no data."""
+
+from __future__ import annotations
+
+from modular_converter.parallel.trace.graph import INPUT, PARAM, Op, Trace
+
+
+PARAMETERS = "*parameters"
+# These read the shape of their operand only.
+_SHAPE_ONLY = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like"}
+_SHAPE_ONLY |= {"new_zeros", "new_ones", "new_full", "new_empty"}
+_VIEWS = {"view", "t", "transpose", "permute", "unsqueeze", "squeeze", "expand", "slice", "select", "split"}
+_VIEWS |= {"split_with_sizes", "unbind", "alias", "detach", "as_strided", "view_as_real", "view_as_complex", "unfold"}
+
+
+def dependence(trace: Trace) -> list[frozenset[str]]:
+    """For each tensor number the names of the inputs that its values depend on, and ``PARAMETERS``.
+
+    A write into a view counts for the tensor that is viewed, and for all its other views.
+    """
+    own: list[frozenset[str]] = [_source(tensor.kind, tensor.name) for tensor in trace.tensors]
+    root = list(range(len(own)))
+    written: dict[int, frozenset[str]] = {}
+    for op in trace.ops:
+        entering = _entering(op, own, root, written)
+        for number in op.outputs:
+            if number in op.inputs():
+                written[root[number]] = written.get(root[number], frozenset()) | entering
+                continue
+            own[number] = entering
+            if op.name in _VIEWS and op.inputs():
+                root[number] = root[op.inputs()[0]]
+    return [found | written.get(root[number], frozenset()) for number, found in enumerate(own)]
+
+
+def _source(kind: str, name: str) -> frozenset[str]:
+    if kind == PARAM:
+        return frozenset({PARAMETERS})
+    return frozenset({name}) if kind == INPUT else frozenset()
+
+
+def _entering(
+    op: Op, own: list[frozenset[str]], root: list[int], written: dict[int, frozenset[str]]
+) -> frozenset[str]:
+    if op.name in _SHAPE_ONLY:
+        return frozenset()
+    found: frozenset[str] = frozenset()
+    for number in op.inputs():
+        found |= own[number] | written.get(root[number], frozenset())
+    return found

@@ -1,0 +1,110 @@
+"""Integers that remember where they came from: module attributes, configuration fields, tensor shapes.
+
+An ``int`` subclass passes through any code that takes integers, and through arithmetic; so a literal size in a
+``view`` can be traced back to the attribute that has to shrink with the shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from modular_converter.parallel.trace.graph import Source
+
+
+class SourcedInt(int):
+    """An integer with its ``Source``; arithmetic keeps the tree."""
+
+    source: Source
+
+    def __new__(cls, value: int, source: Source) -> SourcedInt:
+        made = super().__new__(cls, value)
+        made.source = source
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (int, (int(self),))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> int:
+        return int(self)
+
+    def __index__(self) -> int:
+        return int.__index__(self)
+
+
+def source_of(value: int) -> Source:
+    """The source of any integer; a plain one is a constant."""
+    return value.source if isinstance(value, SourcedInt) else Source("const", int(value))
+
+
+def _binary(name: str, plain: Callable[[Any, Any], Any], swap: bool) -> Callable[[SourcedInt, Any], Any]:
+    def method(self: SourcedInt, other: Any) -> Any:
+        result = plain(self, other)
+        if type(result) is not int or not isinstance(other, int) or isinstance(other, bool):
+            return result
+        left, right = source_of(self), source_of(other)
+        pair = (right, left) if swap else (left, right)
+        return SourcedInt(result, Source(name, result, args=pair))
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "floordiv"):
+    for _swap, _prefix in ((False, "__"), (True, "__r")):
+        _method = f"{_prefix}{_name}__"
+        setattr(SourcedInt, _method, _binary(_name, getattr(int, _method), _swap))
+
+
+def _halve(self: SourcedInt, other: Any) -> Any:
+    """``int(a / b)`` is a common way to write ``a // b``: the quotient is a float, its source is lost on purpose."""
+    return int.__truediv__(self, other)
+
+
+SourcedInt.__truediv__ = _halve  # type: ignore[method-assign, assignment]
+
+
+@contextmanager
+def sourced_attributes(model: Any) -> Iterator[None]:
+    """Within the context, integer attributes of all modules (and their configurations') know their owner."""
+    undo: list[tuple[dict[str, Any], str, Any]] = []
+    try:
+        for path, module in model.named_modules():
+            _replace(vars(module), path, "", undo)
+            for field, value in list(vars(module).items()):
+                if hasattr(value, "model_type") and hasattr(value, "to_dict"):
+                    vars(module)[field] = _configuration_view(value, path, field)
+                    undo.append((vars(module), field, value))
+        yield
+    finally:
+        for scope, name, value in reversed(undo):
+            scope[name] = value
+
+
+def _replace(scope: dict[str, Any], path: str, prefix: str, undo: list[tuple[dict[str, Any], str, Any]]) -> None:
+    for name, value in list(scope.items()):
+        made = _sourced(value, path, prefix + name)
+        if made is not value:
+            undo.append((scope, name, value))
+            scope[name] = made
+
+
+def _sourced(value: Any, path: str, name: str) -> Any:
+    if type(value) is int and value > 1:
+        return SourcedInt(value, Source("attr", value, owner=path, name=name))
+    if type(value) in (list, tuple) and value and all(type(item) is int for item in value):
+        items = [
+            SourcedInt(item, Source("attr", item, owner=path, name=f"{name}[{i}]")) if item > 1 else item
+            for i, item in enumerate(value)
+        ]
+        return type(value)(items)
+    return value
+
+
+def _configuration_view(config: Any, path: str, field: str) -> Any:
+    """A shallow copy whose own integers carry ``<module>:<field>.<name>``; the shared original stays as it is."""
+    copy = object.__new__(type(config))
+    scope = dict(vars(config))
+    _replace(scope, path, field + ".", [])
+    copy.__dict__.update(scope)
+    return copy

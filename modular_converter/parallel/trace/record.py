@@ -1,0 +1,268 @@
+"""Run a small model once and record its operations, the tensors between them, and the sources of its integers.
+
+Two modes watch together: a function mode sees the model's own calls with their integer arguments, a dispatch mode
+below it sees the canonical operations that each call becomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from modular_converter.parallel.errors import TraceError
+from modular_converter.parallel.trace.call_names import (
+    bound_arguments,
+    caller_of,
+    forward_names,
+    local_names,
+    result_name,
+)
+from modular_converter.parallel.trace.graph import (
+    BUFFER,
+    CONST,
+    INPUT,
+    PARAM,
+    VALUE,
+    Arg,
+    Call,
+    ModuleCall,
+    Op,
+    Parameter,
+    Ref,
+    Source,
+    Tensor,
+    Trace,
+)
+from modular_converter.parallel.trace.integers import SourcedInt, source_of, sourced_attributes
+
+
+_SHAPE_GETTER = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
+_SILENT = {"detach", "alias", "lift_fresh"}
+
+
+def record(model: torch.nn.Module, inputs: Mapping[str, Any], name: str = "") -> Trace:
+    """The trace of one forward.
+
+    Args:
+        model: on the CPU, in eval mode.
+        inputs: keyword arguments for its forward.
+        name: what to call it in messages.
+
+    Raises:
+        TraceError: the forward fails under recording; the module that was running is named.
+    """
+    recorder = _Recorder(model, inputs)
+    try:
+        with sourced_attributes(model), recorder.hooks(), torch.no_grad(), _Calls(recorder), _Dispatch(recorder):
+            result = model(**inputs)
+    except Exception as error:
+        where = recorder.stack[-1][0] if recorder.stack else "the model"
+        raise TraceError(
+            f"{name}: forward fails in {where or 'the model'}: {type(error).__name__}: {error}"
+        ) from error
+    return recorder.finish(name, result)
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """All tensors in nested tuples, lists, mappings and output records, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        return [found for item in value.values() for found in tensors_in(item)]
+    if isinstance(value, (list, tuple)):
+        return [found for item in value for found in tensors_in(item)]
+    return []
+
+
+class _Recorder:
+    """Numbers for tensors by identity; everything seen is kept alive so that no identity is used twice."""
+
+    def __init__(self, model: torch.nn.Module, inputs: Mapping[str, Any]) -> None:
+        self.model = model
+        self.numbers: dict[int, int] = {}
+        self.alive: list[Any] = []
+        self.tensors: list[Tensor] = []
+        self.ops: list[Op] = []
+        self.calls: list[Call] = []
+        self.current_call = -1
+        self.module_calls: list[ModuleCall] = []
+        self.stack: list[tuple[str, int, dict[str, Any]]] = [("", 0, {})]
+        self.parameters = self._parameters()
+        for buffer_name, buffer in model.named_buffers():
+            self.number(buffer, BUFFER, buffer_name)
+        for input_name, value in inputs.items():
+            for tensor in tensors_in(value):
+                self.number(tensor, INPUT, input_name)
+
+    def _parameters(self) -> list[Parameter]:
+        names: dict[int, list[str]] = {}
+        found: dict[int, torch.nn.Parameter] = {}
+        for name, parameter in self.model.named_parameters(remove_duplicate=False):
+            names.setdefault(id(parameter), []).append(name)
+            found[id(parameter)] = parameter
+        modules = dict(self.model.named_modules())
+        result = []
+        for key, parameter in found.items():
+            owner = modules[names[key][0].rpartition(".")[0]]
+            number = self.number(parameter, PARAM, names[key][0])
+            result.append(Parameter(tuple(names[key]), tuple(parameter.shape), number, type(owner).__name__))
+        return result
+
+    def number(self, tensor: torch.Tensor, kind: str, name: str = "") -> int:
+        found = self.numbers.get(id(tensor))
+        if found is not None:
+            return found
+        self.alive.append(tensor)
+        self.numbers[id(tensor)] = len(self.tensors)
+        with torch._C.DisableTorchFunction():
+            shape = tuple(int(length) for length in tensor.shape)
+            self.tensors.append(Tensor(shape, kind, name, tensor.is_floating_point() or tensor.is_complex()))
+        return len(self.tensors) - 1
+
+    def entered(self, module: torch.nn.Module, args: Any, kwargs: Any) -> dict[str, Any]:
+        """What goes into a module, with its names: fields of ``ModuleCall``."""
+        tensors = tensors_in(args) + tensors_in(kwargs)
+        bound = {name: tensors_in(value) for name, value in bound_arguments(module, args, kwargs).items()}
+        frame = caller_of(module)
+        known = {self.number(tensor, CONST): local_names(frame, tensor) for tensor in tensors}
+        return {
+            "inputs": tuple(self.number(tensor, CONST) for tensor in tensors),
+            "arguments": tuple(
+                (n, tuple(self.number(t, CONST) for t in found)) for n, found in bound.items() if found
+            ),
+            "local_names": tuple((number, names) for number, names in known.items() if names),
+            "parameters": forward_names(module),
+        }
+
+    def argument(self, value: Any) -> Arg:
+        if isinstance(value, torch.Tensor):
+            return Ref(self.number(value, CONST))
+        if isinstance(value, (list, tuple)):
+            return tuple(self.argument(item) for item in value)
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        return str(value)
+
+    def operation(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        operands = tuple(self.argument(value) for value in args)
+        named = tuple((key, self.argument(value)) for key, value in sorted(kwargs.items()))
+        outputs = tuple(self.number(tensor, VALUE) for tensor in tensors_in(result))
+        name = func._schema.name.split("::")[1]
+        pointwise = torch.Tag.pointwise in func.tags
+        self.ops.append(Op(name, operands, named, outputs, self.stack[-1][0], self.current_call, pointwise))
+
+    def hooks(self) -> _ModuleHooks:
+        return _ModuleHooks(self)
+
+    def finish(self, name: str, result: Any) -> Trace:
+        outputs = tuple(self.numbers[id(t)] for t in tensors_in(result) if id(t) in self.numbers)
+        classes = {path: type(module).__name__ for path, module in self.model.named_modules()}
+        return Trace(
+            name,
+            tuple(self.tensors),
+            tuple(self.ops),
+            tuple(self.calls),
+            tuple(self.module_calls),
+            tuple(self.parameters),
+            outputs,
+            classes,
+        )
+
+
+class _ModuleHooks:
+    """Forward hooks on every module, for the stack of running modules and what passes their borders."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        self.recorder = recorder
+        self.handles: list[Any] = []
+
+    def __enter__(self) -> None:
+        for path, module in self.recorder.model.named_modules():
+            before, after = self._pair(path)
+            self.handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+            self.handles.append(module.register_forward_hook(after))
+
+    def _pair(self, path: str) -> tuple[Callable[..., None], Callable[..., None]]:
+        recorder = self.recorder
+
+        def before(module: Any, args: Any, kwargs: Any) -> None:
+            recorder.stack.append((path, len(recorder.ops), recorder.entered(module, args, kwargs)))
+
+        def after(module: Any, args: Any, result: Any) -> None:
+            _, first, entered = recorder.stack.pop()
+            left = tuple(recorder.number(t, CONST) for t in tensors_in(result))
+            name = result_name(caller_of(module))
+            last, caller = len(recorder.ops), recorder.stack[-1][0]
+            call = ModuleCall(path, outputs=left, first=first, last=last, caller=caller, result=name, **entered)
+            recorder.module_calls.append(call)
+
+        return before, after
+
+    def __exit__(self, *exception: object) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
+class _Calls(TorchFunctionMode):
+    """Records the integers of each call, and hands out shapes whose entries know their tensor."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", str(func))
+        if func is _SHAPE_GETTER or (name == "__get__" and func == _SHAPE_GETTER) or name == "size":
+            return self._shape(func, args, kwargs)
+        outer = self.recorder.current_call
+        integers = tuple(_integers(args)) + tuple(_integers(tuple(kwargs.values())))
+        self.recorder.calls.append(Call(name, integers))
+        self.recorder.current_call = len(self.recorder.calls) - 1
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.recorder.current_call = outer
+
+    def _shape(self, func: Any, args: Any, kwargs: Any) -> Any:
+        result = func(*args, **kwargs)
+        tensor = args[0]
+        number = self.recorder.number(tensor, CONST)
+        if isinstance(result, int):
+            dim = int(args[1] if len(args) > 1 else kwargs["dim"])
+            return self._entry(number, dim % max(tensor.dim(), 1), result)
+        return torch.Size([self._entry(number, dim, length) for dim, length in enumerate(result)])
+
+    @staticmethod
+    def _entry(number: int, dim: int, length: int) -> int:
+        return SourcedInt(int(length), Source("shape", int(length), tensor=number, dim=dim))
+
+
+def _integers(value: Any) -> list[Source]:
+    if isinstance(value, bool):
+        return []
+    if isinstance(value, int):
+        return [source_of(value)]
+    if isinstance(value, (list, tuple)):
+        return [found for item in value for found in _integers(item)]
+    if isinstance(value, slice):
+        return _integers((value.start, value.stop, value.step))
+    return []
+
+
+class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records the canonical operations below the calls."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.recorder = recorder
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        self.recorder.operation(func, args, kwargs, result)
+        return result

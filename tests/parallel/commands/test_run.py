@@ -1,0 +1,68 @@
+"""`modular-plan run`: agreement with one device, memory by device, tokens a second; from a type, a folder, a file."""
+
+import pytest
+from click.testing import CliRunner
+
+
+pytest.importorskip("transformers")
+import modular_converter.parallel.engine.session as sessions  # noqa: E402
+from modular_converter.parallel.cli import main  # noqa: E402
+from modular_converter.parallel.commands.run import load, row  # noqa: E402
+from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    """Ranks by fork: the command line has no threads, and importing takes seconds."""
+    from modular_converter.parallel import api
+
+    monkeypatch.setattr(api.Session, "start", _start_forked)
+
+
+_START = sessions.Session.start
+
+
+def _start_forked(self):
+    self.init_method = "forkserver"
+    _START(self)
+
+
+def test_a_model_type_runs_and_agrees(forked):
+    found = CliRunner().invoke(main, ["run", "llama", "--tokens", "4", "--device", "cpu"])
+    assert found.exit_code == 0, found.output
+    for said in ("cpu:1: ", "MiB allocated", "outputs differ by", "tokens a second: one device", "2 devices"):
+        assert said in found.output
+
+
+def test_folders_configurations_and_types_load(tmp_path):
+    small = build(target_of("gpt2", "causal")).model
+    small.save_pretrained(tmp_path)
+    model, inputs = load(str(tmp_path), ())
+    assert type(model) is type(small) and "input_ids" in inputs
+    assert (model.lm_head.weight == small.lm_head.weight).all()
+    (tmp_path / "model.safetensors").unlink()
+    random, _ = load(str(tmp_path / "config.json"), ())
+    assert type(random) is type(small) and not (random.lm_head.weight == small.lm_head.weight).all()
+    assert type(load("bert", ())[0]).__name__.startswith("Bert")
+
+
+def test_what_cannot_be_loaded_is_said(tmp_path):
+    found = CliRunner().invoke(main, ["run", str(tmp_path)])
+    assert found.exit_code == 2 and "has no config.json" in found.output
+    (tmp_path / "config.json").write_text("{")
+    found = CliRunner().invoke(main, ["run", str(tmp_path)])
+    assert found.exit_code == 2 and "cannot be loaded" in found.output
+    found = CliRunner().invoke(main, ["run", "lama"])
+    assert found.exit_code == 2 and "did you mean" in found.output
+
+
+def test_rows_of_the_table_of_models(ranks):
+    from modular_converter.parallel.proof.prove import derive_model
+
+    plan = str(derive_model(target_of("gpt2")).plan)
+    found = row({"model": "gpt2", "plan": plan}, ranks)
+    assert (found["forward"], found["generate"], found["reason"]) == ("equal", "equal", "")
+    wrong = plan.replace("packed_colwise dim=1 parts=1:1:1", "colwise dim=1")
+    assert row({"model": "gpt2", "plan": wrong}, ranks)["forward"].startswith("differs")
+    lost = {"model": "gpt2", "folder": "gpt2", "class": "GPT2Model", "plan": plan.replace("c_attn", "c_nothing")}
+    assert "matches no module" in row(lost, ranks)["reason"]

@@ -1,0 +1,207 @@
+"""Ranks that fail: the group ends in time, the caller gets the rank's traceback, and nothing is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+import torch
+
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.engine.session import GUARD_TEXT, Session, Turns
+from modular_converter.parallel.errors import PlanError, RankError
+from tests.parallel.troubled import PLAN, Troubled
+
+
+X = torch.ones(2, 16)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pids, limit_s=20.0):
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if not any(map(alive, pids)):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def started(limit_s=60.0):
+    torch.manual_seed(0)
+    model = Troubled().eval()
+    with torch.no_grad():
+        want = model(X)
+    parallelize(model, plan=PLAN, init_method="forkserver", timeout=limit_s)
+    pids = [rank.process.pid for rank in model._placement.session.ranks]
+    return model, want, pids
+
+
+def test_turns_are_taken_in_order():
+    turns, seen, threads = Turns(), [], []
+
+    def work(number):
+        with turns:
+            seen.append(number)
+
+    with turns:
+        for number in range(20):
+            threads.append(threading.Thread(target=work, args=(number,)))
+            threads[-1].start()
+            while len(turns.waiting) <= number:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join()
+    assert seen == list(range(20))
+
+
+def test_an_error_of_all_ranks_is_the_callers_own_and_they_go_on(ranks):
+    torch.manual_seed(0)
+    model = Troubled().eval()
+    want = model(X)
+    parallelize(model, plan=PLAN, session=ranks)
+    with pytest.raises(KeyError, match="all ranks") as caught:
+        model(X, trouble="together")
+    assert "troubled.py" in str(caught.value.__cause__)
+    with pytest.raises(Exception, match="a module .Linear. cannot travel"):
+        model(X, trouble="module")
+    assert torch.allclose(model(X), want, atol=1e-5)
+    assert not model(X).requires_grad
+    model.cpu()
+    assert type(model) is Troubled and torch.allclose(model(X), want, atol=1e-6)
+
+
+def test_calls_of_several_threads_all_get_their_own_answer(ranks):
+    model = Troubled().eval()
+    wants = [model(X * n) for n in range(12)]
+    parallelize(model, plan=PLAN, session=ranks)
+    found = [None] * 12
+
+    def work(number):
+        found[number] = model(X * number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(torch.allclose(got, want, atol=1e-5) for got, want in zip(found, wants))
+    model._placement.end()
+
+
+@pytest.mark.parametrize(
+    "trouble, said",
+    [
+        ("alone", r"rank 1 failed(.|\n)*ValueError: only here"),
+        ("memory", r"rank 1 failed(.|\n)*no room left"),
+        ("dies", "rank 1 died by SIGKILL .*memory runs out"),
+        ("crashes", r"rank 1 died by SIGSEGV(.|\n)*troubled.py"),
+        ("hangs", r"ranks \[(0, )?1\] did not answer in 4 s(.|\n)*troubled.py"),
+    ],
+)
+def test_a_rank_in_trouble_ends_the_group(trouble, said):
+    model, want, pids = started(60.0)
+    assert torch.allclose(model(X), want, atol=1e-5)
+    if trouble == "hangs":
+        model._placement.session.limit_s = 4.0
+    with pytest.raises(RankError, match=said):
+        model(X, trouble=trouble)
+    assert gone(pids)
+    with pytest.raises(RankError, match="load the model again"):
+        model(X)
+
+
+def test_two_sessions_at_once_and_a_block_that_ends_one():
+    first, want, pids = started()
+    with parallelize(Troubled().eval(), plan=PLAN, init_method="forkserver") as second:
+        others = [rank.process.pid for rank in second._placement.session.ranks]
+        assert second(X).shape == (2, 16) and torch.allclose(first(X), want, atol=1e-5)
+    assert gone(others) and all(map(alive, pids))
+    assert not second.up.weight.is_meta
+    with pytest.raises(PlanError, match="parallelized already"):
+        parallelize(first, plan=PLAN)
+    first._placement.end()
+    assert gone(pids)
+
+
+SCRIPT = """
+import os, sys, time, torch
+from modular_converter.parallel import parallelize
+from tests.parallel.troubled import PLAN, Troubled
+def main():
+    model = parallelize(Troubled(), plan=PLAN, init_method="fork")
+    print(*(rank.process.pid for rank in model._placement.session.ranks), flush=True)
+    {then}
+if __name__ == "__main__":
+    main()
+"""
+
+
+def script(then, guard=True):
+    text = SCRIPT.format(then=then)
+    if not guard:
+        text = text.replace('if __name__ == "__main__":\n    main()', "main()").replace('"fork"', '"spawn"')
+    return textwrap.dedent(text)
+
+
+def launch(path, text):
+    path.write_text(text)
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    return subprocess.Popen(
+        [sys.executable, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_ranks_end_with_the_main_process_in_the_middle_of_a_call(tmp_path, how):
+    process = launch(tmp_path / "main.py", script("print('calling', flush=True); model.slow(300)"))
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    assert process.stdout.readline().strip() == "calling" and len(pids) == 2
+    time.sleep(0.5)
+    if how == signal.SIGINT:
+        os.killpg(process.pid, how)  # as a terminal does
+    else:
+        process.kill()
+    process.wait(60)
+    errors = process.stderr.read()
+    assert gone(pids)
+    assert errors.count("KeyboardInterrupt") == (1 if how == signal.SIGINT else 0), errors
+
+
+def test_the_interpreters_end_ends_the_ranks_and_leaves_nothing(tmp_path):
+    before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    process = launch(tmp_path / "main.py", script("model(torch.ones(2, 16))"))
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0 and not errors.strip(), errors
+    assert gone([int(pid) for pid in output.split()])
+    after = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    assert not [name for name in after - before if "modular" in name or "torch_" in name]
+
+
+def test_a_missing_guard_is_explained(tmp_path):
+    process = launch(tmp_path / "main.py", script("pass", guard=False))
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode != 0
+    assert GUARD_TEXT in errors.splitlines()[-1]
+
+
+def test_a_session_that_ended_says_so():
+    session = Session(("cpu", "cpu"))
+    session.end()
+    with pytest.raises(RankError, match="have ended"):
+        session.ask(("memory",))

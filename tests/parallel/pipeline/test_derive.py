@@ -1,0 +1,247 @@
+"""Pipeline plans: derived from flow, cut by cost, and proven stage by stage with only the named tensors handed over."""
+
+import dataclasses
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from modular_converter.parallel.errors import ApplyError, PlanFormatError
+from modular_converter.parallel.pipeline.derive import derive_pipeline
+from modular_converter.parallel.pipeline.run import cuts_of, verify_pipeline, with_mask
+from modular_converter.parallel.pipeline.stages import balanced, spans
+from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan, library_text
+from modular_converter.parallel.trace.dependence import PARAMETERS, dependence
+from modular_converter.parallel.trace.record import record
+
+
+WIDTH = 16
+
+
+@pytest.mark.parametrize(
+    "costs, stages, head, tail, cuts",
+    [
+        ([1, 1, 1, 1], 2, 0, 0, (2,)),
+        ([1, 1, 1, 1], 2, 2, 0, (1,)),
+        ([1, 1, 1, 1], 2, 0, 2, (3,)),
+        ([5, 1, 1, 1], 2, 0, 0, (1,)),
+        ([1, 1, 1, 1, 1, 1], 3, 0, 0, (2, 4)),
+        ([7], 1, 3, 3, ()),
+    ],
+)
+def test_cuts_of_known_costs(costs, stages, head, tail, cuts):
+    assert balanced(costs, stages, head, tail) == cuts
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=7), st.integers(1, 4), st.integers(0, 30), st.integers(0, 30))
+def test_no_other_cut_has_a_cheaper_dearest_stage(costs, stages, head, tail):
+    if stages > len(costs):
+        with pytest.raises(ValueError, match="cannot be cut"):
+            balanced(costs, stages, head, tail)
+        return
+
+    def dearest(cuts):
+        sums = [sum(costs[i] for i in span) for span in spans(cuts, len(costs))]
+        sums[0] += head
+        sums[-1] += tail
+        return max(sums)
+
+    found = balanced(costs, stages, head, tail)
+    assert all(len(span) > 0 for span in spans(found, len(costs)))
+    others = itertools.combinations(range(1, len(costs)), stages - 1)
+    assert dearest(found) == min(map(dearest, others))
+
+
+names = st.from_regex(r"[a-z_]{1,9}", fullmatch=True)
+entries = st.builds(
+    Entry,
+    st.from_regex(r"[a-z_]{1,6}(\.[a-z0-9_]{1,6}){0,2}", fullmatch=True),
+    st.lists(names, max_size=3).map(tuple),
+    st.lists(names, max_size=2).map(tuple),
+)
+plans = st.builds(PipelinePlan, names, st.lists(entries, max_size=4, unique_by=lambda e: e.module).map(tuple))
+
+
+@given(plans)
+def test_all_forms_lose_nothing(plan):
+    assert PipelinePlan.parse(str(plan)) == plan
+    assert PipelinePlan.from_json(plan.to_json()) == plan
+    assert PipelinePlan.from_library(plan.model, plan.to_library()) == plan
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("pipeline x\nmodule a b c\n", "line 2"),
+        ("pipeline x\nrule a colwise\n", "unknown word 'rule'"),
+        ("module a b -> c\n", "begins with a line"),
+        ("pipeline x\nmodule a b;c -> d\n", "a list of names expected"),
+    ],
+)
+def test_bad_text_is_named(text, said):
+    with pytest.raises(PlanFormatError, match=said):
+        PipelinePlan.parse(text)
+
+
+def test_bad_json_and_library_values_are_named():
+    with pytest.raises(PlanFormatError, match="unknown keys rules"):
+        PipelinePlan.from_json('{"version": 1, "rules": []}')
+    with pytest.raises(PlanFormatError, match="norm: .*expected"):
+        PipelinePlan.from_library("x", {"norm": [["hidden_states"]]})
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, hidden, mask=None, extra=None):
+        inner = torch.tanh(self.up(hidden if extra is None else hidden + extra))
+        return hidden + self.down(inner if mask is None else inner * mask)
+
+
+class Chain(nn.Module):
+    """An embedding that is scaled once, three layers with a mask, a norm; switches for what breaks a chain."""
+
+    def __init__(self, trap=""):
+        super().__init__()
+        self.embed = nn.Embedding(32, WIDTH)
+        self.layers = nn.ModuleList([Layer() for _ in range(3)])
+        self.norm, self.trap = nn.LayerNorm(WIDTH), trap
+        self.others = nn.ModuleList([Layer() for _ in range(2)]) if trap == "two stacks" else None
+
+    def forward(self, ids, keep, embeds=None):
+        embeds = self.embed(ids)
+        hidden = start = embeds * 3.0
+        mask = keep[..., None].float()
+        positions = torch.arange(ids.shape[1])[:, None] * 0.1
+        for index, layer in enumerate(self.layers):
+            extra = start if self.trap == "passes by" else start * (index + 1) if self.trap == "made anew" else None
+            hidden = layer(hidden + positions * 0, mask=mask, extra=extra)
+        if self.trap == "twice":
+            hidden = self.layers[0](hidden)
+        for layer in self.others or ():
+            hidden = layer(hidden)
+        hidden = self.norm(hidden)
+        return hidden + start if self.trap == "around" else hidden
+
+
+def chain(trap=""):
+    torch.manual_seed(3)
+    inputs = {"ids": torch.randint(0, 32, (2, 5)), "keep": torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])}
+    model = Chain(trap).eval()
+    return model, inputs, derive_pipeline(record(model, inputs, "chain"))
+
+
+def test_names_come_from_the_run_and_positions_are_not_handed_over():
+    model, inputs, plan = chain()
+    assert plan.to_library() == {
+        "embed": (["ids"], ["embeds"]),
+        "layers": (["hidden", "keep"], ["hidden"]),
+        "norm": (["hidden"], ["hidden"]),
+    }
+    assert library_text(plan).splitlines()[2] == '    "layers": (["hidden", "keep"], ["hidden"]),'
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_stages_give_the_same_outputs_and_gradients(stages):
+    model, inputs, plan = chain()
+    verdict = verify_pipeline(model, plan, inputs, stages)
+    assert verdict.passed and verdict.output_error < 1e-6 and verdict.gradient_error < 1e-6
+
+
+def test_what_passes_by_unchanged_is_handed_on_by_name():
+    model, inputs, plan = chain("passes by")
+    assert plan.entries[1].inputs == ("hidden", "keep", "extra")
+    assert verify_pipeline(model, plan, inputs, 3).passed
+    short = dataclasses.replace(plan.entries[1], inputs=("hidden", "keep"))
+    verdict = verify_pipeline(model, PipelinePlan("x", (plan.entries[0], short, plan.entries[2])), inputs)
+    assert "cut before layer 1: the outputs use what is not handed over" in verdict.reason
+
+
+def test_an_input_that_no_module_names_is_not_there():
+    model, inputs, plan = chain()
+    short = dataclasses.replace(plan.entries[1], inputs=("hidden",))
+    assert not verify_pipeline(model, PipelinePlan("x", (plan.entries[0], short, plan.entries[2])), inputs).passed
+
+
+@pytest.mark.parametrize(
+    "trap, reason",
+    [
+        ("two stacks", "`layers` and `others` are 2 stacks of layers"),
+        ("twice", "`layers.0` runs more than once"),
+        ("made anew", "each of `layers` takes another `extra`"),
+        ("around", "past the layers between"),
+    ],
+)
+def test_what_is_not_a_chain_is_said(trap, reason):
+    assert reason in chain(trap)[2]
+
+
+def test_plans_that_do_not_fit_are_named():
+    model, inputs, plan = chain()
+    verdict = verify_pipeline(model, PipelinePlan("x", (Entry("layer", ("hidden",), ("hidden",)),)), inputs)
+    assert verdict.reason == "layer: the model has no such module"
+    wrong = dataclasses.replace(plan.entries[1], inputs=("hidden_states", "keep"))
+    assert "take no `hidden_states`" in verify_pipeline(model, PipelinePlan("x", (wrong,)), inputs).reason
+    with pytest.raises(ApplyError, match="3 layers cannot be cut into 4 stages"):
+        cuts_of(model, plan, 4)
+
+
+def test_shapes_are_no_data_and_writes_reach_what_is_viewed():
+    class Written(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4))
+
+        def forward(self, x, y):
+            board = torch.zeros_like(x)
+            board[0] = self.weight
+            return board, torch.ones_like(y), y + 1
+
+    trace = record(Written(), {"x": torch.ones(2, 4), "y": torch.ones(2)}, "written")
+    depends = [dependence(trace)[number] for number in trace.outputs]
+    assert depends == [frozenset({PARAMETERS}), frozenset(), frozenset({"y"})]
+
+
+transformers = pytest.importorskip("transformers")
+from modular_converter.parallel.tables.committed import compare, table  # noqa: E402
+from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
+
+
+@pytest.mark.parametrize("name", ["llama", "mixtral", "gpt_neox", "phi", "gemma2"])
+def test_committed_plans_are_derived(name):
+    row = compare("pipeline", name)
+    assert (row.outcome, row.derived, row.committed) == ("same", "verified", "verified"), row
+
+
+def test_a_committed_plan_that_leaves_an_argument_out_is_refused():
+    row = compare("pipeline", "glm_moe_dsa")
+    assert row.outcome == "differs" and "prev_topk_indices" in row.why
+    assert row.derived == "verified" and "cut before layer 1" in row.committed
+    assert "1 differ" in table("pipeline", [row])
+
+
+@pytest.mark.parametrize("name, layers", [("bert", "encoder.layer"), ("gpt2", "h"), ("vit", "layers")])
+def test_models_without_a_committed_plan(name, layers):
+    small = build(target_of(name))
+    inputs = with_mask(small.model, small.inputs)
+    plan = derive_pipeline(record(small.model, inputs, name))
+    assert layers in plan.to_library()
+    assert verify_pipeline(small.model, plan, inputs).passed
+
+
+@pytest.mark.parametrize(
+    "name, reason",
+    [
+        ("t5", "`encoder.block` and `decoder.block` are 2 stacks"),
+        ("clip", "2 stacks of layers"),
+        ("albert", "runs more than once"),
+    ],
+)
+def test_models_that_are_not_chains(name, reason):
+    small = build(target_of(name))
+    assert reason in derive_pipeline(record(small.model, small.inputs, name))

@@ -1,0 +1,90 @@
+"""Lengths of packed blocks: what a plan says of them, and that it holds for models of other sizes."""
+
+import pytest
+import torch
+from torch import nn
+
+from modular_converter.parallel.errors import ApplyError, PlanFormatError
+from modular_converter.parallel.plans.parts import checked_parts, lengths_of, look_up_from
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.proof.compare import check_in_threads
+from modular_converter.parallel.solve.derive import derive
+from modular_converter.parallel.trace.record import record
+
+
+class Fused(nn.Module):
+    """Grouped attention with one projection for queries, keys and values, cut by slices or by one split."""
+
+    def __init__(self, heads, groups, how):
+        super().__init__()
+        self.heads, self.groups, self.width, self.how = heads, groups, 8, how
+        self.qkv = nn.Linear(32, (heads + 2 * groups) * self.width)
+        self.out = nn.Linear(heads * self.width, 32)
+        self.norm = nn.LayerNorm(32)
+
+    def forward(self, x):
+        fused = self.qkv(self.norm(x))
+        border = self.heads * self.width
+        if self.how == "slices":
+            end = border + self.groups * self.width
+            q, k, v = fused[..., :border], fused[..., border:end], fused[..., end:]
+        else:
+            q, k, v = fused.split([border, self.groups * self.width, self.groups * self.width], -1)
+        q, k, v = (t.view(*x.shape[:2], -1, self.width).transpose(1, 2) for t in (q, k, v))
+        k, v = (t.repeat_interleave(self.heads // self.groups, 1) for t in (k, v))
+        mixed = torch.softmax(q @ k.mT, -1) @ v
+        return self.norm(x + self.out(mixed.transpose(1, 2).flatten(2)))
+
+
+class Model(nn.Module):
+    def __init__(self, heads, groups, how):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList([Fused(heads, groups, how) for _ in range(2)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.mark.parametrize(
+    ("how", "parts"),
+    [
+        ("slices", ("heads*width", "groups*width", "rest")),
+        ("split", ("heads*width", "groups*width", "groups*width")),
+    ],
+)
+def test_a_plan_of_equal_blocks_is_right_for_unequal_ones(how, parts):
+    x = torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(2))
+    plan = derive(record(Model(8, 8, how), {"x": x}, "fused"))
+    fused = next(rule for rule in plan.rules if rule.pattern == "layers.*.qkv")
+    assert fused.style == "packed_colwise" and fused.parts == parts
+    assert Plan.parse(str(plan)) == plan and Plan.from_json(plan.to_json()) == plan
+    for heads, groups in ((8, 8), (8, 4), (16, 4)):
+        verdict = check_in_threads(Model(heads, groups, how), plan, {"x": x}, 2)
+        assert verdict.passed, (heads, groups, verdict)
+
+
+def test_an_expression_is_looked_up_in_the_nearest_module():
+    outer, inner = nn.Module(), nn.Linear(2, 2)
+    outer.inner, outer.heads, outer.sizes = inner, 4, [3, 5]
+    look_up = look_up_from("inner", outer.get_submodule)
+    assert lengths_of(("heads*8", "sizes[1]", "rest"), 40, look_up, "w") == (32, 5, 3)
+    assert lengths_of((1, 1), 40, look_up, "w") == (1, 1)
+    with pytest.raises(ApplyError, match="w: part depth: no module around inner has depth"):
+        lengths_of(("depth", "rest"), 40, look_up, "w")
+    with pytest.raises(ApplyError, match=r"do not add up to 20: heads\*8 = 32, rest = -12"):
+        lengths_of(("heads*8", "rest"), 20, look_up, "w")
+
+
+@pytest.mark.parametrize("text", ["__import__('os').getcwd()", "a[f()]", "a if b else c", "a/b", "'x'", "", "a b"])
+def test_nothing_but_attributes_and_sums_is_a_part(text):
+    with pytest.raises(PlanFormatError, match="is no part"):
+        checked_parts([text], "w")
+
+
+@pytest.mark.parametrize("value", [0, True, 1.5, None])
+def test_a_length_is_a_positive_number(value):
+    with pytest.raises(PlanFormatError, match="is no part"):
+        checked_parts([value], "w")

@@ -1,0 +1,79 @@
+"""The comparison itself: what counts as equal, in which precision, and that an empty proof is none."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.proof.compare import check_in_threads, conditioned, reference
+
+
+PAIR = Plan.parse("plan x\nrule up colwise\nrule down rowwise\n")
+
+
+class Pair(nn.Module):
+    """A column and a row layer; ``between`` is what stands between them."""
+
+    def __init__(self, between=F.gelu, after=lambda x: x):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+        self.between, self.after = between, after
+
+    def forward(self, x):
+        return self.after(self.down(self.between(self.up(x))))
+
+
+INPUTS = {"x": torch.randn(3, 8, generator=torch.Generator().manual_seed(1))}
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_right_plan_passes_and_its_collectives_are_counted(ranks):
+    verdict = check_in_threads(Pair(), PAIR, INPUTS, ranks)
+    assert verdict.passed and verdict.collectives == 1 and not verdict.unproven
+
+
+def test_ranks_draw_the_same_random_numbers():
+    noisy = Pair(after=lambda x: x + torch.randn(x.shape) + torch.rand(x.shape))
+    assert check_in_threads(noisy, PAIR, INPUTS, 4).passed
+
+
+def test_outputs_that_are_not_finite_prove_nothing():
+    verdict = check_in_threads(Pair(after=lambda x: x / 0), PAIR, INPUTS, 2)
+    assert not verdict.passed and "not finite" in verdict.reason
+
+
+def test_a_weight_that_no_gradient_reaches_is_named():
+    verdict = check_in_threads(Pair(after=lambda x: x.detach() + x.sum() * 0), PAIR, INPUTS, 2)
+    assert set(verdict.unproven) == {"up.weight", "up.bias", "down.weight"}
+
+
+def test_what_float32_cannot_hold_is_judged_in_double_precision():
+    model = Pair(after=lambda x: (x + 1e6) - 1e6)
+    assert conditioned(model, INPUTS)[2].outputs[0].dtype is torch.float64
+    assert check_in_threads(model, PAIR, INPUTS, 2).passed
+    assert conditioned(Pair(), INPUTS)[2].outputs[0].dtype is torch.float32
+
+
+def test_a_missing_output_is_a_difference():
+    class Shorter(Pair):
+        def forward(self, x):
+            found = self.down(F.gelu(self.up(x)))
+            return (found, found) if self.up.weight.shape[0] == 16 else (found,)
+
+    assert "1 outputs instead of 2" in check_in_threads(Shorter(), PAIR, INPUTS, 2).reason
+
+
+def test_a_backward_that_fails_leaves_the_outputs():
+    class NoBackward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise RuntimeError("no backward")
+
+    found = reference(Pair(after=NoBackward.apply), INPUTS)
+    assert len(found.outputs) == 1 and not found.gradients
