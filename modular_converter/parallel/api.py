@@ -11,9 +11,10 @@ import torch
 from modular_converter.parallel.engine.handover import dismantle, kept_types
 from modular_converter.parallel.engine.placement import place
 from modular_converter.parallel.engine.preflight import check_fit, check_home, devices_for
+from modular_converter.parallel.engine.processes import refuse_import_in_child
 from modular_converter.parallel.engine.proxy import Parallelized, install
 from modular_converter.parallel.engine.select_plan import GivenPlan, select_plan
-from modular_converter.parallel.engine.session import RemoteError, Session, refuse_import_in_child
+from modular_converter.parallel.engine.session import RemoteError, Session
 from modular_converter.parallel.errors import ApplyError, RankError
 
 

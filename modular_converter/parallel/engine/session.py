@@ -13,33 +13,26 @@ import os
 import pickle
 import selectors
 import signal
-import sys
-import threading
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from multiprocessing.reduction import send_handle
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import TCPStore
 
 from modular_converter.parallel.engine.packing import pack, unpack
+from modular_converter.parallel.engine.processes import GUARD_TEXT, MISSING_GUARD, Rank, begin, refuse_import_in_child
 from modular_converter.parallel.engine.shared_memory import Arena
-from modular_converter.parallel.engine.worker import EVENT, FAILURE, UNSENT, Start, serve
+from modular_converter.parallel.engine.turns import Turns
+from modular_converter.parallel.engine.worker import EVENT, FAILURE, UNSENT, Start
 from modular_converter.parallel.errors import RankError
 
 
 START_LIMIT_S = 180.0
 # After one rank has failed, the others may be on their way to their answers, or wait for it in a collective.
 GRACE_S = 5.0
-MISSING_GUARD = 77
-GUARD_TEXT = (
-    "parallelize starts processes that import your main module again, and there it is called once more: put the call "
-    'under `if __name__ == "__main__":`, and what it needs with it'
-)
 CPU = torch.device("cpu")
 
 
@@ -49,45 +42,6 @@ class RemoteError(Exception):
     def __init__(self, error: Exception | None, text: str) -> None:
         super().__init__(text)
         self.error = error
-
-
-class Turns:
-    """A lock whose waiters get it in the order in which they came."""
-
-    def __init__(self) -> None:
-        self.guard = threading.Lock()
-        self.waiting: deque[threading.Lock] = deque()
-        self.taken = False
-
-    def __enter__(self) -> None:
-        with self.guard:
-            if not self.taken:
-                self.taken = True
-                return
-            mine = threading.Lock()
-            mine.acquire()
-            self.waiting.append(mine)
-        mine.acquire()
-
-    def __exit__(self, *exception: object) -> None:
-        with self.guard:
-            if self.waiting:
-                self.waiting.popleft().release()
-            else:
-                self.taken = False
-
-
-@dataclass
-class Rank:
-    """One process with its pipe, its areas of memory and the file for its last words."""
-
-    process: Any
-    pipe: Any
-    lifeline: Any
-    up: Arena
-    log: int
-    arrived: deque[bytes] = field(default_factory=deque)
-    mail: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -147,7 +101,10 @@ class Session:
                     threads,
                     self.limit_s,
                 )
-                self.ranks.append(self._begin(context, start))
+                rank = begin(context, start, self.down)
+                self.ranks.append(rank)
+                self.selector.register(rank.pipe, selectors.EVENT_READ, ("pipe", number))
+                self.selector.register(rank.process.sentinel, selectors.EVENT_READ, ("end", number))
             self.answers(START_LIMIT_S)
         except RemoteError as error:
             self.end("they did not start")
@@ -155,26 +112,6 @@ class Session:
         except BaseException:
             self.end("they did not start")
             raise
-
-    def _begin(self, context: Any, start: Start) -> Rank:
-        ours, theirs = context.Pipe()
-        far, near = context.Pipe(duplex=False)
-        process = context.Process(
-            target=serve, args=(theirs, far, start), daemon=True, name=f"modular-parallel-rank-{start.rank}"
-        )
-        with _argument_free_main():
-            process.start()
-        theirs.close()
-        far.close()
-        rank = Rank(process, ours, near, Arena.create(), Arena.create().descriptor)
-        try:
-            for descriptor in (rank.log, self.down.descriptor, rank.up.descriptor):
-                _send_handle(ours, descriptor, process)
-        except OSError:
-            pass  # it died while it started: the wait for its answer says how
-        self.selector.register(ours, selectors.EVENT_READ, ("pipe", start.rank))
-        self.selector.register(process.sentinel, selectors.EVENT_READ, ("end", start.rank))
-        return rank
 
     def ask(
         self,
@@ -359,32 +296,6 @@ def _handled(event: Callable[[str, Any], None] | None, data: bytes) -> Exception
     except Exception as error:
         return error
     return None
-
-
-def _send_handle(pipe: Any, descriptor: int, process: Any) -> None:
-    send_handle(pipe, descriptor, process.pid)
-
-
-@contextlib.contextmanager
-def _argument_free_main() -> Iterator[None]:
-    """A main module that was read from standard input cannot be imported again: ranks do without it."""
-    main = sys.modules.get("__main__")
-    path = getattr(main, "__file__", None)
-    if main is None or path is None or os.path.exists(path) or getattr(main, "__spec__", None) is not None:
-        yield
-        return
-    del main.__file__
-    try:
-        yield
-    finally:
-        main.__file__ = path
-
-
-def refuse_import_in_child() -> None:
-    """End a process that is still importing the main module of the one that started it."""
-    if getattr(multiprocessing.process.current_process(), "_inheriting", False):
-        print(GUARD_TEXT, file=sys.stderr, flush=True)
-        os._exit(MISSING_GUARD)
 
 
 _LIVE: weakref.WeakSet[Session] = weakref.WeakSet()

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.session import GUARD_TEXT, Session, Turns
+from modular_converter.parallel.engine.processes import GUARD_TEXT
+from modular_converter.parallel.engine.session import Session
+from modular_converter.parallel.engine.turns import Turns
 from modular_converter.parallel.errors import PlanError, RankError
 from tests.parallel.troubled import PLAN, Troubled
 
