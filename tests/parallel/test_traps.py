@@ -205,6 +205,21 @@ def test_a_depthwise_convolution_between_projections():
     assert plan.attributes == ("layers.*.conv:groups",)
 
 
+def test_transposed_convolutions_add_their_bias_once():
+    class Wave(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.ConvTranspose1d(HIDDEN, 64, 4, stride=2, padding=1)
+            self.down = nn.ConvTranspose1d(64, HIDDEN, 3, padding=1)
+
+        def forward(self, x):
+            return self.down(F.silu(self.up(x.transpose(1, 2))))[..., : x.shape[1]].transpose(1, 2)
+
+    _, rules = proven(Stack(Wave))
+    assert rules["layers.*.up"].style == "colwise"
+    assert (rules["layers.*.down"].style, rules["layers.*.down"].dim) == ("rowwise", 0)
+
+
 def test_a_slice_longer_than_its_axis_is_the_whole_axis():
     class Tail(nn.Module):
         def __init__(self):

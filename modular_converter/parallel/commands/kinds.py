@@ -96,7 +96,7 @@ def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", ne
     Raises:
         PlanError: the model cannot be built, or has no experts that can be divided (if a plan is ``needed``).
     """
-    from modular_converter.parallel.proof.compare import check_in_threads
+    from modular_converter.parallel.proof.compare import conditioned, screen
     from modular_converter.parallel.proof.prove import Derived
     from modular_converter.parallel.solve.experts import derive_experts
     from modular_converter.parallel.trace.record import record
@@ -107,8 +107,10 @@ def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", ne
     if needed and not plan.rules:
         reasons = "; ".join(f"{path}: {reason}" for path, reason in plan.whole)
         raise PlanError(f"{model}: no expert plan: {reasons or 'no module of stacked experts was run'}")
-    screen = check_in_threads(small.model, plan, small.inputs, 2)
-    return Derived(target, small, trace, plan, screen, tuple(overrides_of(settings).items()))
+    subject = conditioned(small.model, small.inputs)
+    return Derived(
+        target, small, trace, plan, subject, screen(subject, plan, 2), tuple(overrides_of(settings).items())
+    )
 
 
 def pipeline_derived(

@@ -215,11 +215,14 @@ def _generated(head: str, session: Any) -> str:
     from modular_converter.parallel.errors import BuildError
     from modular_converter.parallel.tiny.build import build, target_of
 
-    try:
-        small = build(target_of(head))
-    except BuildError:
-        return "no: it cannot be built small"
-    return _compared(small.model, small.inputs, None, session, True)
+    target = target_of(head)
+    for overrides in ({}, {"is_decoder": True}):  # some classes generate only when they are told that they may
+        try:
+            small = build(target, overrides)
+        except BuildError:
+            continue
+        return _compared(small.model, small.inputs, None, session, True)
+    return "no: it cannot be built small"
 
 
 def _doubled(value: Any) -> Any:
@@ -231,13 +234,14 @@ def _compared(model: Any, inputs: dict[str, Any], plan: str | None, session: Any
     import torch
 
     from modular_converter.parallel.api import parallelize
+    from modular_converter.parallel.proof.decode import generation_inputs
 
     def answers() -> list[Any]:
         torch.manual_seed(0)
         with torch.no_grad():
             if generate:
-                ids = {name: inputs[name] for name in ("input_ids", "attention_mask") if name in inputs}
-                return [model.generate(**ids, max_new_tokens=6, min_new_tokens=6, do_sample=False)]
+                given = generation_inputs(model, inputs) or {}
+                return [model.generate(**given, max_new_tokens=6, min_new_tokens=6, do_sample=False)]
             from modular_converter.parallel.trace.record import tensors_in
 
             return [t for t in tensors_in(model(**inputs)) if t.is_floating_point()]

@@ -19,6 +19,8 @@ from modular_converter.parallel.errors import ApplyError, PlanFormatError
 Part = int | str
 REST = "rest"
 """The one block whose length is what the others leave."""
+LENGTH = "length"
+"""In the number of equal blocks: the length of the whole axis."""
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -50,7 +52,7 @@ def lengths_of(parts: Sequence[Part], length: int, look_up: Callable[[str], int]
     """The blocks of an axis in lowest terms.
 
     Args:
-        parts: as in a rule.
+        parts: as in a rule; one alone is the number of equal blocks.
         length: of the whole axis.
         look_up: attribute name -> its value in the model.
         where: the weight, for messages.
@@ -58,6 +60,8 @@ def lengths_of(parts: Sequence[Part], length: int, look_up: Callable[[str], int]
     Raises:
         ApplyError: the parts do not add up to the axis.
     """
+    if len(parts) == 1:
+        return _equal(parts[0], length, look_up, where)
     if all(isinstance(part, int) for part in parts):
         return tuple(int(part) for part in parts)
     values = [part if isinstance(part, int) else _part(part, look_up, where) for part in parts]
@@ -67,6 +71,16 @@ def lengths_of(parts: Sequence[Part], length: int, look_up: Callable[[str], int]
         said = ", ".join(f"{part} = {value}" for part, value in zip(parts, filled))
         raise ApplyError(f"{where}: its parts do not add up to {length}: {said}")
     return reduced(filled)
+
+
+def _equal(number: Part, length: int, look_up: Callable[[str], int], where: str) -> tuple[int, ...]:
+    def known(name: str) -> int:
+        return length if name == LENGTH else look_up(name)
+
+    count = number if isinstance(number, int) else _part(number, known, where)
+    if not count or length % count:
+        raise ApplyError(f"{where}: {length} does not divide into {number} = {count} equal blocks")
+    return (1,) * count
 
 
 def reduced(lengths: Sequence[int]) -> tuple[int, ...]:

@@ -48,7 +48,7 @@ class Rule:
         style: a key of ``STYLES``.
         dim: the dimension of the weight that is sharded, where it is not the style's usual one for ``nn.Linear``.
         parts: lengths of the packed blocks in order, in proportion or as expressions in the model's attributes (see
-            ``parts``); ``()`` for one block.
+            ``parts``); one alone is the number of equal blocks; ``()`` for one block.
     """
 
     pattern: str
@@ -170,7 +170,7 @@ class Plan:
         reasons = [f"{rule.pattern}: style {rule.style} is ours" for rule in self.rules if rule.style in OWN_STYLES]
         reasons += [f"{rule.pattern}: dimension {rule.dim}" for rule in self.rules if rule.dim is not None]
         packed = [rule for rule in self.rules if rule.parts and rule.parts != (1, 1) and rule.style != "mla_kv_a_proj"]
-        reasons += [f"{rule.pattern}: {len(rule.parts)} packed parts" for rule in packed]
+        reasons += [f"{rule.pattern}: packed parts {':'.join(map(str, rule.parts))}" for rule in packed]
         return reasons + [f"{name}: an integer that must shrink" for name in self.attributes]
 
 

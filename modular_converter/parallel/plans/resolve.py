@@ -128,13 +128,16 @@ def _piece(rule: Rule, parameter: torch.Tensor) -> Piece:
 
 
 def _module_pieces(path: str, module: torch.nn.Module, rule: Rule) -> dict[str, Piece]:
-    """A rule on a module with ``weight`` and maybe ``bias``: the bias goes with the output features."""
+    """A rule on a module with ``weight`` and maybe ``bias``: the bias goes with the output features.
+
+    An embedding may have rows of its own beside the table; they stay whole.
+    """
     own = dict(module.named_parameters(recurse=False))
     unknown = sorted(set(own) - {"weight", "bias"})
     role = _WEIGHT_ROLES[rule.style]
     if role == GRADIENT:
         return {f"{path}.{leaf}": _piece(rule, parameter) for leaf, parameter in own.items()}
-    if "weight" not in own or unknown:
+    if "weight" not in own or unknown and role != VOCABULARY:
         raise ApplyError(
             f"{path}: style {rule.style} wants a module with weight and bias, not {sorted(own) or 'none'}"
         )

@@ -6,13 +6,14 @@ import copy
 import math
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.proof.decode import decoded, decoded_whole
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
 from modular_converter.parallel.shard.collectives import Group, ThreadBoard, ThreadGroup
 from modular_converter.parallel.trace.record import tensors_in
@@ -52,11 +53,15 @@ class Verdict:
 
 @dataclass
 class Reference:
-    """Outputs and gradients of one run; ``collectives`` is what its forward called."""
+    """Outputs and gradients of one run; ``collectives`` is what its forward called.
+
+    ``tokens`` are the logits of the first decoded tokens, for a model that generates.
+    """
 
     outputs: list[torch.Tensor]
     gradients: dict[str, torch.Tensor]
     collectives: int = 0
+    tokens: list[torch.Tensor] = field(default_factory=list)
 
 
 class Counted:
@@ -101,22 +106,34 @@ def reference(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:
         return run(model, inputs, gradients=False)
 
 
-def conditioned(
-    model: torch.nn.Module, inputs: Mapping[str, Any]
-) -> tuple[torch.nn.Module, Mapping[str, Any], Reference]:
+@dataclass(frozen=True)
+class Subject:
+    """A whole model, its inputs and its numbers, in the precision in which they are compared."""
+
+    model: torch.nn.Module
+    inputs: Mapping[str, Any]
+    whole: Reference
+
+
+def conditioned(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
     """The model, its inputs and its numbers, in a precision in which they mean something.
 
     Random weights can saturate a softmax: then a float32 gradient is rounding alone, and any other order of sums
     gives another one. Where float64 disagrees with float32 by more than the tolerance, all is done in float64.
     """
-    single = reference(model, inputs)
+    found = _conditioned(model, inputs)
+    return replace(found, whole=replace(found.whole, tokens=decoded_whole(found.model, found.inputs)))
+
+
+def _conditioned(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
+    single = Subject(model, inputs, reference(model, inputs))
     try:
         fine = copy.deepcopy(model).double()
         fine_inputs = {name: _doubled(value) for name, value in inputs.items()}
-        double = reference(fine, fine_inputs)
+        double = Subject(fine, fine_inputs, reference(fine, fine_inputs))
     except Exception:  # a model with a type of its own somewhere: float32 has to do
-        return model, inputs, single
-    return (model, inputs, single) if _agree(single, double) else (fine, fine_inputs, double)
+        return single
+    return single if _agree(single.whole, double.whole) else double
 
 
 def _agree(single: Reference, double: Reference) -> bool:
@@ -156,6 +173,7 @@ def check(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], group: 
     try:
         applied = apply(model, plan, counted)
         found = run(model, inputs, gradients=bool(whole.gradients), group=counted)
+        found.tokens = decoded(model, inputs) if whole.tokens else []
     except PlanError as error:
         return Verdict(group.size, math.inf, math.inf, str(error).partition(":")[0], str(error))
     except Exception as error:  # a wrong plan breaks a model's own code in any way
@@ -188,6 +206,9 @@ def _judge(applied: Applied, found: Reference, whole: Reference) -> Verdict:
     bad = next((i for i, error in enumerate(errors) if not error <= OUTPUT_TOLERANCE), None)
     if bad is not None:
         layer, reason = "the outputs", f"output {bad} differs by {errors[bad]:.2g} of its scale"
+    later = [relative_error(got, want) for got, want in zip(found.tokens, whole.tokens)]
+    if max(later, default=0.0) > OUTPUT_TOLERANCE and not reason:
+        layer, reason = "the decoded tokens", f"their logits differ by {max(later):.2g} of their scale"
     gradients = _gradient_errors(applied, found, whole)
     wrong = next((name for name, error in gradients.items() if not error <= GRADIENT_TOLERANCE), None)
     if wrong is not None and not reason:
@@ -195,7 +216,7 @@ def _judge(applied: Applied, found: Reference, whole: Reference) -> Verdict:
     sharded = [name for name, piece in applied.resolution.pieces.items() if piece.dim >= 0]
     unproven = tuple(name for name in sharded if not _has_gradient(name, applied, whole))
     worst = max(gradients.values(), default=0.0)
-    return Verdict(size, max(errors), worst, layer, reason, found.collectives, unproven)
+    return Verdict(size, max(errors + later), worst, layer, reason, found.collectives, unproven)
 
 
 def _gradient_errors(applied: Applied, found: Reference, whole: Reference) -> dict[str, float]:
@@ -237,19 +258,23 @@ def relative_error(got: torch.Tensor, want: torch.Tensor, scale: float | None = 
 
 
 def check_in_threads(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], ranks: int) -> Verdict:
+    """``screen`` for a plan that is tried once."""
+    return screen(conditioned(model, inputs), plan, ranks)
+
+
+def screen(subject: Subject, plan: Plan, ranks: int) -> Verdict:
     """The same check with the ranks as threads of this process: a quick screen, gloo has the last word.
 
     Returns:
         The first failing verdict of a rank, or the first rank's.
     """
-    model, inputs, whole = conditioned(model, inputs)
     board = ThreadBoard(ranks)
     verdicts: list[Verdict | None] = [None] * ranks
-    copies = [copy.deepcopy(model) for _ in range(ranks)]
+    copies = [copy.deepcopy(subject.model) for _ in range(ranks)]
 
     def work(rank: int) -> None:
         with board.baton:
-            verdict = check(copies[rank], plan, inputs, ThreadGroup(board, rank), whole)
+            verdict = check(copies[rank], plan, subject.inputs, ThreadGroup(board, rank), subject.whole)
         verdicts[rank] = verdict
         if not verdict.passed:
             board.barrier.abort()

@@ -9,7 +9,7 @@ from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.attributes import gathered
 from modular_converter.parallel.plans.plan import LIBRARY_STYLES, Plan, Rule
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.proof.compare import Verdict, check_in_threads
+from modular_converter.parallel.proof.compare import Verdict, screen
 from modular_converter.parallel.proof.prove import Derived
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.solve.report import cost
@@ -55,7 +55,7 @@ def outcome(derived: Derived, plan: Plan, ranks: int) -> Outcome:
         found = cost(derived.trace, plan, resolve(plan, derived.small.model).pieces, ranks)
     except PlanError as error:
         return Outcome(str(error), 0, 0)
-    verdict: Verdict = check_in_threads(derived.small.model, plan, derived.small.inputs, ranks)
+    verdict: Verdict = screen(derived.subject, plan, ranks)
     reason = ": ".join(filter(None, (verdict.layer, verdict.reason)))
     return Outcome(reason, found.rank, found.collectives)
 

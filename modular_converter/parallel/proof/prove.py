@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.compare import Verdict, check_in_threads
+from modular_converter.parallel.proof.compare import Subject, Verdict, conditioned, screen
 from modular_converter.parallel.proof.ranks import RankPool, Task
 from modular_converter.parallel.solve.budget import within
 from modular_converter.parallel.solve.choose import choose
@@ -29,6 +29,7 @@ class Derived:
     """A small model, its trace and the plan.
 
     Attributes:
+        subject: the small model as it is compared; another object where float64 is needed.
         screen: the verdict of the thread ranks.
         retreat: what the full plan failed of, when a more careful one was taken; empty for the full plan.
     """
@@ -37,6 +38,7 @@ class Derived:
     small: Small
     trace: Trace
     plan: Plan
+    subject: Subject
     screen: Verdict
     overrides: tuple[tuple[str, Any], ...] = ()
     retreat: str = ""
@@ -51,11 +53,12 @@ def derive_model(target: Target, overrides: Mapping[str, Any] | None = None, ran
     small = build(target, overrides)
     trace = record(small.model, small.inputs, target.name)
     options = tuple((overrides or {}).items())
+    subject = conditioned(small.model, small.inputs)
     tried: list[Derived] = []
     for plan in _ladder(trace, tried):
-        verdict = check_in_threads(small.model, plan, small.inputs, ranks)
+        verdict = screen(subject, plan, ranks)
         retreat = f"{tried[0].screen.layer}: {tried[0].screen.reason}" if tried else ""
-        tried.append(Derived(target, small, trace, plan, verdict, options, retreat))
+        tried.append(Derived(target, small, trace, plan, subject, verdict, options, retreat))
         if verdict.passed:
             return tried[-1]
     return tried[0]
@@ -64,8 +67,7 @@ def derive_model(target: Target, overrides: Mapping[str, Any] | None = None, ran
 def held_to(derived: Derived, collectives: int, ranks: int = 2) -> Derived:
     """The same with the plan that shards most within a number of collectives, screened anew."""
     plan = within(derived.trace, collectives)
-    screen = check_in_threads(derived.small.model, plan, derived.small.inputs, ranks)
-    return replace(derived, plan=plan, screen=screen)
+    return replace(derived, plan=plan, screen=screen(derived.subject, plan, ranks))
 
 
 def _ladder(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:

@@ -173,8 +173,8 @@ def _answer(task: Task) -> Any:
         plan = Plan.parse(task.plan)
         if task.route != "ours":
             return _through_loader(task, small, plan, group.size)
-        model, inputs, whole = conditioned(small.model, small.inputs)
-        return check(model, plan, inputs, group, whole)
+        subject = conditioned(small.model, small.inputs)
+        return check(subject.model, plan, subject.inputs, group, subject.whole)
     except PlanError as error:
         return Verdict(group.size, float("inf"), float("inf"), "", str(error))
     except Exception as error:  # an answer is owed whatever happens

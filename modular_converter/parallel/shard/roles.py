@@ -32,6 +32,9 @@ PRODUCTS = frozenset(
         "conv1d",
         "conv2d",
         "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
         "_grouped_mm",
         "grouped_mm",
     ]
@@ -186,7 +189,7 @@ def _row(func: Callable[..., Any], name: str, owner: _Role, args: Any, kwargs: A
     if bias is None:
         return result
     if name.startswith("conv"):
-        bias = bias.view(-1, *[1] * (int(name[4]) if name[4:5].isdigit() else 1))
+        bias = bias.view(-1, *[1] * int(name[-2]))
     return result + bias
 
 

@@ -12,7 +12,7 @@ from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.solve.choose import Choice, choose
 from modular_converter.parallel.solve.classes import DIVISOR, layout
-from modular_converter.parallel.solve.flow import Flow, follow
+from modular_converter.parallel.solve.flow import Flow, follow, uses
 from modular_converter.parallel.solve.gradients import Entries, entries
 from modular_converter.parallel.solve.part_names import parts_of
 from modular_converter.parallel.solve.rules_compute import COMPUTE_RULES, pointwise
@@ -74,10 +74,17 @@ def plan_of(flow: Flow, aim: Aim) -> Plan:
 
 
 def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choice, Entries]:
-    """Choose, and ban what brings gradients that no rule can complete, until nothing is left to ban."""
+    """Choose, and ban what brings gradients that no rule can complete, until nothing is left to ban.
+
+    What could be said of the small instance alone is banned too.
+    """
     banned = dict.fromkeys(without, SAVED)
     while True:
         choice = choose(flow, banned)
+        unsaid = _unsaid(flow, choice)
+        if unsaid:
+            banned |= dict.fromkeys(unsaid, "the model's code does not say how long its blocks are")
+            continue
         found = entries(flow, choice.chosen)
         if not found.lost:
             return choice, found
@@ -85,6 +92,17 @@ def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choi
         hit = lost or set(choice.accepted[-1].leaves)
         for leaf in hit:
             banned[leaf] = "a whole tensor enters it, and no module border lies where its gradient could be summed"
+
+
+def _unsaid(flow: Flow, choice: Choice) -> set[int]:
+    """The chosen leaves of axes whose blocks a plan could not describe for a model of another size."""
+    found: set[int] = set()
+    for parameter in flow.trace.parameters:
+        for seq in flow.of(parameter.tensor):
+            lengths = [length for length, split in layout(flow, seq, choice.chosen) if split]
+            if parts_of(flow, seq, lengths, parameter.name.rpartition(".")[0]) is None:
+                found |= {atom.number for atom in flow.axes.leaves(seq)} & choice.chosen
+    return found
 
 
 def _entered(flow: Flow, number: int, choice: Choice) -> set[int]:
@@ -104,16 +122,6 @@ def _entered(flow: Flow, number: int, choice: Choice) -> set[int]:
     return leaves
 
 
-def uses(flow: Flow, parameter: Parameter) -> list[tuple[int, Op]]:
-    """Operations that compute with a parameter, past the views of it."""
-    found = []
-    for index, op in enumerate(flow.trace.ops):
-        own = [number for number in op.inputs() if flow.origin.get(number) == parameter.tensor]
-        if own and not all(flow.origin.get(out) == parameter.tensor for out in op.outputs):
-            found.append((index, op))
-    return found
-
-
 def _shards(flow: Flow, choice: Choice) -> dict[str, Sharded]:
     """Parameter name -> how the chosen axes split it."""
     contracted = {
@@ -129,7 +137,8 @@ def _shards(flow: Flow, choice: Choice) -> dict[str, Sharded]:
                 continue
             roles = {_role(flow, index, parameter, contracted, choice) for index, _ in uses(flow, parameter)}
             role = next((r for r in ("rowwise", "colwise") if r in roles), "shard")
-            parts = parts_of(flow, seq, [length for length, _ in blocks])
+            parts = parts_of(flow, seq, [length for length, _ in blocks], parameter.name.rpartition(".")[0])
+            assert parts is not None
             result[parameter.name] = Sharded(role, dim, parts)
     return result
 

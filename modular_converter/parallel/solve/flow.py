@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from modular_converter.parallel.solve.axes import Axes, Seq
-from modular_converter.parallel.trace.graph import BUFFER, CONST, INPUT, PARAM, Arg, Op, Ref, Source, Trace
+from modular_converter.parallel.trace.graph import BUFFER, CONST, INPUT, PARAM, Arg, Op, Parameter, Ref, Source, Trace
 
 
 Rule = Callable[["Flow", Op], None]
@@ -56,6 +57,14 @@ class Stretch:
     source: Source
 
 
+@dataclass(frozen=True)
+class Count:
+    """An axis that the model's code makes of equal blocks, and the integer that says how many."""
+
+    seq: Seq
+    source: Source
+
+
 @dataclass
 class Flow:
     """Axes of all tensors of a trace, and the remarks that the rules made on the way.
@@ -74,8 +83,19 @@ class Flow:
     lookups: list[Lookup] = field(default_factory=list)
     requirements: list[Requirement] = field(default_factory=list)
     stretches: list[Stretch] = field(default_factory=list)
+    counts: list[Count] = field(default_factory=list)
     opaque: dict[str, int] = field(default_factory=dict)
     index: int = 0
+
+    @cached_property
+    def uses_by_tensor(self) -> dict[int, list[tuple[int, Op]]]:
+        """Parameter tensor -> its ``uses``; only when all operations have been followed."""
+        found: dict[int, list[tuple[int, Op]]] = {}
+        for index, op in enumerate(self.trace.ops):
+            for tensor in dict.fromkeys(self.origin[n] for n in op.inputs() if n in self.origin):
+                if not all(self.origin.get(out) == tensor for out in op.outputs):
+                    found.setdefault(tensor, []).append((index, op))
+        return found
 
     def of(self, number: int) -> list[Seq]:
         """The axes of a tensor; those of inputs, buffers and constants must stay whole."""
@@ -135,6 +155,11 @@ class Flow:
             return None
         call = self.trace.calls[op.call]
         return call.integers if call.function in functions else None
+
+
+def uses(flow: Flow, parameter: Parameter) -> list[tuple[int, Op]]:
+    """Operations that compute with a parameter, past the views of it."""
+    return flow.uses_by_tensor.get(parameter.tensor, [])
 
 
 _KIND_NAMES = {INPUT: "an input:", BUFFER: "a buffer:", CONST: "a constant"}

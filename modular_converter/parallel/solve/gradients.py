@@ -176,4 +176,5 @@ def _tail(graph: GradientFlow, number: int) -> tuple[str, tuple[Part, ...]] | No
     lengths = [size(seq) for seq in seqs]
     if sum(lengths) != graph.flow.shape(number)[-1]:
         return None
-    return path, parts_of(graph.flow, graph.flow.of(number)[-1], lengths)
+    parts = parts_of(graph.flow, graph.flow.of(number)[-1], lengths, path)
+    return None if parts is None else (path, parts)

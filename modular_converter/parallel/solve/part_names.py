@@ -2,36 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from modular_converter.parallel.plans.parts import REST, Part, reduced
+from modular_converter.parallel.plans.parts import LENGTH, REST, Part
 from modular_converter.parallel.solve.axes import SUM, Seq, size
-from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.solve.classes import DIVISOR
+from modular_converter.parallel.solve.flow import Count, Flow, Requirement
 from modular_converter.parallel.trace.graph import Source
 
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//"}
 
 
-def parts_of(flow: Flow, seq: Seq, lengths: Sequence[int]) -> tuple[Part, ...]:
-    """The parts to write for the blocks of an axis: none for one, else what the code cuts by, else their proportion.
+def parts_of(flow: Flow, seq: Seq, lengths: Sequence[int], path: str) -> tuple[Part, ...] | None:
+    """The parts to write for the blocks of an axis, so that they hold for a model of any size.
 
-    Blocks of one length in the small instance that the code cuts by different attributes need not be equal elsewhere.
+    Args:
+        lengths: of the blocks, in the small instance.
+        path: the module whose attributes, or whose owners' attributes, may be named.
+
+    Returns:
+        None for one block; as many ones as the code cuts blocks; one expression for their number; or an expression a
+        block. None where the code says neither: the proportion is the small instance's alone.
     """
     if len(lengths) < 2:
         return ()
+    texts = _texts(flow, seq, lengths)
+    if texts and (len(set(texts)) > 1 or len(texts) >= DIVISOR):
+        return texts
+    if len(set(lengths)) > 1:
+        return None
+    if texts:  # what a configuration counts is at least DIVISOR in a small instance; two or three stand in the code
+        return (1,) * len(lengths)
+    number = _number(flow, flow.axes.flat(seq), len(lengths), path)
+    if number is None:
+        return None
+    return (1,) * len(lengths) if number.isdigit() else (number,)
+
+
+def _texts(flow: Flow, seq: Seq, lengths: Sequence[int]) -> tuple[str, ...]:
+    """An expression a block, from the cuts of an axis and of its parts; empty where one is missing."""
     flat = flow.axes.flat(seq)
     segments = flat[0].parts if len(flat) == 1 and flat[0].kind == SUM else []
-    if [size(segment) for segment in segments] != list(lengths):
-        return reduced(lengths)
     said = _stretches(flow, seq)
+    found: list[str | None] = []
+    start, rest = 0, list(lengths)
+    for segment in segments:
+        own = _taken(rest, size(segment))
+        rest = rest[len(own) :]
+        found += (
+            [_length(said, start, start + size(segment))] if len(own) == 1 else _texts(flow, segment, own) or [None]
+        )
+        start += size(segment)
+    if len(found) == len(lengths) and found.count(None) == 1:
+        found[found.index(None)] = REST
+    texts = tuple(text for text in found if text is not None)
+    return texts if len(texts) == len(found) == len(lengths) else ()
+
+
+def _taken(lengths: Sequence[int], total: int) -> list[int]:
+    """The first lengths, as many as make up a total; none where they do not."""
     ends = list(accumulate(lengths))
-    texts = [_length(said, end - length, end) for length, end in zip(lengths, ends)]
-    if texts.count(None) == 1:
-        texts[texts.index(None)] = REST
-    found = tuple(text for text in texts if text is not None)
-    return found if len(found) == len(texts) and len(set(found)) > 1 else reduced(lengths)
+    return list(lengths[: ends.index(total) + 1]) if total in ends else []
+
+
+def _number(flow: Flow, flat: Seq, number: int, path: str) -> str | None:
+    """What the model's code calls the number of equal blocks: a constant, or an expression in attributes around."""
+    lengths, counts = _by_key(flow, flow.requirements), _by_key(flow, flow.counts)
+    found: list[str] = []
+    constant = None
+    for at in range(1, len(flat) + 1):
+        said = counts.get(_key(flow, flat[:at]), [])
+        if size(flat[:at]) == number:
+            said = said + lengths.get(_key(flow, flat[:at]), [])
+            found += [
+                f"{LENGTH}//{_in_brackets(text)}" for text in _around(lengths.get(_key(flow, flat[at:]), []), path)
+            ]
+        said = [source for source in said if source.value == number]
+        found = _around(said, path) + found
+        constant = str(number) if any(source.kind == "const" for source in said) else constant
+    return found[0] if found else constant
+
+
+def _in_brackets(text: str) -> str:
+    return text if text.replace(".", "").isidentifier() else f"({text})"
+
+
+def _by_key(flow: Flow, remarks: Iterable[Requirement] | Iterable[Count]) -> dict[tuple[int, ...], list[Source]]:
+    found: dict[tuple[int, ...], list[Source]] = {}
+    for remark in remarks:
+        found.setdefault(_key(flow, remark.seq), []).append(remark.source)
+    return found
+
+
+def _around(sources: Iterable[Source], path: str) -> list[str]:
+    """The sources that are attributes of a module or of those around it, as text."""
+    return [text for source in sources if _is_around(source, path) and (text := text_of(source))]
+
+
+def _is_around(source: Source, path: str) -> bool:
+    owners = [leaf.owner for leaf in source.leaves()]
+    return bool(owners) and all(f"{path}.".startswith(f"{owner}.") or not owner for owner in owners)
 
 
 def _length(said: Mapping[tuple[int, int], Source], start: int, stop: int) -> str | None:

@@ -49,5 +49,7 @@ def _cut_of_output(flow: Flow | None, pattern: str) -> str:
         cuts = [op for op in flow.trace.ops if op.name.startswith("split") and number in op.inputs()]
         for op in cuts:
             lengths = [flow.shape(out)[-1] for out in op.outputs]
-            return ":".join(map(str, parts_of(flow, flow.of(number)[-1], lengths)))
+            parts = parts_of(flow, flow.of(number)[-1], lengths, op.module)
+            if parts:
+                return ":".join(map(str, parts))
     raise PlanFormatError(f"{pattern}: where its output is cut is not known; a trace of the model tells")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import STYLES, Plan, Rule
-from modular_converter.parallel.solve.derive import ALL_RULES, uses
-from modular_converter.parallel.solve.flow import Flow, follow
+from modular_converter.parallel.solve.derive import ALL_RULES
+from modular_converter.parallel.solve.flow import Flow, follow, uses
 from modular_converter.parallel.solve.rules_compute import pointwise
 from modular_converter.parallel.trace.graph import Parameter, Trace
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.parallel.solve.axes import Seq, size
-from modular_converter.parallel.solve.flow import Flow, Lookup, Rule, argument, integer, integers, ref
+from modular_converter.parallel.solve.flow import Count, Flow, Lookup, Rule, argument, integer, integers, ref
 from modular_converter.parallel.solve.rules_lookup import embedding, gather, index, index_select, scatter
 from modular_converter.parallel.solve.rules_norm import attention, channel_norm, layer_norm, softmax
 from modular_converter.parallel.trace.graph import Op, Ref, Source
@@ -210,6 +210,7 @@ def glu(flow: Flow, op: Op) -> None:
     half = flow.shape(source)[at] // 2
     first, second = flow.axes.cut(dims[at], 0, half), flow.axes.cut(dims[at], half, 2 * half)
     flow.axes.unify(first, second)
+    flow.counts.append(Count(dims[at], Source("const", 2)))
     dims[at] = first
     flow.set(out, dims)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.parallel.solve.axes import Seq, size
-from modular_converter.parallel.solve.flow import Flow, Stretch, argument, integer, ref
+from modular_converter.parallel.solve.flow import Count, Flow, Stretch, argument, integer, ref
 from modular_converter.parallel.trace.graph import Op, Source
 
 
@@ -83,6 +83,9 @@ def split(flow: Flow, op: Op) -> None:
         flow.set(out, [*dims[:at], piece, *dims[at + 1 :]])
         start = stop
     flow.carry(op, source)
+    chunks = flow.call_integers(op, "chunk")
+    if chunks and chunks[0].value == len(pieces):
+        flow.counts.append(Count(dims[at], chunks[0]))
     given = flow.call_integers(op, "split", "split_with_sizes")
     if given is not None:
         sizes = given[: len(pieces)] if op.name == "split_with_sizes" else given[:1] * len(pieces)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modular_converter.parallel.solve.axes import Seq
-from modular_converter.parallel.solve.flow import Flow, Rule, argument, integer, integers, opaque, ref
+from modular_converter.parallel.solve.flow import Count, Flow, Rule, argument, integer, integers, opaque, ref
 from modular_converter.parallel.solve.rules_cut import select, slice_, split, unbind
 from modular_converter.parallel.trace.graph import Op, Ref, Source
 
@@ -167,6 +167,7 @@ def cat(flow: Flow, op: Op) -> None:
                 flow.axes.unify(dims[i], flow.of(number)[i])
     parts = [flow.of(number)[at] for number in sources if flow.shape(number)[at]]
     dims[at] = flow.axes.concatenate(parts) if parts else ()
+    flow.counts.append(Count(dims[at], Source("const", len(parts))))
     flow.set(out, dims)
 
 

@@ -160,7 +160,7 @@ def _expert_row(
     pool: RankPool | None,
 ) -> Row:
     from modular_converter.parallel.plans.emit import to_library
-    from modular_converter.parallel.proof.compare import check_in_threads
+    from modular_converter.parallel.proof.compare import conditioned, screen
     from modular_converter.parallel.proof.prove import Derived, prove
     from modular_converter.parallel.solve.experts import derive_experts
     from modular_converter.parallel.solve.read_library import from_library
@@ -169,7 +169,8 @@ def _expert_row(
     trace = record(small.model, small.inputs, name)
     plan = derive_experts(trace)
     source = _fitting(small.model, from_library(name, given))
-    committed = _both(lambda ranks: check_in_threads(small.model, source, small.inputs, ranks)) if source.rules else ""
+    subject = conditioned(small.model, small.inputs)
+    committed = _both(lambda ranks: screen(subject, source, ranks)) if source.rules else ""
     if not plan.rules:
         reason = "; ".join(f"{path}: {text}" for path, text in plan.whole) or _no_experts(small.model, given)
         return Row(name, "no plan derived", reason, "", committed)
@@ -179,11 +180,11 @@ def _expert_row(
         for key in dict.fromkeys([*theirs, *ours])
         if ours.get(key) != theirs.get(key)
     )
-    state = _both(lambda ranks: check_in_threads(small.model, plan, small.inputs, ranks))
+    state = _both(lambda ranks: screen(subject, plan, ranks))
     loader = ""
     if pool is not None:
-        screen = check_in_threads(small.model, plan, small.inputs, 2)
-        loader = _said(prove(Derived(target, small, trace, plan, screen, overrides), plan, pool, library=True))
+        derived = Derived(target, small, trace, plan, subject, screen(subject, plan, 2), overrides)
+        loader = _said(prove(derived, plan, pool, library=True))
     return Row(name, "differs" if why else "same", why, state, committed, loader)
 
 

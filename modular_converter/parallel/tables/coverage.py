@@ -122,7 +122,7 @@ def _row(target: Any, pool: Any) -> Row:
 def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
     """Derive, screen on four ranks, prove on processes, and compare with the plan in the source."""
     from modular_converter.parallel.plans.resolve import resolve
-    from modular_converter.parallel.proof.compare import check_in_threads
+    from modular_converter.parallel.proof.compare import screen
     from modular_converter.parallel.proof.prove import derive_model, prove
     from modular_converter.parallel.solve.report import cost
 
@@ -130,7 +130,7 @@ def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
     small, plan = derived.small, derived.plan
     row["derive_s"] = round(time.monotonic() - start, 2)
     found = cost(derived.trace, plan, resolve(plan, small.model).pieces, 2)
-    verdicts = [check_in_threads(small.model, plan, small.inputs, 4), prove(derived, plan, pool)]
+    verdicts = [screen(derived.subject, plan, 4), prove(derived, plan, pool)]
     bad = next((verdict for verdict in verdicts if not verdict.passed), None)
     row.update(
         state="empty" if not plan.rules else "verified" if bad is None else "refused",

@@ -53,9 +53,17 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "zoedepth": {"bottleneck_features": 64},
     "chmv2": {"backbone_config.return_class_token": True},
     # Image tokens are named in a map of the vocabulary.
-    "chameleon": {"vocabulary_map": {"<image>": 150, **{f"IMGIMG{c}{c}A": 100 + i for i, c in enumerate("ABCDEFGH")}}},
+    "chameleon": {
+        "vq_config.base_channels": 32,
+        "vq_config.latent_channels": 64,
+        "vq_config.num_embeddings": 64,
+        "vocabulary_map": {"<image>": 150, **{f"IMGIMG{c}{c}A": 100 + i for i, c in enumerate("ABCDEFGH")}},
+    },
     "emu3": {"vocabulary_map": {"<image>": 150, "<|extra_200|>": 149, "<|visual token 000001|>": 100}},
     # Layer kinds and experts that have no default.
+    "bamba": {"attn_layer_indices": [1]},
+    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"], "num_hidden_layers": 2},
+    "xmod": {"default_language": "en_XX"},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
     "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
     "zamba": {
@@ -71,7 +79,27 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}},
     ),
     "kosmos-2": {"latent_query_num": 6},
-    "mimi": {"upsample_groups": 16},
+    "mimi": {"upsample_groups": 16, "num_filters": 16},
+    **dict.fromkeys(("mimi_encoder", "mimi_decoder"), {"upsample_groups": 64, "num_filters": 16}),
+    **dict.fromkeys(
+        ("pocket_tts_audio_tokenizer", "pocket_tts_audio_tokenizer_decoder"),
+        {"upsample_groups": 64, "num_filters": 16},
+    ),
+    # Widths and lengths that follow from no size above, and would make the instance slow.
+    "dac": {"downsampling_ratios": [2, 2], "upsampling_ratios": [2, 2], "encoder_hidden_size": 16, "n_codebooks": 2},
+    "xcodec": {
+        "acoustic_model_config.downsampling_ratios": [8, 5, 4, 2],
+        "acoustic_model_config.upsampling_ratios": [2, 4, 5, 8],
+        "acoustic_model_config.encoder_hidden_size": 16,
+        "acoustic_model_config.decoder_hidden_size": 64,
+    },
+    "vits": {"upsample_initial_channel": 64},
+    "vjepa2": {"frames_per_clip": 4},
+    "sam3_tracker": {
+        "vision_config.backbone_config.image_size": 112,
+        "prompt_encoder_config.image_size": 112,
+        "vision_config.backbone_feature_sizes": [[32, 32], [16, 16], [8, 8]],
+    },
     "rf_detr": {"num_queries": 3, "group_detr": 2},
     "lw_detr_vit": {"image_size": 64},
     "qwen4_exp_text": {

@@ -88,3 +88,67 @@ def test_nothing_but_attributes_and_sums_is_a_part(text):
 def test_a_length_is_a_positive_number(value):
     with pytest.raises(PlanFormatError, match="is no part"):
         checked_parts([value], "w")
+
+
+class Blocks(nn.Module):
+    """Several feed-forwards whose weights lie in one matrix: how many, the code says in one way or another."""
+
+    def __init__(self, number, width, how):
+        super().__init__()
+        self.number, self.width, self.how = number, width, how
+        self.up = nn.Parameter(torch.randn(number * width, 32) * 0.2)
+        self.down = nn.Parameter(torch.randn(number * width, 32) * 0.2)
+        self.norm = nn.LayerNorm(32)
+
+    def cut(self, weight):
+        if self.how == "chunk":
+            return weight.chunk(self.number)
+        if self.how == "number":
+            return weight.view(self.number, -1, 32).unbind()
+        if self.how == "width":
+            return weight.view(-1, self.width, 32).unbind()
+        return weight.chunk(weight.shape[0] // 24)
+
+    def forward(self, x):
+        normed = self.norm(x)
+        for up, down in zip(self.cut(self.up), self.cut(self.down)):
+            x = x + torch.nn.functional.gelu(normed @ up.T) @ down
+        return x
+
+
+class Stacked(nn.Module):
+    def __init__(self, number, width, how):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList([Blocks(number, width, how) for _ in range(2)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.mark.parametrize(
+    ("how", "parts"), [("chunk", ("number",)), ("number", ("number",)), ("width", ("length//width",))]
+)
+def test_a_plan_of_some_blocks_is_right_for_more(how, parts):
+    x = torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(2))
+    plan = derive(record(Stacked(4, 24, how), {"x": x}, "blocks"))
+    up = next(rule for rule in plan.rules if rule.pattern == "layers.*.up")
+    assert up.style == "packed_colwise" and up.parts == parts
+    assert Plan.parse(str(plan)) == plan and Plan.from_json(plan.to_json()) == plan
+    for number, width in ((4, 24), (6, 16), (2, 8)):
+        verdict = check_in_threads(Stacked(number, width, how), plan, {"x": x}, 2)
+        assert verdict.passed, (number, width, verdict)
+
+
+def test_blocks_that_the_code_does_not_name_stay_whole():
+    x = torch.randn(2, 6, 32)
+    plan = derive(record(Stacked(4, 24, "computed"), {"x": x}, "blocks"))
+    assert not plan.rules and {"layers.*.up", "layers.*.down"} <= set(dict(plan.whole))
+
+
+def test_a_number_of_blocks_that_does_not_divide_is_refused():
+    assert lengths_of(("length//8",), 40, {}.__getitem__, "w") == (1, 1, 1, 1, 1)
+    with pytest.raises(ApplyError, match="w: 40 does not divide into heads = 3 equal blocks"):
+        lengths_of(("heads",), 40, {"heads": 3}.__getitem__, "w")

@@ -51,9 +51,9 @@ def test_a_weight_that_no_gradient_reaches_is_named():
 
 def test_what_float32_cannot_hold_is_judged_in_double_precision():
     model = Pair(after=lambda x: (x + 1e6) - 1e6)
-    assert conditioned(model, INPUTS)[2].outputs[0].dtype is torch.float64
+    assert conditioned(model, INPUTS).whole.outputs[0].dtype is torch.float64
     assert check_in_threads(model, PAIR, INPUTS, 2).passed
-    assert conditioned(Pair(), INPUTS)[2].outputs[0].dtype is torch.float32
+    assert conditioned(Pair(), INPUTS).whole.outputs[0].dtype is torch.float32
 
 
 def test_a_missing_output_is_a_difference():

@@ -1,0 +1,55 @@
+"""A few decoded tokens of a model that generates: caches have sizes of their own, which a forward does not show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+
+STEPS = 2
+
+
+def generation_inputs(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What ``generate`` needs of a forward's inputs, and the special tokens that a small configuration lacks.
+
+    Returns:
+        None for a model that does not generate from ids.
+    """
+    able = getattr(model, "can_generate", None)
+    if able is None or not able() or not isinstance(inputs.get("input_ids"), torch.Tensor):
+        return None
+    found = {name: inputs[name] for name in ("input_ids", "attention_mask") if name in inputs}
+    config = getattr(model, "generation_config", None)
+    special = ("pad_token_id", "bos_token_id", "decoder_start_token_id")
+    return {**found, **{name: 0 for name in special if getattr(config, name, None) is None}}
+
+
+def decoded(model: Any, inputs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Logits of the first decoded tokens, (batch, vocabulary) each; the second one comes through the cache.
+
+    Empty for a model that does not generate from ids. Errors of the model's own code pass through.
+    """
+    given = generation_inputs(model, inputs)
+    if given is None:
+        return []
+    torch.manual_seed(11)
+    with torch.no_grad():
+        result = model.generate(
+            **given,
+            max_new_tokens=STEPS,
+            min_new_tokens=STEPS,
+            do_sample=False,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+    return [step.detach() for step in result.logits]
+
+
+def decoded_whole(model: Any, inputs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """The same for the whole model: one that fails on its own says nothing about a plan."""
+    try:
+        return decoded(model, inputs)
+    except Exception:  # any: it is the model's own
+        return []
