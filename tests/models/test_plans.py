@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from modular_converter.parallel.plans.attributes import gathered
-from modular_converter.parallel.proof.compare import check_in_threads
 from modular_converter.parallel.proof.ranks import RankPool
+from modular_converter.parallel.proof.screen import check_in_threads
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.source.settle import settle
 from modular_converter.parallel.source.write_source import changes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from modular_converter.parallel.proof.compare import check_in_threads
+from modular_converter.parallel.proof.screen import check_in_threads
 from tests.parallel.mutations import mutations
 
 

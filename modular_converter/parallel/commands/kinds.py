@@ -96,8 +96,9 @@ def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", ne
     Raises:
         PlanError: the model cannot be built, or has no experts that can be divided (if a plan is ``needed``).
     """
-    from modular_converter.parallel.proof.compare import conditioned, screen
+    from modular_converter.parallel.proof.conditioning import conditioned
     from modular_converter.parallel.proof.prove import Derived
+    from modular_converter.parallel.proof.screen import screen
     from modular_converter.parallel.solve.experts import derive_experts
     from modular_converter.parallel.trace.record import record
 

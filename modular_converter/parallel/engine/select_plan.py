@@ -13,8 +13,9 @@ import torch
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.compare import Verdict, check_in_threads
+from modular_converter.parallel.proof.compare import Verdict
 from modular_converter.parallel.proof.prove import Derived, derive_model
+from modular_converter.parallel.proof.screen import check_in_threads
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.tiny.build import Small, Target, build
 

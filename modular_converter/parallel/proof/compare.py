@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.decode import decoded, decoded_whole
+from modular_converter.parallel.proof.decode import decoded
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
-from modular_converter.parallel.shard.collectives import Group, ThreadBoard, ThreadGroup
+from modular_converter.parallel.shard.collectives import Group
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -25,7 +23,7 @@ OUTPUT_TOLERANCE = 2e-4
 GRADIENT_TOLERANCE = 1e-3
 _FLOOR = 1e-6
 # A gradient below this share of the largest one counts as zero: key biases under a softmax have none but rounding.
-_SMALL = 1e-3
+SMALL = 1e-3
 
 
 @dataclass(frozen=True)
@@ -106,57 +104,6 @@ def reference(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:
         return run(model, inputs, gradients=False)
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A whole model, its inputs and its numbers, in the precision in which they are compared."""
-
-    model: torch.nn.Module
-    inputs: Mapping[str, Any]
-    whole: Reference
-
-
-def conditioned(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
-    """The model, its inputs and its numbers, in a precision in which they mean something.
-
-    Random weights can saturate a softmax: then a float32 gradient is rounding alone, and any other order of sums
-    gives another one. Where float64 disagrees with float32 by more than the tolerance, all is done in float64.
-    """
-    found = _conditioned(model, inputs)
-    return replace(found, whole=replace(found.whole, tokens=decoded_whole(found.model, found.inputs)))
-
-
-def _conditioned(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
-    single = Subject(model, inputs, reference(model, inputs))
-    try:
-        fine = copy.deepcopy(model).double()
-        fine_inputs = {name: _doubled(value) for name, value in inputs.items()}
-        double = Subject(fine, fine_inputs, reference(fine, fine_inputs))
-    except Exception:  # a model with a type of its own somewhere: float32 has to do
-        return single
-    return single if _agree(single.whole, double.whole) else double
-
-
-def _agree(single: Reference, double: Reference) -> bool:
-    """Whether float32 and float64 give the same numbers within the tolerances of a verdict."""
-    if len(single.outputs) != len(double.outputs) or single.gradients.keys() != double.gradients.keys():
-        return False
-    errors = [relative_error(a.double(), b.double()) for a, b in zip(single.outputs, double.outputs)]
-    largest = max((_scale(gradient) for gradient in single.gradients.values()), default=0.0)
-    for name, gradient in single.gradients.items():
-        scale = max(_scale(gradient), largest * _SMALL)
-        if not relative_error(gradient.double(), double.gradients[name].double(), scale) <= GRADIENT_TOLERANCE:
-            return False
-    return all(error <= OUTPUT_TOLERANCE for error in errors)
-
-
-def _doubled(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.double() if value.is_floating_point() else value
-    if isinstance(value, (list, tuple)):
-        return type(value)(_doubled(item) for item in value)
-    return value
-
-
 def _loss(outputs: list[torch.Tensor]) -> torch.Tensor | None:
     generator = torch.Generator().manual_seed(3)
     terms = []
@@ -221,7 +168,7 @@ def _judge(applied: Applied, found: Reference, whole: Reference) -> Verdict:
 
 def _gradient_errors(applied: Applied, found: Reference, whole: Reference) -> dict[str, float]:
     """Parameter name -> deviation of this rank's share of the gradient; infinite for one that is missing."""
-    largest = max((_scale(gradient) for gradient in whole.gradients.values()), default=0.0)
+    largest = max((scale_of(gradient) for gradient in whole.gradients.values()), default=0.0)
     errors: dict[str, float] = {}
     for name, want in whole.gradients.items():
         piece = applied.resolution.pieces.get(name)
@@ -230,7 +177,7 @@ def _gradient_errors(applied: Applied, found: Reference, whole: Reference) -> di
             errors[name] = math.inf
             continue
         local = want if piece is None else local_part(want, piece, applied.group)
-        errors[name] = relative_error(share, local, max(_scale(want), largest * _SMALL))
+        errors[name] = relative_error(share, local, max(scale_of(want), largest * SMALL))
     return errors
 
 
@@ -241,7 +188,8 @@ def _has_gradient(name: str, applied: Applied, whole: Reference) -> bool:
     return any(key in whole.gradients and bool(whole.gradients[key].any()) for key in names)
 
 
-def _scale(tensor: torch.Tensor) -> float:
+def scale_of(tensor: torch.Tensor) -> float:
+    """The largest finite entry."""
     finite = tensor[torch.isfinite(tensor)]
     return float(finite.abs().max()) if finite.numel() else 0.0
 
@@ -253,37 +201,5 @@ def relative_error(got: torch.Tensor, want: torch.Tensor, scale: float | None = 
     finite = torch.isfinite(want)
     if not finite.any():
         return 0.0
-    size = (_scale(want) if scale is None else scale) + _FLOOR
+    size = (scale_of(want) if scale is None else scale) + _FLOOR
     return float((got[finite] - want[finite]).abs().max()) / size
-
-
-def check_in_threads(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], ranks: int) -> Verdict:
-    """``screen`` for a plan that is tried once."""
-    return screen(conditioned(model, inputs), plan, ranks)
-
-
-def screen(subject: Subject, plan: Plan, ranks: int) -> Verdict:
-    """The same check with the ranks as threads of this process: a quick screen, gloo has the last word.
-
-    Returns:
-        The first failing verdict of a rank, or the first rank's.
-    """
-    board = ThreadBoard(ranks)
-    verdicts: list[Verdict | None] = [None] * ranks
-    copies = [copy.deepcopy(subject.model) for _ in range(ranks)]
-
-    def work(rank: int) -> None:
-        with board.baton:
-            verdict = check(copies[rank], plan, subject.inputs, ThreadGroup(board, rank), subject.whole)
-        verdicts[rank] = verdict
-        if not verdict.passed:
-            board.barrier.abort()
-
-    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(ranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    done = [verdict for verdict in verdicts if verdict is not None]
-    failed = [v for v in done if not v.passed and "another rank failed" not in v.reason]
-    return next(iter(failed or [v for v in done if not v.passed] or done))

@@ -9,8 +9,9 @@ from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.attributes import gathered
 from modular_converter.parallel.plans.plan import LIBRARY_STYLES, Plan, Rule
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.proof.compare import Verdict, screen
+from modular_converter.parallel.proof.compare import Verdict
 from modular_converter.parallel.proof.prove import Derived
+from modular_converter.parallel.proof.screen import screen
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.solve.report import cost
 

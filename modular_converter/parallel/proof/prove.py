@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.compare import Subject, Verdict, conditioned, screen
+from modular_converter.parallel.proof.compare import Verdict
+from modular_converter.parallel.proof.conditioning import Subject, conditioned
 from modular_converter.parallel.proof.ranks import RankPool, Task
+from modular_converter.parallel.proof.screen import screen
 from modular_converter.parallel.solve.budget import within
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.derive import ALL_RULES, Aim, plan_of

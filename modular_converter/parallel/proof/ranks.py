@@ -163,7 +163,8 @@ def _end_with(parent: int) -> None:
 
 def _answer(task: Task) -> Any:
     from modular_converter.parallel.plans.plan import Plan
-    from modular_converter.parallel.proof.compare import Verdict, check, conditioned
+    from modular_converter.parallel.proof.compare import Verdict, check
+    from modular_converter.parallel.proof.conditioning import conditioned
     from modular_converter.parallel.shard.collectives import ProcessGroup
     from modular_converter.parallel.tiny.build import build
 

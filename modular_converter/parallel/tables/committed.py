@@ -160,8 +160,9 @@ def _expert_row(
     pool: RankPool | None,
 ) -> Row:
     from modular_converter.parallel.plans.emit import to_library
-    from modular_converter.parallel.proof.compare import conditioned, screen
+    from modular_converter.parallel.proof.conditioning import conditioned
     from modular_converter.parallel.proof.prove import Derived, prove
+    from modular_converter.parallel.proof.screen import screen
     from modular_converter.parallel.solve.experts import derive_experts
     from modular_converter.parallel.solve.read_library import from_library
     from modular_converter.parallel.trace.record import record

@@ -122,8 +122,8 @@ def _row(target: Any, pool: Any) -> Row:
 def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
     """Derive, screen on four ranks, prove on processes, and compare with the plan in the source."""
     from modular_converter.parallel.plans.resolve import resolve
-    from modular_converter.parallel.proof.compare import screen
     from modular_converter.parallel.proof.prove import derive_model, prove
+    from modular_converter.parallel.proof.screen import screen
     from modular_converter.parallel.solve.report import cost
 
     derived = derive_model(target)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from modular_converter.parallel.plans.plan import Plan, Rule, is_expert_plan
-from modular_converter.parallel.proof.compare import check_in_threads
+from modular_converter.parallel.proof.screen import check_in_threads
 from modular_converter.parallel.shard.experts import routing_of
 from modular_converter.parallel.solve.experts import derive_experts
 from modular_converter.parallel.trace.record import record

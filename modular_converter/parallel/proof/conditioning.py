@@ -1,0 +1,107 @@
+"""In which precision a model's numbers mean something, and which of them mean nothing in any."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.proof.compare import (
+    GRADIENT_TOLERANCE,
+    OUTPUT_TOLERANCE,
+    SMALL,
+    Reference,
+    reference,
+    relative_error,
+    scale_of,
+)
+from modular_converter.parallel.proof.decode import decoded_whole
+
+
+# Relative, in float64: hundreds of roundings. What this much changes, another order of sums may change.
+_NOISE = 1e-13
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A whole model, its inputs and its numbers, in the precision in which they are compared."""
+
+    model: torch.nn.Module
+    inputs: Mapping[str, Any]
+    whole: Reference
+
+
+def conditioned(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
+    """The model, its inputs and its numbers, in a precision in which they mean something.
+
+    Random weights can saturate a softmax: then a float32 gradient is rounding alone, and any other order of sums
+    gives another one. Where float64 disagrees with float32 by more than the tolerance, all is done in float64; and
+    what float64 cannot hold either is left out of the comparison.
+    """
+    found = _conditioned(model, inputs)
+    return replace(found, whole=replace(found.whole, tokens=decoded_whole(found.model, found.inputs)))
+
+
+def _conditioned(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
+    single = Subject(model, inputs, reference(model, inputs))
+    try:
+        fine = copy.deepcopy(model).double()
+        fine_inputs = {name: _doubled(value) for name, value in inputs.items()}
+        double = Subject(fine, fine_inputs, reference(fine, fine_inputs))
+    except Exception:  # a model with a type of its own somewhere: float32 has to do
+        return single
+    if _agree(single.whole, double.whole) or not _finite(double.whole):
+        return single
+    return _steady(double)
+
+
+def _finite(found: Reference) -> bool:
+    """Some models' masks overflow in float64."""
+    return any(bool(torch.isfinite(tensor).all()) for tensor in found.outputs)
+
+
+def _steady(subject: Subject) -> Subject:
+    """Without the gradients that noise of the size of rounding changes: in object detectors, all behind a choice of
+    boxes. Their weights are proven by the outputs alone.
+    """
+    generator = torch.Generator().manual_seed(5)
+    shaken = copy.deepcopy(subject.model)
+    with torch.no_grad():
+        for parameter in shaken.parameters():
+            if parameter.is_floating_point():
+                noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+                parameter.mul_(1 + _NOISE * noise)
+    errors = gradient_errors(reference(shaken, subject.inputs).gradients, subject.whole.gradients)
+    kept = {name: subject.whole.gradients[name] for name, error in errors.items() if error <= GRADIENT_TOLERANCE}
+    return replace(subject, whole=replace(subject.whole, gradients=kept))
+
+
+def _agree(single: Reference, double: Reference) -> bool:
+    """Whether float32 and float64 give the same numbers within the tolerances of a verdict."""
+    if len(single.outputs) != len(double.outputs) or single.gradients.keys() != double.gradients.keys():
+        return False
+    errors = [relative_error(a.double(), b.double()) for a, b in zip(single.outputs, double.outputs)]
+    if not all(error <= OUTPUT_TOLERANCE for error in errors):
+        return False
+    wide = {name: gradient.double() for name, gradient in single.gradients.items()}
+    return all(error <= GRADIENT_TOLERANCE for error in gradient_errors(wide, double.gradients).values())
+
+
+def gradient_errors(got: Mapping[str, torch.Tensor], want: Mapping[str, torch.Tensor]) -> dict[str, float]:
+    """Deviation by name, relative to the largest entry; small gradients are judged beside the largest of all."""
+    largest = max((scale_of(gradient) for gradient in want.values()), default=0.0)
+    return {
+        name: relative_error(got[name], gradient, max(scale_of(gradient), largest * SMALL))
+        for name, gradient in want.items()
+    }
+
+
+def _doubled(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.is_floating_point() else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(_doubled(item) for item in value)
+    return value
