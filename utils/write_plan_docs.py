@@ -15,7 +15,16 @@ from pathlib import Path
 
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "plans.md"
-MARKS = ("summary", "classics", "committed", "expert", "pipeline", "others")
+
+
+def styles() -> str:
+    """The styles of rules as a table."""
+    from modular_converter.parallel.plans.plan import LIBRARY_STYLES, OWN_STYLES
+
+    lines = ["| style | what it does |", "|---|---|"]
+    lines += [f"| `{name}` | {text} |" for name, text in LIBRARY_STYLES.items()]
+    lines += [f"| `{name}` (ours) | {text} |" for name, text in OWN_STYLES.items()]
+    return "\n".join(lines)
 
 
 def tables(rows: list[dict[str, object]], date: str) -> dict[str, str]:
@@ -26,6 +35,7 @@ def tables(rows: list[dict[str, object]], date: str) -> dict[str, str]:
 
     versions = f"transformers {version('transformers')}, torch {version('torch').partition('+')[0]}"
     found = {
+        "styles": styles(),
         "summary": table.summary(rows, versions, date),
         "classics": table.classics(rows),
         "committed": table.committed(rows),

@@ -66,3 +66,8 @@ def test_the_table_of_models_counts(utils):
     text = utils("run_verified").table(rows)
     assert "Outputs equal: 4 of 5; tokens equal: 1 of 2 that generate." in text
     assert "| c | failed: no / room |  |" in text
+
+
+def test_every_style_of_a_rule_is_explained(utils):
+    page = (UTILS.parent / "docs" / "plans.md").read_text(encoding="utf-8")
+    assert f"<!-- styles: start -->\n{utils('write_plan_docs').styles()}\n<!-- styles: end -->" in page
