@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from modular_converter.dependencies import modular_of, required_files
 from modular_converter.diagnostics import ConversionError
+from modular_converter.placement import target_of
 from modular_converter.source.library import Library, models_folder_of
 
 
@@ -21,6 +22,9 @@ _OF_A_HOOK = frozenset(
     {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"}
 )
 """Variables that git sets for its hooks; they would lead it away from the folder that is asked about."""
+_PLAIN = ("--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=dirty")
+"""Options of `git diff` that keep it from running programs, also those of submodules."""
+_SAFE = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
 
 
 class GitError(Exception):
@@ -39,9 +43,7 @@ class Repository:
         Raises `GitError` for a commit that there is not.
         """
         commit = self.commit(ref)
-        diff = _git(
-            self.top, "diff", "--no-ext-diff", "--no-textconv", "--no-renames", "--name-only", "-z", commit, "--"
-        )
+        diff = _git(self.top, "diff", *_PLAIN, "--name-only", "-z", commit, "--", options=_without_filters(self.top))
         untracked = _git(self.top, "ls-files", "--others", "--exclude-standard", "-z")
         names = filter(None, (diff + untracked).split(b"\0"))
         return frozenset(os.path.join(self.top, *os.fsdecode(name).split("/")) for name in names)
@@ -91,6 +93,8 @@ class History:
 
     def __init__(self, folder: str) -> None:
         self._problem = ""
+        while folder != os.path.dirname(folder) and not os.path.isdir(folder):  # of a folder yet to be made
+            folder = os.path.dirname(folder)
         try:
             self._repository = open_repository(folder)
             self._changed = _real(self._repository.changed_since("HEAD"))
@@ -182,8 +186,8 @@ def _is_affected(start: str, changed: Collection[str], library: Library, known: 
 
 def _gives(modular: str, changed: Collection[str], library: Library) -> bool:
     """Whether a changed file is one that this modular file generates."""
-    real = os.path.realpath(modular)
-    return any(modular_of(path, library.settings) == real for path in changed)
+    beside = {os.path.realpath(modular), os.path.realpath(target_of(modular, library.settings))}
+    return any(modular_of(path, library.settings) in beside for path in changed)
 
 
 def _means_all(changed: Collection[str], paths: Collection[str], library: Library) -> bool:
@@ -199,11 +203,28 @@ def _means_all(changed: Collection[str], paths: Collection[str], library: Librar
     )
 
 
-def _git(folder: str, *arguments: str) -> bytes:
-    """What git prints, in the C locale, taking no locks. Raises `GitError`."""
+def _without_filters(folder: str) -> tuple[str, ...]:
+    """Options that switch off what git would run to compare a file: filters that the repository configures."""
+    pattern = r"^filter\..*\.(clean|smudge|process|required)$"
+    found = _git(folder, "config", "-z", "--name-only", "--get-regexp", pattern, no_match=1)
+    names = sorted({os.fsdecode(name) for name in found.split(b"\0") if name})
+    if any("=" in name for name in names):
+        raise GitError("this repository has a filter whose name holds `=`, which cannot be switched off")
+    return tuple(
+        option for name in names for option in ("-c", f"{name}={'false' if name.endswith('.required') else ''}")
+    )
+
+
+def _git(folder: str, *arguments: str, options: Sequence[str] = (), no_match: int = 0) -> bytes:
+    """What git prints, in the C locale, taking no locks and fetching nothing. Raises `GitError`.
+
+    Args:
+        options: those of git itself.
+        no_match: the exit code that means that there is nothing to print.
+    """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
-    environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-    command = ["git", "-C", folder, "-c", "core.fsmonitor=false", *arguments]
+    environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
+    command = ["git", "-C", folder, *_SAFE, *options, *arguments]
     try:
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False
@@ -212,7 +233,7 @@ def _git(folder: str, *arguments: str) -> bytes:
         raise GitError(f"git could not be started: {error.strerror or error}") from None
     except subprocess.TimeoutExpired:
         raise GitError(f"git took more than {SECONDS} seconds") from None
-    if done.returncode:
+    if done.returncode not in (0, no_match):
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise GitError(said[0].removeprefix("fatal: ") if said else f"git ended with exit code {done.returncode}")
     return done.stdout

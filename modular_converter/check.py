@@ -10,7 +10,7 @@ from typing import NamedTuple
 from modular_converter.cache import OnDisk
 from modular_converter.config import Settings, load_settings
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
-from modular_converter.discover import ALL, discover, models_folder
+from modular_converter.discover import ALL, SKIPPED, discover, models_folder, settings_of
 from modular_converter.listings import Listings
 from modular_converter.orphans import orphans
 from modular_converter.placement import current_text, put_in_place, target_of
@@ -64,22 +64,23 @@ class CheckResult:
 
     @property
     def exit_code(self) -> int:
-        """2 when something could not be checked, 1 with findings, else 0."""
-        if self.incomplete or any(conversion.failed for conversion in self.conversions):
+        """2 when something could not be done, 1 with findings, else 0: as `modular-convert` has it."""
+        errors = [diagnostic for diagnostic in self.diagnostics if diagnostic.is_error]
+        if self.incomplete or any(error.code.startswith("MC1") for error in errors):
             return 2
-        return 1 if any(diagnostic.is_error for diagnostic in self.diagnostics) else 0
+        return 1 if errors or any(conversion.failed for conversion in self.conversions) else 0
 
 
 def check(options: CheckOptions) -> CheckResult:
     """Convert what the arguments stand for in memory, and compare. Nothing is written without `fix`."""
     listings = Listings()
     try:
-        settings = _settings(options, options.root or os.getcwd())
+        settings = _overridden(load_settings(options.root or os.getcwd()), options)
         models = models_folder(options.package, options.root, settings.root, listings)
         found = discover(options.arguments, models, listings)
         paths = list(found.paths)
         if paths:
-            settings = _settings(options, os.path.dirname(paths[0]))
+            settings = _overridden(settings_of(paths, options.arguments), options)
             if options.changed_since is not None:
                 from modular_converter import changes
                 from modular_converter.source.library import Library
@@ -99,12 +100,12 @@ def check(options: CheckOptions) -> CheckResult:
     result.diagnostics += [difference.diagnostic for difference in result.differences]
     folders = {os.path.dirname(path) for path in (paths if options.changed_since is not None else found.paths)}
     folders.update(_folders_given(options.arguments, models, listings))
-    result.diagnostics += orphans(folders, result.conversions, listings)
+    given_to = {os.path.dirname(target_of(os.path.join(folder, "_"), settings)): folder for folder in folders}
+    result.diagnostics += orphans(given_to, result.conversions, listings)
     return result
 
 
-def _settings(options: CheckOptions, start: str) -> Settings:
-    settings = load_settings(start)
+def _overridden(settings: Settings, options: CheckOptions) -> Settings:
     workers = settings.workers if options.workers is None else options.workers
     return replace(settings, workers=workers, strict=settings.strict or options.strict)
 
@@ -154,7 +155,8 @@ def _differs(path: str, modular: str, old: str, new: str, cause: str) -> Diagnos
     pairs = enumerate(zip(old_lines, new_lines))
     line = next((number for number, (before, after) in pairs if before != after), min(len(old_lines), len(new_lines)))
     location = Location(path, min(line + 1, len(old_lines)))
-    diagnostic = generated_file_differs.diagnose(location, _shown(modular), changed_definitions(old, new), cause)
+    changed = None if old.splitlines() == new.splitlines() else changed_definitions(old, new)
+    diagnostic = generated_file_differs.diagnose(location, _shown(modular), changed, cause)
     return diagnostic.with_source(old)
 
 
@@ -210,14 +212,13 @@ def _in_order(result: CheckResult) -> list[Difference]:
 
 
 def _folders_given(arguments: Sequence[str], models: str | None, listings: Listings) -> Iterator[str]:
-    """The folders that the arguments name as a whole, `all` among them, with those directly in them."""
+    """The folders that the arguments name as a whole, `all` among them, with those below, and links to folders."""
     for argument in arguments:
         folder = models if argument == ALL else argument
         if folder and os.path.isdir(folder):
-            absolute = os.path.abspath(folder)
-            listing = listings.of(absolute)
-            yield absolute
-            yield from (os.path.join(absolute, name) for name in (*listing.folders, *listing.links))
+            for here in listings.folders(os.path.abspath(folder), SKIPPED):
+                yield here
+                yield from (os.path.join(here, name) for name in listings.of(here).links)
 
 
 def _shown(path: str) -> str:

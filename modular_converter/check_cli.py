@@ -142,7 +142,3 @@ def _summarize(result: CheckResult, seconds: float) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     run_command(check_command, arguments, "check-modular-conversion")
-
-
-if __name__ == "__main__":
-    main()

@@ -98,7 +98,3 @@ def main(arguments: list[str] | None = None) -> None:
 
         return show_graph(given[1:])
     run_command(convert_command, arguments, "modular-convert")
-
-
-if __name__ == "__main__":
-    main()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 
 import click
 
 
+INTERRUPTED = 130
+"""The exit code, as shells give it for a program that ends so."""
 _SPELLINGS = ("--files-to-parse", "--files_to_parse", "--files", "-f")
 
 
@@ -35,11 +39,17 @@ class FilesCommand(click.Command):
 
 def run_command(command: click.Command, arguments: list[str] | None, name: str) -> None:
     """Run a command; an error of our own ends with a message that asks for a report, never a bare traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a banner has signs that an encoding such as cp1252 lacks
+            stream.reconfigure(errors="backslashreplace")
     try:
-        command.main(arguments, prog_name=name, standalone_mode=True)
-    except KeyboardInterrupt:
+        raise SystemExit(command.main(arguments, prog_name=name, standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(error.exit_code) from None
+    except click.Abort:
         click.echo("Interrupted; every file is either as it was or finished.", err=True)
-        raise SystemExit(130) from None
+        raise SystemExit(INTERRUPTED) from None
     except Exception as error:
         if os.environ.get("MODULAR_CONVERTER_DEBUG"):
             raise

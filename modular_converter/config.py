@@ -160,8 +160,18 @@ def _overrides(project: TomlFile, table: Mapping[str, object], base: Settings) -
         values["kept_names"] = tuple(dict.fromkeys((*base.kept_names, *values["kept_names"])))
     for name in ("root", "output_dir"):
         if values.get(name):
-            values[name] = project.beside(values[name])
+            values[name] = _inside(project, name.replace("_", "-"), values[name])
     return values
+
+
+def _inside(project: TomlFile, key: str, value: str) -> str:
+    """The absolute path that a setting names. The tree that is read may be a stranger's: it stays within itself."""
+    path = project.beside(value)
+    real, folder = os.path.realpath(path), os.path.realpath(os.path.dirname(project.path))
+    if real != folder and not real.startswith(os.path.join(folder, "")):
+        option = "" if key == "ruff-config" else f"; give --{key} on the command line for that"
+        raise project.error(key, f"leads out of {folder}{option}")
+    return path
 
 
 def _named_ruff_config(project: TomlFile, value: object) -> str:
@@ -169,7 +179,7 @@ def _named_ruff_config(project: TomlFile, value: object) -> str:
     named = str(_checked(project, "ruff-config", value, _text))
     if named == "profile":
         return ""
-    path = project.beside(named)
+    path = _inside(project, "ruff-config", named)
     if not os.path.isfile(path):
         raise project.error("ruff-config", f"names a file that does not exist: {path}")
     return path

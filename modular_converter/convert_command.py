@@ -12,7 +12,7 @@ from typing import TextIO
 
 from modular_converter.config import Settings, load_settings
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, Severity
-from modular_converter.discover import Found, discover, models_folder
+from modular_converter.discover import Found, discover, models_folder, settings_of
 from modular_converter.placement import current_text, put_in_place, target_of
 from modular_converter.reporting import render, wants_color
 from modular_converter.reporting.counts import count
@@ -114,7 +114,7 @@ def prepare(options: ConvertOptions) -> Plan:
     models = models_folder(options.package, options.root, settings.root)
     found = discover(options.arguments, models)
     if found.paths:
-        settings = _overridden(load_settings(os.path.dirname(found.paths[0])), options)
+        settings = _overridden(settings_of(found.paths, options.arguments), options)
     if refusal := _refuse_installed(found.paths, options, settings):
         raise ConversionError(*found.problems, refusal)
     return Plan(settings, models, found)
@@ -166,7 +166,7 @@ def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, 
 
 def _tell_change(target: str, old: str | None, text: str, options: ConvertOptions) -> None:
     if options.diff:
-        for line in colored(unified(target, old or "", text), wants_color(options.stream)):
+        for line in colored(unified(target, old, text), wants_color(options.stream)):
             print(line, file=options.stream)
     elif not options.quiet:
         action = "would change" if old is not None else "would be new"

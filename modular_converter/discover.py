@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from modular_converter.config import Settings, load_settings
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.listings import Listings
 
 
 ALL = "all"
-_SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist"})
+SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist"})
 
 
 class Found(NamedTuple):
@@ -39,6 +40,22 @@ def discover(arguments: Iterable[str], models: str | None, listings: Listings | 
         except ConversionError as error:
             problems += error.diagnostics
     return Found(tuple(sorted(paths)), tuple(problems))
+
+
+def settings_of(paths: Sequence[str], arguments: Iterable[str]) -> Settings:
+    """The settings of the project that files lie in, among them those that arguments name by path.
+
+    Raises `ConversionError` where these are of two projects with settings of their own.
+    """
+    settings = load_settings(os.path.dirname(paths[0]))
+    starts = {argument if os.path.isdir(argument) else os.path.dirname(argument) for argument in arguments}
+    for start in sorted(start for start in starts if start and os.path.isdir(start)):
+        other = load_settings(start)
+        if other.pyproject != settings.pyproject:
+            from modular_converter.rules import bad_setting
+
+            raise ConversionError(bad_setting.mixed(*sorted((settings.pyproject, other.pyproject), reverse=True)))
+    return settings
 
 
 def models_folder(
@@ -128,4 +145,4 @@ def _modular_files_below(folder: str | None, listings: Listings) -> list[str]:
     """The modular files in a folder and the folders in it; links to folders are not followed. Sorted."""
     if folder is None:
         return []
-    return sorted(listings.below(os.path.abspath(folder), _SKIPPED, _is_modular_name))
+    return sorted(listings.below(os.path.abspath(folder), SKIPPED, _is_modular_name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 
 
 VARIABLE = "MODULAR_CONVERTER_CACHE"
@@ -12,6 +13,8 @@ MAX_ENTRIES, MAX_BYTES = 256, 64 * 1024 * 1024
 MAX_ENTRY_BYTES = 16 * 1024 * 1024
 """A larger file is none of ours, and is not read."""
 _SUFFIX = ".json"
+_OURS = re.compile(r"[0-9a-f]{64}\.json")
+"""Other files in the folder are none of ours to remove: somebody may have pointed the variable at one in use."""
 
 
 def cache_folder() -> str:
@@ -68,7 +71,7 @@ def digest(content: bytes) -> str:
 
 def _entries(folder: str) -> list[str]:
     try:
-        return [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(_SUFFIX)]
+        return [os.path.join(folder, name) for name in os.listdir(folder) if _OURS.fullmatch(name)]
     except OSError:
         return []
 

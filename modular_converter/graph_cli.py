@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from modular_converter.diagnostics import Diagnostic
     from modular_converter.graph import Graph
 
+_FORMATS = {".dot": "dot", ".gv": "dot", ".json": "json", ".html": "html", ".htm": "html"}
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("models", nargs=-1, metavar="[MODELS]...")
@@ -22,10 +24,9 @@ if TYPE_CHECKING:
     "--format",
     "output_format",
     type=click.Choice(("text", "dot", "json", "html")),
-    default="text",
-    help="A table or tree, graphviz, data, or a page for a browser.",
+    help="A table or tree, graphviz, data, or a page for a browser; by the name of the output if not given, else text.",
 )
-@click.option("--output", "-o", metavar="FILE", help="Write to this file instead of the standard output.")
+@click.option("--output", "-o", metavar="FILE", help="Write to this file instead of the standard output (-).")
 @click.option(
     "--sort", type=click.Choice(("heirs", "saved", "name")), default="heirs", help="Order of the table of all models."
 )
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--root", metavar="DIR", help="The folder of models, or the package folder that holds it.")
 def graph_command(
     models: tuple[str, ...],
-    output_format: str,
+    output_format: str | None,
     output: str | None,
     sort: str,
     package: str | None,
@@ -55,8 +56,9 @@ def graph_command(
     except ConversionError as error:
         raise SystemExit(_report(list(error.diagnostics))) from None
     if graph is not None:
-        text = render(output_format, graph, sort=sort)
-        if output is None:
+        suffix = os.path.splitext(output or "")[1].lower()
+        text = render(output_format or _FORMATS.get(suffix, "text"), graph, sort=sort)
+        if output in (None, "-"):
             sys.stdout.buffer.write(text.encode("utf-8"))
             sys.stdout.buffer.flush()
         else:
@@ -87,6 +89,10 @@ def _write(path: str, text: str) -> list[Diagnostic]:
     from modular_converter.emit.output import write_atomically
 
     try:
+        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):  # a device or a pipe
+            with open(path, "wb") as file:
+                file.write(text.encode("utf-8"))
+            return []
         write_atomically(path, text, os.path.dirname(os.path.abspath(path)))
     except ConversionError as error:
         return list(error.diagnostics)
@@ -106,7 +112,3 @@ def _report(diagnostics: list[Diagnostic]) -> int:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     run_command(graph_command, arguments, "modular-convert graph")
-
-
-if __name__ == "__main__":
-    main()

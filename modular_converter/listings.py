@@ -29,15 +29,20 @@ class Listings:
             known = self._known[folder] = _list(folder)
         return known
 
-    def below(self, folder: str, skipped: frozenset[str], wanted: Callable[[str], bool]) -> Iterator[str]:
-        """The files of wanted names in a folder and those in it, but not in hidden ones or those to be skipped."""
+    def folders(self, folder: str, skipped: frozenset[str]) -> Iterator[str]:
+        """A folder and those in it, but not hidden ones or those to be skipped."""
         waiting = [folder]
         while waiting:
             here = waiting.pop()
             listing = self.of(here)
-            yield from (os.path.join(here, name) for name in listing.files if wanted(name))
+            yield here
             below = (name for name in listing.folders if name not in skipped and not name.startswith("."))
             waiting += (os.path.join(here, name) for name in below)
+
+    def below(self, folder: str, skipped: frozenset[str], wanted: Callable[[str], bool]) -> Iterator[str]:
+        """The files of wanted names in a folder and those in it, but not in hidden ones or those to be skipped."""
+        for here in self.folders(folder, skipped):
+            yield from (os.path.join(here, name) for name in self.of(here).files if wanted(name))
 
 
 def _list(folder: str) -> Listing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from modular_converter.diagnostics import Diagnostic, Location
 from modular_converter.emit.banner import is_generated
@@ -18,17 +18,24 @@ HEAD_BYTES = 8192
 """How much of a file is read to look for a banner."""
 
 
-def orphans(folders: Collection[str], conversions: Sequence[Conversion], listings: Listings) -> list[Diagnostic]:
-    """Files in these folders with a banner that no modular file gives."""
+def orphans(folders: Mapping[str, str], conversions: Sequence[Conversion], listings: Listings) -> list[Diagnostic]:
+    """Files with a banner that no modular file gives.
+
+    Args:
+        folders: where generated files lie -> where their modular files do, most often the same.
+    """
     gives = {conversion.path: conversion.files for conversion in conversions if not conversion.failed}
     given = {path for files in gives.values() for path in files}
+    beside = {folder: where for folder, where in folders.items() if folder != where}
     found = []
     for path in _python_files(folders, listings):
-        if path in given or _MARK not in (head := _head(path)):
+        folder = os.path.dirname(path)
+        source_folder = beside.get(folder, folder)
+        if os.path.join(source_folder, os.path.basename(path)) in given or _MARK not in (head := _head(path)):
             continue
         source = is_generated(head.decode("utf-8", "replace") + "\n")
         name = os.path.basename(source)
-        modular = os.path.join(os.path.dirname(path), name)
+        modular = os.path.join(source_folder, name)
         if not (
             name.startswith("modular_") and name.removesuffix(".py").isidentifier()
         ):  # the same words stand in files that other tools generate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import re
@@ -31,6 +32,7 @@ def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.Pat
     target = resolve_inside(path, root)
     content = text.encode("utf-8")
     try:
+        _refuse_special(target)
         if _content(target) == content:
             return False
         os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -88,6 +90,16 @@ def _is_inside(target: str, root: str) -> bool:
         return os.path.commonpath((target, root)) == os.path.normpath(root)
     except ValueError:  # another drive
         return False
+
+
+def _refuse_special(target: str) -> None:
+    """Raise for a device, a pipe or a folder: a file that takes its place would end it."""
+    try:
+        mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 def _content(target: str) -> bytes | None:

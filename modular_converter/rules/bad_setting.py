@@ -41,3 +41,14 @@ def diagnose(location: Location, key: str, problem: str, *, hint: str = "") -> D
 def unreadable(location: Location, reason: str) -> Diagnostic:
     """The file is no TOML."""
     return Diagnostic(RULE, location, f"cannot read these settings: {reason}", help="Correct the TOML of this file.")
+
+
+def mixed(one: str, other: str) -> Diagnostic:
+    """Files of two projects were given; `other` may be "" for files without a project."""
+    beside = other or "files that lie in no project with settings"
+    return Diagnostic(
+        RULE,
+        Location(one),
+        f"these settings do not hold for {beside}",
+        help="Convert or check each project in a run of its own.",
+    )

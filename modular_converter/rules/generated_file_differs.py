@@ -24,13 +24,23 @@ Put edits into the modular file. Then run `check-modular-conversion --fix`, and 
 )
 
 
-def diagnose(location: Location, modular: str, definitions: Sequence[str], cause: str) -> Diagnostic:
-    """`location` is the first difference in the generated file; `cause` says how it came about."""
-    named = ", ".join(f"`{name}`" for name in definitions[:NAMED]) or "text outside of definitions"
-    more = f" and {len(definitions) - NAMED} more" if len(definitions) > NAMED else ""
+def diagnose(location: Location, modular: str, definitions: Sequence[str] | None, cause: str) -> Diagnostic:
+    """`location` is the first difference in the generated file; `cause` says how it came about.
+
+    Args:
+        definitions: what differs; None for line ends alone.
+    """
     return Diagnostic(
         RULE,
         location,
-        f"not what {modular} gives: {named}{more} differ{'' if len(definitions) > 1 else 's'}; {cause}",
+        f"not what {modular} gives: {_said(definitions)}; {cause}",
         help=f"Put edits into {modular}, then run `check-modular-conversion --fix`.",
     )
+
+
+def _said(definitions: Sequence[str] | None) -> str:
+    if definitions is None:
+        return "only line ends differ"
+    named = ", ".join(f"`{name}`" for name in definitions[:NAMED]) or "text outside of definitions"
+    more = f" and {len(definitions) - NAMED} more" if len(definitions) > NAMED else ""
+    return f"{named}{more} differ{'' if len(definitions) > 1 else 's'}"

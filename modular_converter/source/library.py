@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 import warnings
 from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -137,7 +139,7 @@ class Library:
     def _from_disk(self, path: str) -> str:
         refuse_link_out(path, self.settings)
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=_open_regular) as file:
                 content = file.read(self.settings.max_file_bytes + 1)
         except OSError as error:
             from modular_converter.rules import missing_file
@@ -200,6 +202,15 @@ class Library:
         self._reads.update({path: self._hash(path) for path in paths})
         self._whole.update(paths)
         return names
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open a file, but none that might never end: a pipe or a device. Raises `OSError`."""
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return handle
 
 
 def _place(path: str, content: bytes, offset: int) -> Location:

@@ -213,6 +213,42 @@ def test_what_vanishes_stops_no_other(tree, in_mid_run, command):
     assert "x + 2" in (tree / "models/other/modeling_other.py").read_text()
 
 
+def test_programs_that_the_repository_configures_are_not_run(tree, tmp_path):
+    proof = tmp_path / "executed"
+    program = f"touch '{proof}'; cat"
+    (tree / ".gitattributes").write_text("*.py filter=x diff=x\n")
+    for key in ("filter.x.clean", "filter.x.process", "diff.x.command", "diff.x.textconv", "core.fsmonitor"):
+        git(tree, "config", key, program)
+    git(tree, "config", "filter.x.required", "true")
+    make_stale(tree)
+    result = check(tree)
+    assert result.exit_code == 1 and "what it is made from has changed" in result.output, result.output
+    assert "size" in changed(tree)
+    assert not proof.exists()
+
+
+def test_an_edit_of_a_file_in_the_output_folder_is_a_change(tree):
+    (tree / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\noutput-dir = "out"\n')
+    assert check(tree, "--fix").exit_code == 0
+    git(tree, "add", "-A")
+    git(tree, "commit", "-qm", "out")
+    generated = tree / "out" / GENERATED
+    generated.write_text(generated.read_text() + "# by hand\n")
+    result = check(tree, "--changed-since", "HEAD")
+    assert result.exit_code == 1 and "MC401" in result.output, result.output
+
+
+def test_an_orphan_in_the_output_folder_and_below_a_folder_given(tree):
+    (tree / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\noutput-dir = "out"\n')
+    assert check(tree, "--fix").exit_code == 0
+    (tree / "models" / MODULAR).unlink()
+    (tree / "models/größe/modular_größe.py").unlink()
+    add(tree / "models", "other", "base")
+    result = check(tree, "--fix")
+    assert result.exit_code == 1 and result.output.count("MC403") == 2, result.output
+    assert "out/size" in result.output.replace(os.sep, "/")
+
+
 # Links and what is behind them
 
 
@@ -274,6 +310,34 @@ def test_a_link_to_a_device_that_never_ends(tree, command):
     path.symlink_to("/dev/zero")
     result = command(tree)
     assert result.exit_code == 2 and "MC114" in result.output
+
+
+@posix
+@EVERY
+@pytest.mark.parametrize("name", [MODULAR, NEIGHBOUR])
+def test_a_pipe_that_never_ends(tree, command, name):
+    path = tree / "models" / name
+    path.unlink()
+    os.mkfifo(path)
+    result = command(tree)
+    said = "not a regular file" if name == MODULAR else "does not exist"
+    assert result.exit_code == 2 and said in result.output, result.output
+
+
+@EVERY
+@pytest.mark.parametrize("key", ["root", "output-dir", "ruff-config"])
+@pytest.mark.parametrize("value", ["/", "..", "../elsewhere"])
+def test_settings_do_not_lead_out_of_the_project(tree, command, key, value):
+    (tree / "pyproject.toml").write_text(f'[tool.modular-converter]\n{key} = "{value}"\n')
+    result = command(tree)
+    assert result.exit_code == 2 and f"setting `{key}` leads out of" in result.output, result.output
+
+
+@posix
+def test_a_link_does_not_widen_the_root(tree, secret):
+    (tree / "all").symlink_to("/")
+    (tree / "pyproject.toml").write_text('[tool.modular-converter]\nroot = "all"\n')
+    assert "setting `root` leads out of" in check(tree).output
 
 
 @posix
@@ -365,3 +429,20 @@ def test_nothing_of_the_current_folder_is_imported(tree, name):
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "executed" not in done.stderr
+
+
+@EVERY
+def test_two_projects_want_two_runs(tree, tmp_path, command):
+    other = tmp_path / "other"
+    add(other / "models", "fremd", "base")
+    (other / "pyproject.toml").write_text("[tool.modular-converter]\nstrict = true\n")
+    both = (str(tree / "models"), str(other / "models"))
+    result = command(tree, *both) if command is not fix else check(tree, "--fix", *both)
+    assert result.exit_code == 2 and "do not hold for" in result.output, result.output
+
+
+def test_a_change_of_line_ends_is_called_that(tree):
+    path = tree / "models" / GENERATED
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    result = check(tree)
+    assert result.exit_code == 1 and "only line ends differ" in result.output, result.output

@@ -164,8 +164,8 @@ def test_findings_are_remembered(tree):
     fresh = check(CheckOptions(root=str(tree)))
     assert fresh.diagnostics and "first" in hits(tree)
     assert check(options).diagnostics == fresh.diagnostics
-    assert check(options._replace(strict=True)).exit_code == 2
-    assert check(CheckOptions(root=str(tree), strict=True)).exit_code == 2
+    assert check(options._replace(strict=True)).exit_code == 1
+    assert check(CheckOptions(root=str(tree), strict=True)).exit_code == 1
 
 
 @given(data=st.data(), text=st.text(), number=st.integers(1, 99), end=st.none() | st.integers(1, 99))
@@ -289,8 +289,9 @@ def test_it_is_bounded_and_can_be_cleared(tree, monkeypatch):
     monkeypatch.setattr(entries, "MAX_BYTES", next(folder.iterdir()).stat().st_size + 10)
     entries.bound(str(folder))
     assert len(list(folder.iterdir())) == 1 and hits(tree) == ["first", "second"]
+    (folder / "package.json").write_text("{}")
     assert clear(str(folder)) == 1
-    assert clear(str(folder)) == 0
+    assert clear(str(folder)) == 0 and (folder / "package.json").exists()
 
 
 def test_a_run_over_one_file_keeps_what_is_known_of_the_others(tree):

@@ -216,6 +216,7 @@ def test_the_cache_is_used_left_out_and_cleared(zoo, tmp_path):
     assert run(zoo, "--no-cache").exit_code == 0
     assert not (tmp_path / "cache").exists()
     (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "old.json").write_text("")
+    old = tmp_path / "cache" / f"{'0' * 64}.json"
+    old.write_text("")
     assert run(zoo, "--clear-cache", "gemma").exit_code == 0
-    assert not (tmp_path / "cache" / "old.json").exists()
+    assert not old.exists()

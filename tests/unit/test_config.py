@@ -65,7 +65,7 @@ def test_the_nearest_table_is_laid_over_the_profile(tmp_path: pathlib.Path) -> N
         [tool.modular-converter]
         package = "inner"
         root = "src/inner"
-        output-dir = "../out"
+        output-dir = "out"
         workers = 3
         strict = true
         formatter = "none"
@@ -82,7 +82,7 @@ def test_the_nearest_table_is_laid_over_the_profile(tmp_path: pathlib.Path) -> N
     assert settings.pyproject == str(path)
     assert (settings.package, settings.workers, settings.strict) == ("inner", 3, True)
     assert settings.root == str(tmp_path / "inner" / "src" / "inner")
-    assert settings.output_dir == str(tmp_path / "out")
+    assert settings.output_dir == str(tmp_path / "inner" / "out")
     assert settings.replaced_dependency is Severity.WARNING
     assert settings.kept_names[-1] == "oldnet" and settings.kept_names.count("mamba_ssm") == 1
     assert settings.kinds["Tokenizer"] == "tokenizer" and settings.kinds["Config"] == "configuration"

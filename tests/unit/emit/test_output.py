@@ -86,6 +86,16 @@ def test_a_folder_in_the_way_is_an_error(tmp_path: pathlib.Path) -> None:
     assert code_of(caught) == "MC113" and names(tmp_path) == ["x.py"]
 
 
+@posix
+def test_a_pipe_or_a_device_is_neither_read_nor_replaced(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    before = os.stat(tmp_path / "pipe")
+    with pytest.raises(ConversionError) as caught:
+        write_atomically(tmp_path / "pipe", "x", tmp_path)
+    assert "not a regular file" in str(caught.value)
+    assert os.stat(tmp_path / "pipe").st_ino == before.st_ino
+
+
 def test_a_path_out_of_the_root_is_refused(tmp_path: pathlib.Path) -> None:
     root = tmp_path / "root"
     root.mkdir()

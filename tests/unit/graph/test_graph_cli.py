@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 
@@ -34,6 +35,27 @@ def test_a_file_is_written_and_its_size_told(zoo, tmp_path, capsys):
     assert (code, out) == (0, "")
     assert err.startswith(f"{path}: ")
     assert json.loads(path.read_text())["selected"] == ["gemma", "llama"]
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("a.html", "<!doctype html>"), ("a.dot", "digraph"), ("a.JSON", "{"), ("a", "model "), ("a.txt", "model ")],
+)
+def test_the_name_of_the_file_says_the_format(zoo, tmp_path, capsys, name, start):
+    assert call(capsys, "--root", str(zoo), "-o", str(tmp_path / name))[0] == 0
+    assert (tmp_path / name).read_text().startswith(start)
+    assert call(capsys, "--root", str(zoo), "-o", "-", "--format", "dot")[1].startswith("digraph")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+def test_a_pipe_is_written_to_and_stays_one(zoo, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(SystemExit) as end:
+        main(["graph", "--root", str(zoo), "-o", str(tmp_path / "pipe")])
+    assert not end.value.code and os.read(reader, 6) == b"model "
+    os.close(reader)
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
 
 
 def test_a_link_that_leads_elsewhere_is_not_written_through(zoo, tmp_path, capsys):
