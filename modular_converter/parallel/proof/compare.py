@@ -93,7 +93,16 @@ def run(
         loss.backward()  # type: ignore[no-untyped-call]
     found = {name: p.grad.detach().clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad(set_to_none=True)
+    _let_go(model)
     return Reference([t.detach() for t in outputs], found, collectives)
+
+
+def _let_go(model: torch.nn.Module) -> None:
+    """State that recurrent layers keep on themselves may hold a graph, and such a model cannot be copied."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+                setattr(module, name, value.detach())
 
 
 def reference(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:

@@ -130,7 +130,10 @@ def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
     small, plan = derived.small, derived.plan
     row["derive_s"] = round(time.monotonic() - start, 2)
     found = cost(derived.trace, plan, resolve(plan, small.model).pieces, 2)
-    verdicts = [screen(derived.subject, plan, 4), prove(derived, plan, pool)]
+    begun = time.monotonic()
+    verdicts = [prove(derived, plan, pool)]
+    row["prove_s"] = round(time.monotonic() - begun, 2)
+    verdicts.append(screen(derived.subject, plan, 4))
     bad = next((verdict for verdict in verdicts if not verdict.passed), None)
     row.update(
         state="empty" if not plan.rules else "verified" if bad is None else "refused",
