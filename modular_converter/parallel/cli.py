@@ -7,11 +7,13 @@ from pathlib import Path
 
 import click
 
-from modular_converter.parallel.commands.common import derived_of, ranks_option, read_plan, reports_errors, set_option
+from modular_converter.parallel.commands.common import derived_of, ranks_option, reports_errors, set_option
 from modular_converter.parallel.commands.kinds import committed, derive_kind, kind_option, verify_kind
 from modular_converter.parallel.commands.run import run
 from modular_converter.parallel.commands.show import diff, show
 from modular_converter.parallel.commands.write import write
+from modular_converter.parallel.plans.files import read_plan
+from modular_converter.parallel.plans.plan import Plan
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -83,7 +85,7 @@ def verify(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: 
 
     if kind != "tensor":
         sys.exit(0 if verify_kind(kind, model, plan_file, settings, ranks, library) else 1)
-    given = read_plan(plan_file) if plan_file else None
+    given = read_plan(plan_file, Plan) if plan_file else None
     found = derived_of(model, settings)
     plan = given or found.plan
     findings = static_findings(found.trace, plan, resolve(plan, found.small.model).pieces, ranks)
@@ -106,12 +108,15 @@ def verify(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: 
 @click.option("--all", "everything", is_flag=True, help="Every model folder of the library with a modeling file.")
 @click.option("--classics", is_flag=True, help="The 55 models that parallelformers had policies for.")
 @click.option("--resume", type=click.Path(path_type=Path), help="A JSON-lines file to go on from and append to.")
-@click.option("--ranks", default=2, show_default=True, help="Number of processes to prove on.")
+@ranks_option
 @click.option("--date", default="", help="The date to print in the table.")
+@reports_errors
 def coverage(
     models: tuple[str, ...], everything: bool, classics: bool, resume: Path | None, ranks: int, date: str
 ) -> None:
     """Derive and prove many MODELS (model types, or folder:NAME); the table goes to stdout as Markdown."""
+    if not (models or everything or classics):
+        raise click.UsageError("name MODELS, or give --all or --classics")
     import torch
     import transformers
     from rich.console import Console

@@ -182,11 +182,14 @@ RULE = {"pattern": "layers.*.mlp.up_proj", "style": "colwise"}
         ),
         ("plan llama\nlayer a colwise\n", "line 2: unknown word 'layer'"),
         ("rule a colwise\n", "a plan begins with a line `plan MODEL`"),
-        (json.dumps({"model": "llama", "rules": [{**RULE, "style": "sideways"}]}), "unknown style 'sideways'"),
-        (json.dumps({"model": "llama", "rules": [], "layers": []}), "unknown keys layers; known are"),
-        (json.dumps({"model": "llama", "rules": [{**RULE, "dims": 1}]}), "unknown keys dims"),
-        (json.dumps({"model": "llama", "rules": [{"pattern": "a"}]}), "a key 'style' is missing"),
-        (json.dumps({"model": "llama", "rules": 3}), "of another kind than the schema says"),
+        (
+            json.dumps({"version": 1, "model": "llama", "rules": [{**RULE, "style": "sideways"}]}),
+            "$.rules[0].style: 'sideways' is not one of ['all_reduce'",
+        ),
+        (json.dumps({"version": 1, "model": "llama", "rules": [], "layers": []}), "'layers' was unexpected"),
+        (json.dumps({"version": 1, "model": "llama", "rules": [{**RULE, "dims": 1}]}), "'dims' was unexpected"),
+        (json.dumps({"version": 1, "model": "llama", "rules": [{"pattern": "a"}]}), "'style' is a required property"),
+        (json.dumps({"version": 1, "model": "llama", "rules": 3}), "$.rules: 3 is not of type 'array'"),
         ("{", "not JSON"),
         ("plan llama\nrule layers.*.mlp.up colwise\n", "layers.*.mlp.up: matches no module and no parameter"),
     ],
@@ -204,3 +207,18 @@ def test_a_plan_file_that_is_not_there(tmp_path):
     code, output = run("verify", "llama", str(tmp_path / "none.json"))
     assert code == 2
     assert "none.json: it cannot be read (" in output
+
+
+@pytest.mark.parametrize("content", ["{", "5\n", '{"model": "llama"}\n'])
+def test_rows_to_go_on_from_that_are_none(content, tmp_path):
+    (tmp_path / "rows.jsonl").write_text(content)
+    code, output = run("coverage", "llama", "--resume", str(tmp_path / "rows.jsonl"))
+    assert code == 2 and "give another file to --resume" in output
+    code, output = run("coverage", "llama", "--resume", str(tmp_path))
+    assert code == 2 and "give another file to --resume" in output
+
+
+def test_a_coverage_of_nothing():
+    code, output = run("coverage")
+    assert code == 2 and "give --all or --classics" in output
+    assert run("coverage", "llama", "--ranks", "0")[0] == 2

@@ -1,4 +1,4 @@
-"""What the commands of ``modular-plan`` share: options, reading a plan file, errors. Only click is imported."""
+"""What the commands of ``modular-plan`` share: options, values, errors. Only click is imported."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import functools
 import importlib.util
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
-from modular_converter.parallel.errors import PlanError, PlanFormatError
+from modular_converter.parallel.errors import PlanError
 
 
 if TYPE_CHECKING:
-    from modular_converter.parallel.plans.plan import Plan
     from modular_converter.parallel.proof.prove import Derived
 
 P = ParamSpec("P")
@@ -42,7 +40,7 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _check_libraries() -> None:
-    for name in ("torch", "transformers", "accelerate"):
+    for name in ("torch", "transformers", "accelerate", "jsonschema"):
         if importlib.util.find_spec(name) is None:
             raise PlanError(f"{name} is not installed; pip install 'modular-converter[parallel]'")
 
@@ -78,20 +76,3 @@ def quiet_library() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-
-
-def read_plan(path: str) -> Plan:
-    """A plan file, JSON or text. Raises ``PlanFormatError`` that names the file and what is wrong in it."""
-    from modular_converter.parallel.plans.plan import Plan
-
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        return Plan.from_json(text) if text.lstrip().startswith("{") else Plan.parse(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlanFormatError(f"{path}: it cannot be read ({error})") from error
-    except PlanFormatError as error:
-        raise PlanFormatError(f"{path}: {error}") from error
-    except KeyError as error:
-        raise PlanFormatError(f"{path}: a key {error} is missing") from error
-    except (TypeError, ValueError, AttributeError) as error:
-        raise PlanFormatError(f"{path}: a value of another kind than the schema says ({error})") from error

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from modular_converter.parallel.commands.common import overrides_of, quiet_library, read_plan, reports_errors
-from modular_converter.parallel.errors import PlanError, PlanFormatError
+from modular_converter.parallel.commands.common import overrides_of, quiet_library, reports_errors
+from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.plans.files import read_plan
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.plan import Plan
 
 
 if TYPE_CHECKING:
-    from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
     from modular_converter.parallel.proof.compare import Verdict
     from modular_converter.parallel.proof.prove import Derived
     from modular_converter.parallel.tiny.build import Small
@@ -74,7 +75,7 @@ def verify_kind(
     from modular_converter.parallel.proof.ranks import RankPool
 
     found = expert_derived(model, settings, needed=not plan_file)
-    plan = read_plan(plan_file) if plan_file else found.plan
+    plan = read_plan(plan_file, Plan) if plan_file else found.plan
     passed = True
     with RankPool(ranks) as pool:
         for route in [False, True] if library else [False]:
@@ -129,7 +130,7 @@ def pipeline_derived(
     target, small = _built(model, settings, head)
     inputs = with_mask(small.model, small.inputs)
     if plan_file:
-        return small, inputs, _read_pipeline(plan_file)
+        return small, inputs, read_plan(plan_file, PipelinePlan)
     plan = derive_pipeline(record(small.model, inputs, target.name))
     if isinstance(plan, str):
         raise PlanError(f"{model}: no pipeline plan: {plan}")
@@ -142,18 +143,6 @@ def _built(model: str, settings: tuple[str, ...], head: str) -> tuple[Any, Small
     quiet_library()
     target = target_of(model, head)
     return target, build(target, overrides_of(settings))
-
-
-def _read_pipeline(path: str) -> PipelinePlan:
-    from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
-
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        return PipelinePlan.from_json(text) if text.lstrip().startswith("{") else PipelinePlan.parse(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlanFormatError(f"{path}: it cannot be read ({error})") from error
-    except PlanFormatError as error:
-        raise PlanFormatError(f"{path}: {error}") from error
 
 
 @click.command()

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modular_converter.parallel.commands.common import derived_of, ranks_option, read_plan, reports_errors, set_option
+from modular_converter.parallel.commands.common import derived_of, ranks_option, reports_errors, set_option
+from modular_converter.parallel.plans.files import read_plan
+from modular_converter.parallel.plans.plan import Plan
 
 
 if TYPE_CHECKING:
     import torch
 
-    from modular_converter.parallel.plans.plan import Plan
     from modular_converter.parallel.proof.prove import Derived
 
 PIPE_WIDTH = 200
@@ -33,7 +34,7 @@ def show(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: in
     collectives of each kind of layer. The shapes are those of the small instance that was traced, unless --full.
     """
     found = derived_of(model, settings)
-    plan = read_plan(plan_file) if plan_file else found.plan
+    plan = read_plan(plan_file, Plan) if plan_file else found.plan
     if full:
         from modular_converter.parallel.tables.summary import full_model
 
@@ -47,7 +48,6 @@ def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width:
     from rich.console import Console
     from rich.table import Table
 
-    from modular_converter.parallel.plans.plan import Plan
     from modular_converter.parallel.solve.derive import ALL_RULES
     from modular_converter.parallel.solve.flow import follow
     from modular_converter.parallel.solve.report import calls

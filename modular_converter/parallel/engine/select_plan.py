@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
+from modular_converter.parallel.errors import ApplyError, BuildError, PlanError, PlanFormatError
+from modular_converter.parallel.plans.files import parse_plan, read_plan
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import TAIL
 from modular_converter.parallel.proof.compare import Verdict
 from modular_converter.parallel.proof.prove import Derived, derive_model
 from modular_converter.parallel.proof.screen import check_in_threads
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.tiny.build import Small, Target, build
+from modular_converter.parallel.trace.record import record
 
 
+logger = logging.getLogger(__name__)
 GivenPlan = Plan | Mapping[str, str] | str | os.PathLike[str]
 # (model class, overrides, ranks, plan) -> verdict, and (model class, overrides, ranks) -> derived plan, of this process
 _VERDICTS: dict[tuple[Any, ...], Verdict] = {}
@@ -27,41 +31,40 @@ _DERIVED: dict[tuple[Any, ...], Derived] = {}
 _SMALL: dict[tuple[Any, ...], Small] = {}
 
 
-def read_plan(given: GivenPlan, name: str) -> Plan:
+def given_plan(given: GivenPlan, name: str) -> Plan:
     """A plan from a ``Plan``, transformers' ``{layer pattern: style}``, the path of a file, or its text (or JSON).
 
     Raises:
-        PlanFormatError: it is none of these.
-        ApplyError: the file cannot be read.
+        PlanFormatError: it is none of these, or the file cannot be read.
     """
     if isinstance(given, Plan):
         return given
     if isinstance(given, Mapping):
         return from_library(name, dict(given))
+    if not isinstance(given, (str, os.PathLike)):
+        raise PlanFormatError(f"a plan is a Plan, a table of styles, a file or its text, not {given!r}")
     text = os.fspath(given)
-    if "\n" not in text and not text.lstrip().startswith("{"):
-        try:
-            text = Path(text).read_text(encoding="utf-8")
-        except OSError as error:
-            raise ApplyError(f"the plan {text!r} cannot be read: {error.strerror}") from error
-    return Plan.from_json(text) if text.lstrip().startswith("{") else Plan.parse(text)
+    is_text = "\n" in text or text.lstrip().startswith("{")
+    return parse_plan(text, Plan) if is_text else read_plan(text, Plan)
 
 
 def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
     """The plan for a model on ``size`` ranks, and where it is from.
 
+    A given plan is taken as it is; where a small instance refuses it, a warning says so.
+
     Raises:
         PlanError: there is none: the model is not the library's, or neither plan verifies; with the reasons.
     """
     name = type(model).__name__
+    ranks = 4 if size % 4 == 0 else 2
     if given is not None:
-        return read_plan(given, name), "the given plan"
+        return _tried(model, given_plan(given, name), ranks)
     target = target_like(model)
     overrides = _buildable(target, small_overrides(model.config))
-    ranks = 4 if size % 4 == 0 else 2
-    committed = committed_plan(model, target.name)
-    refused = "there is none in its classes"
-    if committed is not None:
+    committed = committed_plan(model, target, overrides)
+    refused = committed if isinstance(committed, str) else ""
+    if isinstance(committed, Plan):
         verdict = _verified(target, overrides, ranks, committed)
         if verdict.passed:
             return committed, f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance"
@@ -71,6 +74,19 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
         return found.plan, f"the derived plan, verified on {ranks} ranks of a small instance; {refused}"
     reason = f"{found.screen.layer}: {found.screen.reason}" if not found.screen.passed else "nothing can be sharded"
     raise ApplyError(f"{name} has no plan: {refused}, and the derived one does not hold ({reason}); give one as plan=")
+
+
+def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
+    """A given plan, and what a small instance says of it."""
+    try:
+        target = target_like(model)
+        verdict = _verified(target, _buildable(target, small_overrides(model.config)), ranks, plan)
+    except PlanError as error:
+        return plan, f"the given plan, not verified: {str(error).splitlines()[0]}"
+    if verdict.passed:
+        return plan, f"the given plan, verified on {ranks} ranks of a small instance"
+    logger.warning("the given plan is refused by a small instance of the model: %s: %s", verdict.layer, verdict.reason)
+    return plan, f"the given plan, which a small instance refuses ({verdict.layer}: {verdict.reason})"
 
 
 def target_like(model: Any) -> Target:
@@ -89,35 +105,47 @@ def target_like(model: Any) -> Target:
     return Target(type(model).__name__, paths[0], paths[1])
 
 
-def committed_plan(model: Any, name: str) -> Plan | None:
-    """The tensor-parallel plan in the model's classes, rules for layers that it lacks left out; None without one."""
-    rules = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None)
-    if not rules:
-        return None
+def committed_plan(model: Any, target: Target, overrides: dict[str, Any]) -> Plan | str:
+    """The tensor-parallel plan in the model's classes, rules for layers that it lacks left out; or why there is none."""
+    rules = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None) or {}
     names = [path for path, _ in model.named_modules()] + [path for path, _ in model.named_parameters()]
     kept = {pattern: style for pattern, style in dict(rules).items() if matches(pattern, names)}
+    if not kept:
+        return "there is none in its classes"
     try:
-        return from_library(name, kept) if kept else None
-    except PlanError:
-        return None  # styles that mean nothing here, such as those for sequences
+        trace = None
+        if TAIL in kept.values():  # the style leaves out where the layer's output is cut
+            small = _small(target, overrides)
+            trace = record(small.model, small.inputs, target.name)
+        return from_library(target.name, kept, trace)
+    except PlanError as error:
+        return f"the one in its classes says nothing here ({error})"
 
 
-def small_overrides(config: Any) -> dict[str, Any]:
-    """Settings of a configuration that change a model's arithmetic but not its size: switches, kinds, single heads."""
+def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
+    """Settings of a configuration that change a model's arithmetic but not its size.
+
+    These are switches, kinds, parts that are left out (None), and single heads; those of a configuration within it
+    have dotted names.
+    """
     if not is_dataclass(config):
         return {}
+    kind: Any = type(config)
     try:
-        kind: Any = type(config)
-        default = kind()
+        default = kind() if default is None else default
     except Exception:  # a configuration that has no default, such as one made of two others
         return {}
     found: dict[str, Any] = {}
     for item in fields(config):
-        if item.name.startswith("_") or item.name in _NOT_ARITHMETIC or not item.init:
+        if item.name.startswith("_") or item.name in _NOT_ARITHMETIC or item.name.endswith(_IDS) or not item.init:
             continue
         value, usual = _value(config, item.name), _value(default, item.name)
+        if is_dataclass(value) and type(value) is type(usual):
+            found |= {f"{item.name}.{name}": inner for name, inner in small_overrides(value, usual).items()}
+            continue
         single = type(value) is int and value == 1 and "head" in item.name
-        if (isinstance(value, (bool, str)) or single) and value != usual and not isinstance(usual, (list, dict)):
+        plain = isinstance(value, (bool, str)) or value is None or single
+        if plain and value != usual and not isinstance(usual, (list, dict)):
             found[item.name] = value
     return found
 
@@ -129,6 +157,7 @@ def _value(config: Any, name: str) -> Any:
         return None
 
 
+_IDS = ("_token_id", "_token_index", "_id")
 _NOT_ARITHMETIC = {"transformers_version", "dtype", "name_or_path", "model_type", "architectures"}
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modular_converter.parallel.errors import PlanFormatError
+from modular_converter.parallel.plans.files import from_json
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -62,16 +63,9 @@ class PipelinePlan:
     @classmethod
     def from_json(cls, text: str) -> PipelinePlan:
         """The inverse of ``to_json``. Raises ``PlanFormatError`` that names what is at fault."""
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise PlanFormatError(f"not JSON: {error}") from error
-        _check_keys(value, {"version", "kind", "model", "modules"}, "the pipeline plan")
-        entries = []
-        for item in value.get("modules", ()):
-            _check_keys(item, {"module", "inputs", "outputs"}, "a module of the pipeline plan")
-            entries.append(_entry(item.get("module"), item.get("inputs", ()), item.get("outputs", ())))
-        return cls(str(value.get("model", "")), tuple(entries))
+        value = from_json(text, PIPELINE_SCHEMA)
+        entries = [_entry(item["module"], item["inputs"], item["outputs"]) for item in value["modules"]]
+        return cls(value["model"], tuple(entries))
 
     def to_library(self) -> dict[str, tuple[list[str], list[str]]]:
         """The value of transformers' ``base_model_pp_plan``."""
@@ -115,14 +109,6 @@ def _entry(module: Any, inputs: Any, outputs: Any) -> Entry:
     return Entry(module, tuple(inputs), tuple(outputs))
 
 
-def _check_keys(value: Any, known: set[str], where: str) -> None:
-    if not isinstance(value, dict):
-        raise PlanFormatError(f"{where}: an object expected")
-    unknown = sorted(set(value) - known)
-    if unknown:
-        raise PlanFormatError(f"{where}: unknown keys {', '.join(unknown)}; known are {', '.join(sorted(known))}")
-
-
 _NAMES = {"type": "array", "items": {"type": "string", "pattern": "^[A-Za-z_]\\w*$"}}
 PIPELINE_SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -133,7 +119,7 @@ PIPELINE_SCHEMA: dict[str, Any] = {
     "properties": {
         "version": {"const": 1},
         "kind": {"const": "pipeline"},
-        "model": {"type": "string"},
+        "model": {"type": "string", "minLength": 1},
         "modules": {
             "type": "array",
             "items": {

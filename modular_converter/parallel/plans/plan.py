@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from modular_converter.parallel.errors import PlanFormatError
+from modular_converter.parallel.plans.files import from_json
 from modular_converter.parallel.plans.parts import Part, checked_parts
 
 
@@ -56,6 +57,10 @@ class Rule:
     dim: int | None = None
     parts: tuple[Part, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.dim is not None and self.dim < 0:
+            raise PlanFormatError(f"{self.pattern}: dim={self.dim} is no dimension: count from the first, which is 0")
+
     def __str__(self) -> str:
         extra = "" if self.dim is None else f" dim={self.dim}"
         if self.parts:
@@ -65,7 +70,7 @@ class Rule:
     @classmethod
     def parse(cls, text: str) -> Rule:
         """The inverse of ``str``. Raises ``PlanFormatError`` on an unknown style or option."""
-        pattern, *rest = text.split()
+        pattern, *rest = text.split() or [""]
         if not rest:
             raise PlanFormatError(f"a rule is `pattern style [dim=n] [parts=a:b]`, not {text!r}")
         options = {}
@@ -74,6 +79,8 @@ class Rule:
             if name not in ("dim", "parts") or not equals:
                 raise PlanFormatError(f"{pattern}: unknown option {item!r}; known are dim=n and parts=a:b")
             options[name] = value
+        if not options.get("dim", "0").isdigit():
+            raise PlanFormatError(f"{pattern}: dim={options['dim']} is no dimension")
         dim = int(options["dim"]) if "dim" in options else None
         parts = checked_parts(options["parts"].split(":"), pattern) if "parts" in options else ()
         return cls(pattern, checked_style(rest[0], pattern), dim, parts)
@@ -115,17 +122,20 @@ class Plan:
         model, rules, attributes, whole = "", [], [], []
         for number, line in enumerate(text.splitlines(), start=1):
             word, _, rest = line.strip().partition(" ")
-            if word == "plan":
-                model = rest
-            elif word == "rule":
-                rules.append(Rule.parse(rest))
-            elif word == "attribute":
-                attributes.append(_checked_attribute(rest))
-            elif word == "whole":
-                pattern, _, reason = rest.partition(" ")
-                whole.append((pattern, reason))
-            elif word:
-                raise PlanFormatError(f"line {number}: unknown word {word!r}; known: plan, rule, attribute, whole")
+            try:
+                if word == "plan":
+                    model = rest
+                elif word == "rule":
+                    rules.append(Rule.parse(rest))
+                elif word == "attribute":
+                    attributes.append(_checked_attribute(rest))
+                elif word == "whole":
+                    pattern, _, reason = rest.partition(" ")
+                    whole.append((pattern, reason))
+                elif word:
+                    raise PlanFormatError(f"unknown word {word!r}; known: plan, rule, attribute, whole")
+            except PlanFormatError as error:
+                raise PlanFormatError(f"line {number}: {error}") from None
         if not model:
             raise PlanFormatError("a plan begins with a line `plan MODEL`")
         return cls(model, tuple(rules), tuple(attributes), tuple(whole))
@@ -146,24 +156,15 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """The inverse of ``to_json``. Raises ``PlanFormatError`` that names the key at fault."""
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise PlanFormatError(f"not JSON: {error}") from error
-        _check_keys(value, {"version", "model", "rules", "attributes", "whole"}, "the plan")
+        """The inverse of ``to_json``. Raises ``PlanFormatError`` with the path of what does not fit ``SCHEMA``."""
+        value = from_json(text, SCHEMA)
         rules = []
-        for entry in value.get("rules", ()):
-            _check_keys(entry, {"pattern", "style", "dim", "parts"}, f"rule {entry.get('pattern', '?')}")
-            style = checked_style(entry["style"], entry["pattern"])
-            rules.append(
-                Rule(
-                    entry["pattern"], style, entry.get("dim"), checked_parts(entry.get("parts", ()), entry["pattern"])
-                )
-            )
+        for entry in value["rules"]:
+            parts = checked_parts(entry.get("parts", ()), entry["pattern"])
+            rules.append(Rule(entry["pattern"], entry["style"], entry.get("dim"), parts))
         attributes = tuple(_checked_attribute(item) for item in value.get("attributes", ()))
         whole = tuple((item["pattern"], item["reason"]) for item in value.get("whole", ()))
-        return cls(value.get("model", ""), tuple(rules), attributes, whole)
+        return cls(value["model"], tuple(rules), attributes, whole)
 
     def library_reasons(self) -> list[str]:
         """Why this plan cannot be said in transformers' vocabulary; empty if it can."""
@@ -185,14 +186,6 @@ def _checked_attribute(text: Any) -> str:
     return text
 
 
-def _check_keys(value: Any, known: set[str], where: str) -> None:
-    if not isinstance(value, dict):
-        raise PlanFormatError(f"{where}: an object expected")
-    unknown = sorted(set(value) - known)
-    if unknown:
-        raise PlanFormatError(f"{where}: unknown keys {', '.join(unknown)}; known are {', '.join(sorted(known))}")
-
-
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "tensor-parallel plan",
@@ -201,7 +194,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["version", "model", "rules"],
     "properties": {
         "version": {"const": 1},
-        "model": {"type": "string"},
+        "model": {"type": "string", "minLength": 1},
         "rules": {
             "type": "array",
             "items": {
@@ -209,9 +202,9 @@ SCHEMA: dict[str, Any] = {
                 "additionalProperties": False,
                 "required": ["pattern", "style"],
                 "properties": {
-                    "pattern": {"type": "string"},
+                    "pattern": {"type": "string", "pattern": "^\\S+$"},
                     "style": {"enum": sorted(STYLES)},
-                    "dim": {"type": "integer"},
+                    "dim": {"type": "integer", "minimum": 0},
                     "parts": {
                         "type": "array",
                         "items": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},

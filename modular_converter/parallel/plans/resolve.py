@@ -122,7 +122,7 @@ def _piece(rule: Rule, parameter: torch.Tensor) -> Piece:
     rank = parameter.dim()
     usual = {COLUMN: max(rank - 2, 0), GATHER: max(rank - 2, 0), ROW: rank - 1, SPLIT_ROW: rank - 1, VOCABULARY: 0}
     dim = -1 if role == GRADIENT else rule.dim if rule.dim is not None else usual.get(role, 0)
-    if dim >= rank:
+    if role != GRADIENT and not 0 <= dim < rank:
         raise ApplyError(f"{rule.pattern}: dimension {dim} of a parameter with {rank}")
     return Piece(frozenset({role}), dim, (), rule.pattern)
 

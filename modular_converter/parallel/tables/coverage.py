@@ -62,9 +62,16 @@ def folders() -> list[str]:
 
 
 def _read(done: Path | None) -> list[Row]:
+    """The rows of an earlier run. Raises ``PlanError`` for a file that is none of its kind."""
     if done is None or not done.exists():
         return []
-    return [json.loads(line) for line in done.read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        rows = [json.loads(line) for line in done.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        raise PlanError(f"{done}: no rows of an earlier run ({error}); give another file to --resume") from error
+    if not all(isinstance(row, dict) and "name" in row for row in rows):
+        raise PlanError(f"{done}: no rows of an earlier run; give another file to --resume")
+    return rows
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def test_bad_text_is_named(text, said):
 
 
 def test_bad_json_and_library_values_are_named():
-    with pytest.raises(PlanFormatError, match="unknown keys rules"):
+    with pytest.raises(PlanFormatError, match="'rules' was unexpected"):
         PipelinePlan.from_json('{"version": 1, "rules": []}')
     with pytest.raises(PlanFormatError, match="norm: .*expected"):
         PipelinePlan.from_library("x", {"norm": [["hidden_states"]]})

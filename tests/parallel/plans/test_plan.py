@@ -1,5 +1,7 @@
 """The plan value: printed and parsed without loss, in text and JSON; bad input is named."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,8 @@ from hypothesis import strategies as st
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.emit import to_library, to_torch
 from modular_converter.parallel.plans.patterns import wildcard
-from modular_converter.parallel.plans.plan import STYLES, Plan, Rule
+from modular_converter.parallel.plans.pipeline_plan import PIPELINE_SCHEMA
+from modular_converter.parallel.plans.plan import SCHEMA, STYLES, Plan, Rule
 from modular_converter.parallel.solve.read_library import from_library
 
 
@@ -43,7 +46,10 @@ def test_text_and_json_lose_nothing(plan):
         ("plan x\nrule a.b colwise width=3\n", "unknown option"),
         ("plan x\nlayers a.b colwise\n", "line 2"),
         ("rule a colwise\n", "begins with a line"),
-        ("plan x\nattribute heads\n", "module pattern:name"),
+        ("plan x\nattribute heads\n", "line 2: .*module pattern:name"),
+        ("plan x\nrule\n", "line 2: a rule is"),
+        ("plan x\nrule a colwise dim=x\n", "line 2: a: dim=x is no dimension"),
+        ("plan x\nrule a colwise dim=-1\n", "line 2: a: dim=-1 is no dimension"),
     ],
 )
 def test_bad_text_is_named(text, said):
@@ -51,9 +57,40 @@ def test_bad_text_is_named(text, said):
         Plan.parse(text)
 
 
-def test_unknown_keys_of_json_are_named():
-    with pytest.raises(PlanFormatError, match="unknown keys layers"):
-        Plan.from_json('{"version": 1, "model": "x", "rules": [], "layers": []}')
+RULE = {"pattern": "a", "style": "colwise"}
+
+
+@pytest.mark.parametrize(
+    "value, said",
+    [
+        ({}, r"\$: '(version|model|rules)' is a required property"),
+        ({"version": 99, "model": "x", "rules": []}, r"\$.version: 1 was expected"),
+        ({"version": 1, "model": "", "rules": []}, r"\$.model"),
+        ({"version": 1, "model": "x", "rules": [], "layers": []}, "'layers' was unexpected"),
+        ({"version": 1, "model": "x", "rules": 5}, r"\$.rules: 5 is not of type 'array'"),
+        ({"version": 1, "model": "x", "rules": [5]}, r"\$.rules\[0\]"),
+        ({"version": 1, "model": "x", "rules": [{"style": "colwise"}]}, "'pattern' is a required property"),
+        ({"version": 1, "model": "x", "rules": [{**RULE, "pattern": 7}]}, r"\$.rules\[0\].pattern"),
+        ({"version": 1, "model": "x", "rules": [{**RULE, "style": [1]}]}, r"\$.rules\[0\].style"),
+        ({"version": 1, "model": "x", "rules": [{**RULE, "dim": "1"}]}, r"\$.rules\[0\].dim"),
+        ({"version": 1, "model": "x", "rules": [{**RULE, "dim": -1}]}, r"\$.rules\[0\].dim"),
+        ({"version": 1, "model": "x", "rules": [{**RULE, "parts": [0]}]}, r"\$.rules\[0\].parts"),
+        ({"version": 1, "model": "x", "rules": [], "attributes": ["heads"]}, r"\$.attributes\[0\]"),
+        ([], "not of type 'object'"),
+    ],
+)
+def test_what_does_not_fit_the_schema_is_named_with_its_place(value, said):
+    with pytest.raises(PlanFormatError, match=said):
+        Plan.from_json(json.dumps(value))
+    with pytest.raises(PlanFormatError, match="not JSON"):
+        Plan.from_json("{")
+
+
+def test_the_schemas_are_schemas_and_hold_for_what_is_written():
+    from jsonschema import Draft202012Validator
+
+    for schema in (SCHEMA, PIPELINE_SCHEMA):
+        Draft202012Validator.check_schema(schema)
 
 
 def test_layer_numbers_become_stars():

@@ -1,0 +1,59 @@
+"""Plans in files and as JSON: what is wrong in one is named with its place."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from modular_converter.parallel.errors import PlanFormatError
+
+
+class _Parsed(Protocol):
+    """A plan of some kind: it has a text and a JSON form."""
+
+    @classmethod
+    def parse(cls, text: str) -> Any: ...
+
+    @classmethod
+    def from_json(cls, text: str) -> Any: ...
+
+
+T = TypeVar("T", bound=_Parsed)
+
+
+def read_plan(path: str | os.PathLike[str], kind: type[T]) -> T:
+    """A plan file, JSON or text.
+
+    Raises:
+        PlanFormatError: it cannot be read, or what is wrong in it; the file is named.
+    """
+    try:
+        return parse_plan(Path(path).read_text(encoding="utf-8"), kind)
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanFormatError(f"{os.fspath(path)}: it cannot be read ({error})") from error
+    except PlanFormatError as error:
+        raise PlanFormatError(f"{os.fspath(path)}: {error}") from error
+
+
+def parse_plan(text: str, kind: type[T]) -> T:
+    """A plan from its text or JSON. Raises ``PlanFormatError``."""
+    found: T = kind.from_json(text) if text.lstrip().startswith("{") else kind.parse(text)
+    return found
+
+
+def from_json(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """An object after a JSON schema. Raises ``PlanFormatError`` with the path of what is at fault: ``$.rules[0].dim``."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    try:
+        value: dict[str, Any] = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise PlanFormatError(f"not JSON: {error}") from error
+    problem = best_match(Draft202012Validator(schema).iter_errors(value))
+    if problem is not None:
+        raise PlanFormatError(f"{problem.json_path}: {problem.message}")
+    return value
