@@ -30,7 +30,7 @@ from typing import NamedTuple
 from bench_convert import ROOT, Report
 
 
-CHECK = [sys.executable, "-m", "modular_converter.check_cli"]
+CHECK = [sys.executable, f"{ROOT}/utils/check_modular_conversion.py"]
 CONVERT = [sys.executable, "-m", "modular_converter"]
 IMPORT_CLICK = [sys.executable, "-c", "import click"]
 READ_AND_HASH = """
