@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
+
 from modular_converter.parallel.tables.coverage import CLASSICS, Row
 
 
+SLOW_S = 3
+"""Seconds from which a step counts as slow."""
 _HEAD = (
     "| model | plan | layer weights sharded | all bytes | collectives | gathers | library's loader |",
     "|---|---|---|---|---|---|---|",
@@ -19,12 +23,22 @@ def markdown(rows: list[Row], versions: str, date: str) -> str:
 
 
 def summary(rows: list[Row], versions: str, date: str) -> str:
-    """One sentence of counts."""
+    """Counts, and what deriving and proving took."""
     named = {row["folder"] for row in rows if row["folder"]}
     verified = {row["folder"] for row in rows if row["state"] == "verified"} & named
     counts = [f"{sum(row['state'] == 'verified' for row in rows)} of {len(rows)} model types verified"]
     counts += [f"{len(verified)} of {len(named)} model folders have a verified plan"] if named else []
-    return ", ".join(counts) + f" ({versions}, {date})."
+    took = [_took("deriving", "derive_s", rows), _took("proving on processes", "prove_s", rows)]
+    return ", ".join(counts) + f" ({versions}, {date})." + "".join(f" {said}" for said in took if said)
+
+
+def _took(what: str, key: str, rows: list[Row]) -> str:
+    """What a step took, build and trace of the small instance counted with the first."""
+    times = sorted(row[key] for row in rows if key in row)
+    if not times:
+        return ""
+    slow = sum(time > SLOW_S for time in times)
+    return f"{what.capitalize()} took {statistics.median(times):.2f} s in the median, {slow} of {len(times)} more than {SLOW_S} s."
 
 
 def classics(rows: list[Row]) -> str:

@@ -1,0 +1,35 @@
+"""The tables of a coverage run say what its rows hold."""
+
+from modular_converter.parallel.tables.coverage_table import markdown, summary
+
+
+ROWS = [
+    {
+        "name": "folder:a",
+        "folder": "a",
+        "model": "a",
+        "state": "verified",
+        "reason": "",
+        "derive_s": 0.2,
+        "prove_s": 4.0,
+    },
+    {"name": "folder:a", "folder": "a", "model": "a_text", "state": "verified", "reason": "", "derive_s": 0.4},
+    {"name": "folder:b", "folder": "b", "model": "b", "state": "failed", "reason": "BuildError: b | c"},
+    {"name": "folder:c", "folder": "c", "model": "c", "state": "refused", "reason": "c.d: e", "derive_s": 7.0},
+]
+
+
+def test_counts_and_times():
+    assert summary(ROWS, "torch 2", "2026-01-01") == (
+        "2 of 4 model types verified, 1 of 3 model folders have a verified plan (torch 2, 2026-01-01). "
+        "Deriving took 0.40 s in the median, 1 of 3 more than 3 s. "
+        "Proving on processes took 4.00 s in the median, 1 of 1 more than 3 s."
+    )
+    assert "took" not in summary([{**ROWS[2]}], "torch 2", "2026-01-01")
+
+
+def test_every_row_is_a_line_and_keeps_its_columns():
+    lines = markdown(ROWS, "torch 2", "2026-01-01").splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert len({line.count("|") for line in table}) == 1
+    assert {line.split("|")[1].strip() for line in table[2:]} >= {"a", "a_text", "b", "c"}
