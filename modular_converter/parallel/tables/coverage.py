@@ -41,6 +41,7 @@ def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[R
     rows = _read(done)
     known = {row["name"] for row in rows}
     with RankPool(ranks) as pool:
+        pool.start()
         for name in names:
             if name in known:
                 continue

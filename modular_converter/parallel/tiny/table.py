@@ -51,7 +51,11 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "aria": {"projector_patch_to_query_dict": {16: 4}},
     "granite4_vision": {"deepstack_layer_map": [[0, 0]], "downsample_rate": "1/2"},
     "zoedepth": {"bottleneck_features": 64},
-    "chmv2": {"backbone_config.return_class_token": True},
+    "chmv2": {
+        "backbone_config.return_class_token": True,
+        "post_process_channels": [16, 32, 64, 128],
+        "number_output_channels": 32,
+    },
     # Image tokens are named in a map of the vocabulary.
     "chameleon": {
         "vq_config.base_channels": 32,
@@ -95,6 +99,14 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     },
     # A grouped product wants shards of whole 16 bytes.
     "dots3_note": {"vision_config.moe_intermediate_size": 256},
+    "superglue": {"gnn_layers_types": ["self", "cross"], "sinkhorn_iterations": 4},
+    "univnet": {"resblock_kernel_sizes": [3], "resblock_stride_sizes": [4], "resblock_dilation_sizes": [[1, 3]]},
+    "pp_formulanet": {
+        "vision_config.output_channels": 32,
+        "vision_config.post_conv_in_channels": 32,
+        "vision_config.post_conv_mid_channels": 64,
+        "vision_config.post_conv_out_channels": 128,
+    },
     "vits": {"upsample_initial_channel": 64},
     "dinov3_convnext": {"hidden_sizes": [16, 32, 64, 128], "depths": [1, 1, 1, 1]},
     "efficientloftr": {"stage_num_blocks": [1, 1, 1, 1]},
