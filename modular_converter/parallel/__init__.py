@@ -1,7 +1,8 @@
 """Tensor-parallel plans: traced from a small instance, derived by a solver without torch, proven, written.
 
 Flow: ``tiny`` builds -> ``trace`` records -> ``derive`` solves -> ``Plan`` -> ``verify`` proves -> ``write``.
-``parallelize`` runs a model with its plan. Nothing heavy is imported here, so that ``modular-plan --help`` stays quick.
+``parallelize`` runs a model with its plan, on the processes of a ``Session``. Nothing heavy is imported here, so that
+``modular-plan --help`` stays quick.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from modular_converter.parallel.api import parallelize
+    from modular_converter.parallel.engine.session import Session
 
-__all__ = ["parallelize"]
+__all__ = ["Session", "parallelize"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,4 +22,8 @@ def __getattr__(name: str) -> Any:
         from modular_converter.parallel.api import parallelize
 
         return parallelize
+    if name == "Session":
+        from modular_converter.parallel.engine.session import Session
+
+        return Session
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

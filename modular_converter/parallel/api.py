@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import logging
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.handover import dismantle, kept_types
+from modular_converter.parallel.engine.handover import Skeleton, dismantle, kept_types
 from modular_converter.parallel.engine.placement import place
-from modular_converter.parallel.engine.preflight import check_fit, check_home, devices_for
+from modular_converter.parallel.engine.preflight import check_fit, check_home, check_text, devices_for
 from modular_converter.parallel.engine.processes import refuse_import_in_child
 from modular_converter.parallel.engine.proxy import Parallelized, install
 from modular_converter.parallel.engine.select_plan import GivenPlan, select_plan
 from modular_converter.parallel.engine.session import RemoteError, Session
 from modular_converter.parallel.errors import ApplyError, RankError
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import Piece
 
 
 logger = logging.getLogger(__name__)
@@ -41,10 +46,11 @@ def parallelize(
 
     Started by ``torchrun`` (or with a process group), the process keeps its own share and nothing is started; the
     model can be trained then. Otherwise one process a device is started, and the model runs without gradients.
+    An argument that has no effect is refused.
 
     Args:
         model: on the CPU, in the main process.
-        num_gpus: devices to use; on a machine without GPUs as many CPU processes. Under torchrun the processes count.
+        num_gpus: devices to use; on a machine without GPUs as many CPU processes.
         fp16: run in half precision; short for ``dtype=torch.float16``.
         dtype: the type of the weights on the devices; as they are if None.
         master_port: where the processes meet; a free port if None.
@@ -56,30 +62,58 @@ def parallelize(
         compile: ``generate`` with a static cache and a compiled decoding step (CUDA graphs on GPUs).
         timeout: seconds that a call may take before the processes count as hung and are ended.
         mesh: a one-dimensional ``DeviceMesh`` under torchrun; all processes if None.
-        session: processes that are running already, to be shared by several models.
+        session: processes of several models; started if they are not running.
 
     Raises:
         PlanError: the model or the machine does not allow it (nothing has been started), or a process failed.
     """
+    refuse_import_in_child()
+    _check(dict(locals()))
+    dtype = torch.float16 if fp16 else dtype
+    if _in_group():
+        return _in_place(model, dtype, plan, device, mesh, verbose)
+    own = session is None
+    if session is None:
+        session = Session(devices_for(num_gpus, device), init_method, master_port, timeout)
+    return _on_ranks(model, dtype, plan, session, own, compile, verbose)
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Raise ``ApplyError`` for arguments that mean nothing, alone or together, and ``RankError`` for an ended session."""
+    device, timeout, verbose, dtype = (given[name] for name in ("device", "timeout", "verbose", "dtype"))
+    if device not in (None, "cpu", "cuda"):
+        raise ApplyError(f"device={device!r}: give 'cpu' or 'cuda'")
+    if not isinstance(timeout, (int, float)) or not 0 < timeout < float("inf"):
+        raise ApplyError(f"timeout={timeout!r}: give a number of seconds above 0")
     if verbose not in (None, "simple", "detail"):
         raise ApplyError(f'verbose={verbose!r}: give None, "simple" or "detail"')
-    if fp16 and dtype not in (None, torch.float16):
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ApplyError(f"dtype={dtype!r}: give a floating type, such as torch.bfloat16")
+    if given["fp16"] and dtype not in (None, torch.float16):
         raise ApplyError(f"fp16=True and dtype={dtype}: give one of them")
-    dtype = torch.float16 if fp16 else dtype
-    if isinstance(model, Parallelized):
+    if not isinstance(given["model"], torch.nn.Module):
+        raise ApplyError(f"model is of type {type(given['model']).__name__}: give a torch.nn.Module")
+    if isinstance(given["model"], Parallelized):
         raise ApplyError("the model is parallelized already; take it back with .cpu() first")
-    refuse_import_in_child()
     if _in_group():
-        from modular_converter.parallel.engine.torchrun import Sharded, parallelize_here
-
-        if isinstance(model, Sharded):
-            raise ApplyError("the model is sharded already; make it whole with .unshard() first")
-        return parallelize_here(model, dtype, plan, device, mesh)
-    if mesh is not None:
+        _refuse_idle(given, _IDLE_IN_GROUP, "in a process group each process that runs already keeps its share")
+        return
+    if given["mesh"] is not None:
         raise ApplyError("mesh= needs a process group: start the script with torchrun")
-    return _on_ranks(
-        model, num_gpus, dtype, master_port, verbose, plan, device, init_method, compile, timeout, session
-    )
+    if given["session"] is not None:
+        _refuse_idle(given, _IDLE_IN_SESSION, "the processes of session= are as they are; give it to Session(...)")
+        given["session"].refuse_ended()
+
+
+_IDLE_IN_GROUP = ("num_gpus", "master_port", "init_method", "compile", "timeout", "session")
+_IDLE_IN_SESSION = ("num_gpus", "master_port", "device", "init_method", "timeout")
+
+
+def _refuse_idle(given: dict[str, Any], names: tuple[str, ...], reason: str) -> None:
+    usual = inspect.signature(parallelize).parameters
+    idle = [f"{name}={given[name]!r}" for name in names if given[name] != usual[name].default]
+    if idle:
+        raise ApplyError(f"{', '.join(idle)}: no effect here, leave it out; {reason}")
 
 
 def _in_group() -> bool:
@@ -87,40 +121,83 @@ def _in_group() -> bool:
     return started or torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
+def _in_place(
+    model: Any, dtype: torch.dtype | None, given: GivenPlan | None, device: str | None, mesh: Any, verbose: str | None
+) -> Any:
+    from modular_converter.parallel.engine.memory import usage
+    from modular_converter.parallel.engine.torchrun import Sharded, parallelize_here
+
+    if isinstance(model, Sharded):
+        raise ApplyError("the model is sharded already; make it whole with .unshard() first")
+    found = parallelize_here(model, dtype, given, device, mesh)
+    if verbose is not None and torch.distributed.get_rank() == 0:
+        place = next(found.parameters()).device
+        _report(found, f"this process's share of {found._applied.group.size}", {str(place): usage(place)}, verbose)
+    return found
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A model that can be put on ranks, as far as can be known without them."""
+
+    plan: Plan
+    where: str
+    skeleton: Skeleton
+    tensors: list[torch.Tensor]
+    pieces: dict[int, Piece]
+
+    def emptied(self) -> bool:
+        """Whether a weight has been given up already."""
+        return any(tuple(t.shape) != item.shape for t, item in zip(self.tensors, self.skeleton.items))
+
+
+def _prepare(model: Any, dtype: torch.dtype | None, given: GivenPlan | None, session: Session) -> _Ready:
+    check_home(model)
+    _check_method(session.init_method, session.devices)
+    size = len(session.devices)
+    with torch.random.fork_rng(devices=[]):  # the caller's next random number is none of our business
+        plan, where = select_plan(model, given, size)
+        check_text(plan)
+        skeleton, tensors = dismantle(model, kept_types(model, dtype))
+        pieces = check_fit(skeleton, plan, size)
+    logger.info("%s on %s: %s", type(model).__name__, ", ".join(session.devices), where)
+    return _Ready(plan, where, skeleton, tensors, pieces)
+
+
 def _on_ranks(
     model: Any,
-    num_gpus: int,
     dtype: torch.dtype | None,
-    master_port: int | None,
-    verbose: str | None,
     given: GivenPlan | None,
-    device: str | None,
-    init_method: str,
+    session: Session,
+    own: bool,
     compile: bool,
-    timeout: float,
-    session: Session | None,
+    verbose: str | None,
 ) -> Any:
-    check_home(model)
-    devices = session.devices if session is not None else devices_for(num_gpus, device)
-    _check_method(init_method, devices)
-    with torch.random.fork_rng(devices=[]):  # the caller's next random number is none of our business
-        chosen, where = select_plan(model, given, len(devices))
-        skeleton, tensors = dismantle(model, kept_types(model, dtype))
-        pieces = check_fit(skeleton, chosen, len(devices))
-    logger.info("%s on %s: %s", type(model).__name__, ", ".join(devices), where)
-    own = session is None
-    if session is None:
-        session = Session(devices, init_method, master_port, timeout)
-    if not session.ranks:
-        session.start()
     try:
-        placement = place(session, skeleton, tensors, chosen, pieces, compile, own)
-    except RemoteError as error:
-        session.end("a model could not be loaded")
-        raise RankError(f"the model could not be put on the ranks; load it again: {error}") from error
+        ready = _prepare(model, dtype, given, session)
+        session.start()
+        try:
+            placement = place(session, ready.skeleton, ready.tensors, ready.plan, ready.pieces, compile, own)
+        except RemoteError as error:
+            if not own:
+                _drop(session, error)
+            state = "some of its weights are gone, load it again" if ready.emptied() else "it is as it was"
+            raise RankError(f"the model could not be put on the ranks; {state}: {error}") from error
+    except BaseException:
+        if own:
+            session.end("a model could not be put on them")
+        raise
     install(model, placement)
-    _report(model, where, verbose)
+    if verbose is not None:
+        _report(model, ready.where, placement.memory(), verbose)
     return model
+
+
+def _drop(session: Session, error: RemoteError) -> None:
+    """Forget on the ranks what there is of a model that could not be put on them; the others stay."""
+    with contextlib.suppress(RemoteError, RankError), session.turns:
+        session.ask(("drop", *error.about[1:]))
+        session.down.release()
 
 
 def _check_method(method: str, devices: tuple[str, ...]) -> None:
@@ -130,10 +207,8 @@ def _check_method(method: str, devices: tuple[str, ...]) -> None:
         raise ApplyError('init_method="fork" does not work with GPUs: CUDA cannot be used after a fork; give "spawn"')
 
 
-def _report(model: Any, where: str, verbose: str | None) -> None:
-    if verbose is None:
-        return
+def _report(model: Any, where: str, figures: dict[str, dict[str, Any]], verbose: str) -> None:
     print(f"{type(model).__name__}: {where}")
-    for name, value in model._placement.memory().items():
+    for name, value in figures.items():
         detail = f"\n{value['summary']}" if verbose == "detail" else ""
         print(f"{name}: {value['allocated'] / 2**20:.0f} MiB allocated{detail}")

@@ -12,7 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.api import kept_types  # noqa: E402
-from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
+from modular_converter.parallel.errors import PlanError  # noqa: E402
 from modular_converter.parallel.proof.compare import relative_error  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from modular_converter.parallel.trace.record import tensors_in  # noqa: E402
@@ -194,7 +194,7 @@ def test_the_choice_is_said(ranks, caplog, capsys):
 
 
 def refused(said, model, **options):
-    with pytest.raises(ApplyError, match=said):
+    with pytest.raises(PlanError, match=said):
         parallelize(model, **options)
 
 

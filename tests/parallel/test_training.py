@@ -13,17 +13,74 @@ pytest.importorskip("transformers")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name, processes, more", [("gpt2", 2, ()), ("llama", 4, ("meshed",))])
-def test_training_is_that_of_the_whole_model(name, processes, more):
+def run_under_torchrun(processes, script, *more):
+    """The JSON line that the first process prints."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "tests/parallel/training_script.py", name]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(script)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     process = subprocess.run(
         [*command, *more], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert process.returncode == 0, process.stderr[-3000:]
-    found = json.loads(next(line for line in process.stdout.splitlines() if line.startswith("{")))
+    return json.loads(next(line for line in process.stdout.splitlines() if line.startswith("{")))
+
+
+@pytest.mark.parametrize("name, processes, more", [("gpt2", 2, ()), ("llama", 4, ("meshed",))])
+def test_training_is_that_of_the_whole_model(name, processes, more):
+    found = run_under_torchrun(processes, "tests/parallel/training_script.py", name, *more)
     assert found["shares"] and found["class"] and found["norm"] > 0.05
     assert found["full_before"] == found["loaded"] == found["saved"] == found["unsharded"] == 0.0
     assert all(max(pair) < 1e-4 for pair in found["steps"])
     assert found["trained"] < 1e-3 < found["moved"]
+
+
+ATTENTIONS = """
+import copy, inspect, json, sys
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.proof.compare import relative_error
+
+torch.manual_seed(0)
+shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 64}
+config = LlamaConfig(**shape, num_attention_heads=4, num_key_value_heads=2, attn_implementation="eager")
+whole, ids = LlamaForCausalLM(config).eval(), torch.arange(1, 19).view(2, 9)
+whole.generation_config.pad_token_id = 0
+sharded, found = copy.deepcopy(whole), {}
+dist.init_process_group("gloo")
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
+parallelize(sharded, mesh=mesh["model"], device="cpu")
+want, got = whole(ids, output_attentions=True), sharded(ids, output_attentions=True)
+found["dict"] = [relative_error(a, b) for a, b in zip(got.attentions, want.attentions)]
+pairs = sharded(ids, output_attentions=True, use_cache=False, return_dict=False)[-1]
+found["tuple"] = [relative_error(a, b) for a, b in zip(pairs, want.attentions)]
+weights = torch.rand(want.attentions[1].shape)
+for model, attentions in ((whole, want.attentions), (sharded, got.attentions)):
+    (attentions[1] * weights).sum().backward()
+name = "model.layers.0.self_attn.q_proj.weight"
+share = whole.get_parameter(name).grad.chunk(2)[mesh["model"].get_local_rank()]
+found["gradient"] = relative_error(sharded.get_parameter(name).grad, share)
+steps = sharded.generate(ids, max_new_tokens=3, output_attentions=True, return_dict_in_generate=True).attentions
+found["generate"] = sorted({one.shape[1] for step in steps for one in step})
+found["signature"] = "input_ids" in inspect.signature(sharded.forward).parameters
+writers = []
+PreTrainedModel.save_pretrained = lambda self, folder, is_main_process, **more: writers.append(is_main_process)
+sharded.save_pretrained("nowhere")
+found["writers"] = [None] * 4
+dist.all_gather_object(found["writers"], writers[0])
+found["whole again"] = relative_error(sharded.unshard()(ids, output_attentions=True).attentions[1], want.attentions[1])
+if dist.get_rank() == 0:
+    print(json.dumps(found), flush=True)
+dist.barrier()
+"""
+
+
+def test_attention_weights_are_whole_and_one_process_saves(tmp_path):
+    (tmp_path / "script.py").write_text(ATTENTIONS)
+    found = run_under_torchrun(4, tmp_path / "script.py")
+    assert len(found["dict"]) == len(found["tuple"]) == 2
+    assert max(*found["dict"], *found["tuple"], found["gradient"], found["whole again"]) < 1e-4
+    assert found["generate"] == [4] and found["signature"]
+    assert found["writers"] == [True, False, False, False]

@@ -155,15 +155,16 @@ class _GatherConv1D(_Lean):
 
 
 class _SummedOutput(torch.nn.Module):
-    """A module of experts: its output, or the first of its outputs, is a share that is summed."""
+    """Put before a module's own class: its output, or the first of its outputs, is a share that is summed."""
 
     _lean_group: LeanGroup
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         result = super().forward(*args, **kwargs)
-        if isinstance(result, torch.Tensor):
-            return self._lean_group.sum_(result.contiguous())
-        return (self._lean_group.sum_(result[0].contiguous()), *result[1:])
+        share = result if isinstance(result, torch.Tensor) else result[0]
+        passed_on = any(share is value for value in (*args, *kwargs.values()))  # sums can be in place
+        whole = self._lean_group.sum_(share.clone() if passed_on else share.contiguous())
+        return whole if share is result else (whole, *result[1:])
 
 
 def _overlapped(rows: torch.Tensor, weight: torch.Tensor, bias: Any, group: LeanGroup) -> torch.Tensor:
@@ -190,17 +191,14 @@ def make_lean(applied: Applied, group: LeanGroup) -> None:
     """
     for handle in applied.handles:
         handle.remove()
-    sharded = {name for name, piece in applied.resolution.pieces.items() if piece.dim == 0}
-    for path, style in applied.resolution.hooks:  # the other styles are about gradients alone
-        module = applied.model.get_submodule(path)
-        if style in ("moe_tp_experts", "all_reduce"):
-            _swap(module, _SummedOutput, group)
-        elif style == "ep_dispatch_experts":
-            dispatch(module, path, local_experts(module, path, sharded), group)
     plain: dict[int, torch.nn.Parameter] = {}
+    done: set[tuple[int, str]] = set()
     for name, piece in applied.resolution.pieces.items():
         path, _, leaf = name.rpartition(".")
         module = applied.model.get_submodule(path)
+        if (id(module), leaf) in done:  # a module with several names
+            continue
+        done.add((id(module), leaf))
         old = module._parameters[leaf]
         assert old is not None
         kind = None if piece.roles <= _SILENT else _kind_of(module, leaf, piece.roles, bool(piece.parts))
@@ -213,6 +211,18 @@ def make_lean(applied: Applied, group: LeanGroup) -> None:
             module.__dict__["_lean_split"] = SPLIT_ROW in piece.roles
             _swap(module, kind, group)
         module._parameters[leaf] = plain[id(old)]
+    _sum_outputs(applied, group)
+
+
+def _sum_outputs(applied: Applied, group: LeanGroup) -> None:
+    """Styles of modules; after those of weights, so that the sum is of what a module's new forward gives."""
+    sharded = {name for name, piece in applied.resolution.pieces.items() if piece.dim == 0}
+    for path, style in applied.resolution.hooks:  # the other styles are about gradients alone
+        module = applied.model.get_submodule(path)
+        if style in ("moe_tp_experts", "all_reduce"):
+            _swap(module, _SummedOutput, group)
+        elif style == "ep_dispatch_experts":
+            dispatch(module, path, local_experts(module, path, sharded), group)
 
 
 def _kind_of(module: torch.nn.Module, leaf: str, roles: frozenset[str], packed: bool) -> type[Any] | None:
@@ -229,7 +239,7 @@ def _kind_of(module: torch.nn.Module, leaf: str, roles: frozenset[str], packed: 
     rows = name in (ROW, SPLIT_ROW)
     if isinstance(module, torch.nn.Linear):
         return _RowLinear if rows else None if packed else _GatherLinear
-    if any(base.__name__ == "Conv1D" and base.__module__.startswith("transformers.") for base in type(module).__mro__):
+    if any(map(_is_conv1d, type(module).__mro__)):
         return _RowConv1D if rows else None if packed else _GatherConv1D
     return None
 
@@ -238,16 +248,28 @@ _MADE: dict[tuple[type[Any], type[Any]], type[Any]] = {}
 
 
 def _swap(module: torch.nn.Module, kind: type[Any], group: LeanGroup) -> None:
-    """Give a module a class of the same name with another innermost forward.
+    """Give a module a class of the same name with another forward."""
+    module.__class__ = _made(type(module), kind)
+    module.__dict__["_lean_group"] = group
+
+
+def _made(old: type[Any], kind: type[Any]) -> type[Any]:
+    """A class with another innermost forward, or for a sum with another outermost one.
 
     A subclass of ``nn.Linear`` that calls ``super().forward`` keeps what it adds: the lean class goes between.
     """
-    old = type(module)
-    known = {torch.nn.Linear, torch.nn.Embedding}
     if (old, kind) not in _MADE:
-        standard = old in known or kind in (_SummedOutput, _RowConv1D, _GatherConv1D)
-        bases = (kind,) if old in known else (kind, old) if standard else (old, kind)
+        standard = next((base for base in old.__mro__ if _is_standard(base)), old)
+        outermost = kind is _SummedOutput or old is standard
+        bases = (kind, old) if outermost else (old, _made(standard, kind))
         body = {"__module__": old.__module__, "__qualname__": old.__qualname__}
         _MADE[old, kind] = type(old.__name__, bases, body)
-    module.__class__ = _MADE[old, kind]
-    module.__dict__["_lean_group"] = group
+    return _MADE[old, kind]
+
+
+def _is_standard(kind: type[Any]) -> bool:
+    return kind in (torch.nn.Linear, torch.nn.Embedding) or _is_conv1d(kind)
+
+
+def _is_conv1d(kind: type[Any]) -> bool:
+    return kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers.") and not issubclass(kind, _Lean)

@@ -2,65 +2,237 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import operator
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
-from modular_converter.parallel.engine.lean import LeanGroup
-
-
-def hold(result: Any, number: int) -> dict[int, Any]:
-    """The caches in a result, which stay on the ranks, under numbers from ``number`` on; in the same order on each."""
-    found: list[Any] = []
-    _caches(result, found)
-    return {number + index: value for index, value in enumerate(found)}
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.resolve import COLUMN, LOCAL, Piece
 
 
-def _caches(value: Any, found: list[Any]) -> None:
+Gather = Callable[[torch.Tensor], torch.Tensor]
+Owners = MutableMapping[torch.Tensor, bool]  # by identity
+_PLAIN = (bool, int, float, str, torch.dtype, torch.device)
+
+
+def caches_in(value: Any) -> list[Any]:
+    """The caches in lists, tuples and mappings, each once, in the order in which they are found."""
+    found: dict[int, Any] = {}
+    _collect(value, found)
+    return list(found.values())
+
+
+def _collect(value: Any, found: dict[int, Any]) -> None:
     if isinstance(value, (list, tuple)):
         for item in value:
-            _caches(item, found)
+            _collect(item, found)
     elif isinstance(value, Mapping):
         for item in value.values():
-            _caches(item, found)
-    elif not isinstance(value, (torch.Tensor, str, bytes, int, float)) and "Cache" in type(value).__name__:
-        found.append(value)
+            _collect(item, found)
+    elif is_cache(value):
+        found.setdefault(id(value), value)
 
 
-def whole_heads(result: Any, model: Any, group: LeanGroup) -> Any:
-    """Attention weights of a rank's own heads, ``(batch, heads, ...)``, put together with the others'.
+def is_cache(value: Any) -> bool:
+    """Whether a value is state that a model writes to: by its classes' names, as each model may have its own."""
+    if value is None or isinstance(value, (torch.Tensor, str, bytes, int, float, type)):
+        return False
+    names = [kind.__name__ for kind in type(value).__mro__]
+    return any("Cache" in name for name in names) and not names[0].endswith("Config")
 
-    The library's outputs carry them in fields called ``…attentions``, one tensor a layer.
+
+def has_content(value: Any, seen: set[int] | None = None) -> bool:
+    """Whether a cache holds states, or memory for them: tensors with elements and two dimensions or more."""
+    if isinstance(value, torch.Tensor):
+        return value.dim() > 1 and value.numel() > 0
+    seen = set() if seen is None else seen
+    if id(value) in seen or isinstance(value, type):
+        return False
+    seen.add(id(value))
+    if isinstance(value, (list, tuple)):
+        return any(has_content(item, seen) for item in value)
+    if isinstance(value, Mapping):
+        return any(has_content(item, seen) for item in value.values())
+    return any(has_content(item, seen) for item in getattr(value, "__dict__", {}).values())
+
+
+def hold(result: Any, number: int, held: Mapping[int, Any]) -> dict[int, Any]:
+    """The caches in a result, which stay on the ranks, by number; in the same order on each.
+
+    Args:
+        number: of the first that is new.
+        held: what is there already, and keeps its number.
     """
-    if not isinstance(result, Mapping):
-        return result
-    for key, value in list(result.items()):
-        if str(key).endswith("attentions") and isinstance(value, (list, tuple)):
-            result[key] = _gathered(value, _heads(getattr(model, "config", None)), group)  # type: ignore[index]
-    return result
+    known = {id(value): key for key, value in held.items()}
+    return {known.get(id(value), number + n): value for n, value in enumerate(caches_in(result))}
 
 
-def _heads(config: Any) -> set[int]:
-    """Every number of heads that the configuration and its parts name."""
+def check_plain(value: Any, source: str) -> None:
+    """Raise ``ApplyError`` if an answer about a held object is a rank's own: states, or objects that hold them."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            check_plain(item, source)
+    elif isinstance(value, Mapping):
+        check_plain(list(value.values()), source)
+    elif isinstance(value, torch.Tensor):
+        if value.dim() > 1:
+            raise ApplyError(f"{source} holds each rank's own share; it cannot be read from the main process")
+    elif not (value is None or isinstance(value, _PLAIN) or is_cache(value)):
+        raise ApplyError(f"{source} is on the ranks; it cannot be read from the main process")
+
+
+class StreamHere:
+    """Stands for a streamer of the caller in the arguments of a call."""
+
+
+class _Stream:
+    """Hands tokens to the caller's streamer."""
+
+    def __init__(self, event: Callable[[str, Any], None]) -> None:
+        self.event = event
+
+    def put(self, value: Any) -> None:
+        self.event("put", value)
+
+    def end(self) -> None:
+        self.event("end", None)
+
+
+def streamers(args: tuple[Any, ...], kwargs: Mapping[str, Any], event: Callable[[str, Any], None]) -> Any:
+    """A rank's arguments, where what stands for a streamer sends events."""
+
+    def swapped(value: Any) -> Any:
+        return _Stream(event) if isinstance(value, StreamHere) else value
+
+    return tuple(map(swapped, args)), {key: swapped(value) for key, value in kwargs.items()}
+
+
+def with_stream(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Callable[[str, Any], None] | None]:
+    """A streamer among the arguments stays here; what the first rank generates comes to it."""
+    found: list[Any] = []
+
+    def swapped(value: Any) -> Any:
+        if not (hasattr(type(value), "put") and hasattr(type(value), "end")):
+            return value
+        found.append(value)
+        return StreamHere()
+
+    args, kwargs = tuple(map(swapped, args)), {key: swapped(value) for key, value in kwargs.items()}
+    if not found:
+        return args, kwargs, None
+
+    def event(kind: str, value: Any) -> None:
+        found[0].put(value) if kind == "put" else found[0].end()
+
+    return args, kwargs, event
+
+
+def local_modules(model: torch.nn.Module, pieces: Mapping[str, Piece]) -> set[int]:
+    """The identities of modules that compute a share of their heads, before a sum or a gathering puts them together.
+
+    A module without parameters computes what the next one around it gives it.
+    """
+    columns = [name.split(".") for name, piece in pieces.items() if piece.roles & {COLUMN, LOCAL}]
+    inside = {".".join(parts[:depth]) for parts in columns for depth in range(len(parts))}
+    found: dict[str, bool] = {}
+    for path, module in model.named_modules():
+        empty = next(module.parameters(), None) is None
+        found[path] = found.get(path.rpartition(".")[0], False) if empty else path in inside
+    return {id(module) for path, module in model.named_modules() if found[path]}
+
+
+def wants_attentions(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call may ask for attention weights, by its arguments or the model's settings."""
+    if kwargs.get("output_attentions") or any(value is True for value in args):
+        return True
+    settings = (kwargs.get("generation_config"), getattr(model, "generation_config", None))
+    return any(getattr(scope, "output_attentions", None) for scope in (*settings, *_configs(model)))
+
+
+def _configs(model: Any) -> list[Any]:
+    config = getattr(model, "config", None)
+    own = vars(config).values() if hasattr(config, "__dict__") else ()
+    return [config, *(value for value in own if hasattr(value, "model_type"))]
+
+
+@contextlib.contextmanager
+def heads_recorded(local: set[int]) -> Iterator[Owners]:
+    """Note which module makes each tensor that looks like attention weights, ``(batch, heads, queries, keys)``.
+
+    Names and shapes alone do not tell a share of the heads from all of them: a rank's part of 4 query heads is as many
+    as 2 key/value heads, and encoders and decoders may differ. Modules are called from the inside out, so that the
+    first one that returns a tensor is its maker.
+
+    Args:
+        local: of ``local_modules``.
+
+    Yields:
+        The tensors, and whether their maker has a share of the heads.
+    """
+    owners: Owners = WeakIdKeyDictionary()  # a long generation must not keep what it drops
+
+    def note(module: torch.nn.Module, args: Any, result: Any) -> None:
+        for value in result if isinstance(result, (list, tuple)) else (result,):
+            if isinstance(value, torch.Tensor) and value.dim() == 4:
+                owners.setdefault(value, id(module) in local)
+
+    handle = torch.nn.modules.module.register_module_forward_hook(note)
+    try:
+        yield owners
+    finally:
+        handle.remove()
+
+
+def whole_heads(result: Any, model: Any, size: int, owners: Owners, gather: Gather) -> Any:
+    """Attention weights of a rank's own heads, put together with the others'; the rest of a result as it is.
+
+    Args:
+        owners: of ``heads_recorded``; empty if nothing was recorded.
+        gather: from ``(batch, heads of this rank, queries, keys)`` to all heads, in order of rank.
+    """
+    known: dict[int, torch.Tensor] = {}
+    heads = _query_heads(getattr(model, "config", None))
+
+    def whole(value: torch.Tensor, named: bool) -> torch.Tensor:
+        local = owners.get(value, named and value.dim() > 2 and value.shape[1] not in heads)
+        if not local or value.shape[1] * size not in heads:
+            return value
+        if id(value) not in known:
+            known[id(value)] = gather(value)
+        return known[id(value)]
+
+    return _mapped(result, whole, False)
+
+
+def _mapped(value: Any, whole: Callable[[torch.Tensor, bool], torch.Tensor], named: bool) -> Any:
+    """``named``: whether the field is one for attention weights, such as ``cross_attentions``."""
+    if isinstance(value, torch.Tensor):
+        return whole(value, named)
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        items = [_mapped(item, whole, named) for item in value]
+        return value if all(map(operator.is_, items, value)) else type(value)(items)
+    if isinstance(value, dict):
+        for key, item in list(value.items()):
+            if isinstance(item, (list, tuple, dict, torch.Tensor)):
+                value[key] = _mapped(item, whole, str(key).endswith("attentions"))
+    return value
+
+
+def _query_heads(config: Any) -> set[int]:
+    """Every number of query heads that the configuration and its parts name; key/value heads are no query heads."""
     found: set[int] = set()
-    for name, value in vars(config).items() if config is not None else ():
-        if "head" in name and isinstance(value, int) and not isinstance(value, bool) and "dim" not in name:
-            found.add(value)
+    for name, value in getattr(config, "__dict__", {}).items():
+        if "head" in name and "dim" not in name and "key" not in name and "kv" not in name:
+            values = value if isinstance(value, (list, tuple)) else (value,)
+            found |= {number for number in values if isinstance(number, int) and not isinstance(number, bool)}
         elif hasattr(value, "model_type"):
-            found |= _heads(value)
+            found |= _query_heads(value)
     try:
         attribute = getattr(config, "num_attention_heads", None)
     except Exception:  # configurations whose layers differ refuse the question
         attribute = None
     return found | ({attribute} if isinstance(attribute, int) else set())
-
-
-def _gathered(value: Any, heads: set[int], group: LeanGroup) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(_gathered(item, heads, group) for item in value)
-    if not isinstance(value, torch.Tensor) or value.dim() < 3 or value.shape[1] in heads:
-        return value
-    if value.shape[1] * group.size not in heads:
-        return value
-    return group.gather_last(value.movedim(1, -1).contiguous()).movedim(-1, 1)

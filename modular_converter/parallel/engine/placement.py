@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,14 +20,26 @@ from modular_converter.parallel.engine.handover import (
     share_shape,
     slot_bytes,
 )
-from modular_converter.parallel.engine.packing import OnRanks, StreamHere, state_bytes, state_tensor, write
+from modular_converter.parallel.engine.outputs import caches_in, has_content, with_stream
+from modular_converter.parallel.engine.packing import (
+    OnRanks,
+    handle_for,
+    names_of,
+    stand_in,
+    state_bytes,
+    state_tensor,
+    write,
+)
 from modular_converter.parallel.engine.session import RemoteError, Session
+from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 
 
 _NUMBERS = itertools.count(1)
 _CHUNK_BYTES = 32 << 20
+# Models of a session that several share, which were dropped without being taken back.
+_UNUSED: weakref.WeakKeyDictionary[Session, list[int]] = weakref.WeakKeyDictionary()
 
 
 @dataclass
@@ -37,6 +50,9 @@ class Placement:
         tensors: the model's own tensors, emptied; they get their data back in the end.
         pieces: how each sharded item is split, by number.
         times: seconds that each rank took for the last call, by its own clock.
+        dropped: numbers of objects on the ranks that nobody here can name any more; the next call tells them.
+        handles: what stands for objects on the ranks, by number.
+        settings: the model's settings as the ranks have them; see ``proxy.settings_of``.
     """
 
     session: Session
@@ -48,37 +64,85 @@ class Placement:
     own_session: bool
     times: list[float] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
+    handles: weakref.WeakValueDictionary[int, Any] = field(default_factory=weakref.WeakValueDictionary)
+    settings: bytes = b""
+    unused: weakref.finalize[Any, Any] | None = None
 
     def call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a method of the model on all ranks; the first one's result, under the caller's random state."""
+        """Run a method of the model on all ranks; the first one's result, under the caller's random state.
+
+        Caches of the caller's own among the arguments stay on the ranks; the caller's objects stand for them.
+
+        Raises:
+            ApplyError: a cache has content that was made elsewhere.
+            RankError: the ranks have ended, or do now.
+        """
         where = _place_of(args, kwargs)
         share = self.session.devices[0] != "cpu" and where.type == "cuda"
-        args, kwargs, event = _with_stream(args, kwargs)
+        args, kwargs, event = with_stream(args, kwargs)
         with self.session.turns:
+            for cache in caches_in((args, kwargs)):
+                if not isinstance(cache, OnRanks):
+                    self._lend(cache)
             states = _random_states()
-            dropped, self.dropped[:] = list(self.dropped), []
-            name = (self.number << 40) + (next(_NUMBERS) << 12)
-            message = ("call", self.number, method, args, kwargs, states, share, dropped, name)
-            try:
-                answers = self.session.ask(message, event=event, device=where, resolve=self._handle)
-            except RemoteError as error:
-                raise (error.error or RuntimeError(str(error))) from error
+            dropped = self.dropped[:]
+            del self.dropped[: len(dropped)]
+            message = ("call", self.number, method, args, kwargs, states, share, dropped, self._name())
+            answers = self._ask(message, event=event, device=where, resolve=self._handle)
             self.times = [answer[2] for answer in answers]
             _set_random_states(answers[0][1])
             return answers[0][0]
 
-    def _handle(self, pid: Any) -> OnRanks:
-        _, number, kind = pid
-        handle = OnRanks(number, kind, self._call_held)
-        weakref.finalize(handle, self.dropped.append, number)
+    def _ask(self, message: Any, **how: Any) -> list[Any]:
+        """Ask the ranks; what all of them raise is raised as it was there."""
+        try:
+            return self.session.ask(message, **how)
+        except RemoteError as error:
+            raise (error.error or RuntimeError(str(error))) from error
+
+    def _name(self) -> int:
+        """The first of 4096 numbers for what one answer leaves on the ranks."""
+        return (self.number << 40) + (next(_NUMBERS) << 12)
+
+    def _lend(self, cache: Any) -> None:
+        """Send an empty cache to the ranks for good; the caller's object becomes its handle."""
+        kind = type(cache).__name__
+        if has_content(cache):
+            raise ApplyError(
+                f"the {kind} holds keys and values (or memory for them) that were not made on the ranks; give an empty "
+                f"one, and run its tokens through the parallelized model"
+            )
+        number = self._name()
+        self._ask(("hold", self.number, number, cache))
+        stand_in(cache, number, self._call_held)
+        self._keep(cache, number)
+
+    def _keep(self, handle: Any, number: int) -> None:
+        self.handles[number] = handle
+        weakref.finalize(handle, self.dropped.append, number).atexit = False
+
+    def _handle(self, pid: Any) -> Any:
+        _, number, kind, own = pid
+        names = names_of(kind, own)
+        handle = self.handles.get(number)
+        if handle is None:
+            handle = handle_for(kind, number, names, self._call_held)
+            if number in self.dropped:  # the last handle went while the ranks were about to name the object again
+                self.dropped.remove(number)
+            self._keep(handle, number)
+        vars(handle)["_names"] = names
         return handle
 
     def _call_held(self, held: int, method: str, args: Any, kwargs: Any) -> Any:
         with self.session.turns:
-            try:
-                return self.session.ask(("method", self.number, held, method, args, kwargs))[0]
-            except RemoteError as error:
-                raise (error.error or RuntimeError(str(error))) from error
+            message = ("method", self.number, held, method, args, kwargs, self._name())
+            return self._ask(message, resolve=self._handle)[0]
+
+    def send_settings(self, settings: bytes, changes: list[Any]) -> None:
+        """Tell the ranks what has changed in the model's settings since they were sent last."""
+        with self.session.turns:
+            self._ask(("settings", self.number, changes))
+        self.settings = settings
 
     def profile(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, float]]:
         """What each rank's time goes to in one call, in milliseconds; see ``profiling.profile``."""
@@ -125,6 +189,8 @@ class Placement:
 
     def end(self) -> None:
         """Drop the model on the ranks, without its weights; end them if they were started for it alone."""
+        if self.unused is not None:
+            self.unused.detach()
         if self.own_session:
             self.session.end()
         elif not self.session.ended:
@@ -148,10 +214,30 @@ def place(
     """
     number = next(_NUMBERS)
     with session.turns:
-        session.ask(("load", number, skeleton, str(plan)))
-        _stream(session, number, skeleton.items, tensors)
-        session.ask(("finish", number, str(plan), compile))
-    return Placement(session, number, plan, skeleton, tensors, pieces, own_session)
+        for gone in _UNUSED.pop(session, []):
+            session.ask(("drop", gone))
+        try:
+            session.ask(("load", number, skeleton, str(plan)))
+            _stream(session, number, skeleton.items, tensors)
+            session.ask(("finish", number, str(plan), compile))
+        except KeyboardInterrupt:
+            _UNUSED.setdefault(session, []).append(number)
+            raise
+    placement = Placement(session, number, plan, skeleton, tensors, pieces, own_session)
+    placement.unused = weakref.finalize(placement, _drop_unused, session, number, own_session, os.getpid())
+    placement.unused.atexit = False
+    return placement
+
+
+def _drop_unused(session: Session, number: int, own_session: bool, process: int) -> None:
+    """A model was dropped without being taken back: end its ranks, or drop it there when they are next free.
+
+    This runs wherever the garbage is collected, perhaps in a call of another model, so it asks the ranks nothing.
+    """
+    if not own_session:
+        _UNUSED.setdefault(session, []).append(number)
+    elif os.getpid() == process:  # not in a copy of the main process
+        session.end("their model was dropped")
 
 
 def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: list[torch.Tensor]) -> None:
@@ -185,26 +271,6 @@ def _place_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
     """Where the first tensor of a call lies: its results go there too."""
     found = (value.device for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
     return next(found, torch.device("cpu"))
-
-
-def _with_stream(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Callable[[str, Any], None] | None]:
-    """A streamer among the arguments stays here; what the first rank generates comes to it."""
-    found: list[Any] = []
-
-    def swapped(value: Any) -> Any:
-        if not (hasattr(type(value), "put") and hasattr(type(value), "end")):
-            return value
-        found.append(value)
-        return StreamHere()
-
-    args, kwargs = tuple(map(swapped, args)), {key: swapped(value) for key, value in kwargs.items()}
-    if not found:
-        return args, kwargs, None
-
-    def event(kind: str, value: Any) -> None:
-        found[0].put(value) if kind == "put" else found[0].end()
-
-    return args, kwargs, event
 
 
 def _cuda_is_used() -> bool:

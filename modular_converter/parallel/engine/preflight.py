@@ -11,7 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.engine.handover import Skeleton, assemble
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import ApplyError, PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.apply import apply
@@ -76,6 +76,14 @@ def check_home(model: torch.nn.Module) -> None:
         raise ApplyError("the model has no weights (meta device); load them first, or was it parallelized before?")
     if places:
         raise ApplyError(f"the model is on {places[0]} already; call parallelize first, or move it back with .cpu()")
+
+
+def check_text(plan: Plan) -> None:
+    """Raise ``ApplyError`` unless the plan's text, which is what ranks get, is a plan."""
+    try:
+        Plan.parse(str(plan))
+    except (PlanFormatError, ValueError) as error:
+        raise ApplyError(f"the plan cannot be sent to other processes as text: {error}") from error
 
 
 def check_fit(skeleton: Skeleton, plan: Plan, size: int) -> dict[int, Piece]:

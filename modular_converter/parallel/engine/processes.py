@@ -1,13 +1,17 @@
-"""One rank's process as the main process sees it: how it is started, and what must not be imported twice."""
+"""The ranks' processes as the main process sees them: started, waited for together, ended; and not imported twice."""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
 import os
+import pickle
+import selectors
+import signal
 import sys
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.reduction import send_handle
 from typing import Any
@@ -15,10 +19,14 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.shared_memory import Arena
-from modular_converter.parallel.engine.worker import Start, serve
+from modular_converter.parallel.engine.worker import EVENT, FAILURE, Start, serve
 
 
 MISSING_GUARD = 77
+# After one rank has failed, the others may be on their way to their answers, or wait for it in a collective.
+GRACE_S = 5.0
+# The longest single wait: a selector takes its time in milliseconds, as a C integer.
+WAIT_S = 3600.0
 GUARD_TEXT = (
     "parallelize starts processes that import your main module again, and there it is called once more: put the call "
     'under `if __name__ == "__main__":`, and what it needs with it'
@@ -42,6 +50,7 @@ def begin(context: Any, start: Start, down: Arena) -> Rank:
     """Start one process and hand it its areas of memory: the shared way down, its own way up, its log."""
     ours, theirs = context.Pipe()
     far, near = context.Pipe(duplex=False)
+    up, log = Arena.create(), Arena.create().descriptor  # before the process, so that it is nobody's for no moment
     process = context.Process(
         target=serve, args=(theirs, far, start), daemon=True, name=f"modular-parallel-rank-{start.rank}"
     )
@@ -49,13 +58,158 @@ def begin(context: Any, start: Start, down: Arena) -> Rank:
         process.start()
     theirs.close()
     far.close()
-    rank = Rank(process, ours, near, Arena.create(), Arena.create().descriptor)
-    try:
-        for descriptor in (rank.log, down.descriptor, rank.up.descriptor):
+    rank = Rank(process, ours, near, up, log)
+    with contextlib.suppress(OSError):  # it died while it started: the wait for its answer says how
+        for descriptor in (log, down.descriptor, up.descriptor):
             send_handle(ours, descriptor, process.pid)
-    except OSError:
-        pass  # it died while it started: the wait for its answer says how
     return rank
+
+
+def finish(ranks: list[Rank], grace_s: float) -> None:
+    """Close the ranks' pipes, which ends those that wait for a message, and kill the others; give back what they held.
+
+    Args:
+        grace_s: how long they may take to end by themselves, all together.
+    """
+    deadline = time.monotonic() + grace_s
+    try:
+        for rank in ranks:
+            rank.mail.clear()
+            with contextlib.suppress(OSError):
+                rank.pipe.close()
+        for rank in ranks:
+            rank.process.join(max(0.0, deadline - time.monotonic()))
+    finally:  # whatever interrupts the wait, none is left
+        for rank in ranks:
+            if rank.process.exitcode is None:
+                rank.process.kill()
+    for rank in ranks:
+        rank.process.join(10.0)
+        rank.lifeline.close()
+        rank.up.close()
+        os.close(rank.log)
+
+
+def disown(rank: Rank) -> None:
+    """In a forked child: neither hold the rank's pipes open nor end it with this process, as multiprocessing would."""
+    multiprocessing.process._children.discard(rank.process)  # type: ignore[attr-defined]
+    for pipe in (rank.pipe, rank.lifeline):
+        with contextlib.suppress(OSError):
+            pipe.close()
+
+
+class Lost(Exception):
+    """Ranks that cannot go on together; all have to be ended. ``reason`` says in short why."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+Event = Callable[[str, Any], None]
+
+
+def collect(
+    ranks: list[Rank], selector: selectors.BaseSelector, limit_s: float, event: Event | None
+) -> tuple[list[bytes], Exception | None]:
+    """Wait for one message of each rank.
+
+    Args:
+        selector: with each rank's pipe and end.
+        limit_s: seconds until they count as hung.
+        event: gets what comes before an answer, as a kind and a value.
+
+    Returns:
+        The messages in the order of the ranks, and what ``event`` raised.
+
+    Raises:
+        Lost: a rank died, hung, or failed while the others wait for it.
+    """
+    answers = {number: rank.arrived.popleft() for number, rank in enumerate(ranks) if rank.arrived}
+    trouble: Exception | None = None
+    deadline = time.monotonic() + limit_s
+    while len(answers) < len(ranks):
+        left = deadline - time.monotonic()
+        ready = selector.select(max(0.0, min(left, WAIT_S)))
+        if selector.get_map() is None:
+            raise Lost("they were ended", "another thread has ended the ranks")
+        if not ready and left <= WAIT_S:
+            raise _hung(ranks, answers, limit_s)
+        for key, _ in sorted(ready, key=lambda pair: str(pair[0].data[0]), reverse=True):
+            number = key.data[1]
+            data = _received(ranks[number]) if key.data[0] == "pipe" else None
+            if data is None:
+                if number not in answers:
+                    raise _died(ranks[number], number, answers)
+            elif data[:1] == EVENT:
+                trouble = trouble or _handled(event, data)
+            elif number in answers:
+                ranks[number].arrived.append(data)
+            else:
+                answers[number] = data
+                if data[:1] == FAILURE:
+                    deadline = min(deadline, time.monotonic() + GRACE_S)
+    return [answers[number] for number in range(len(ranks))], trouble
+
+
+def _received(rank: Rank) -> bytes | None:
+    try:
+        data: bytes = rank.pipe.recv_bytes()
+    except (EOFError, OSError):
+        return None
+    return data
+
+
+def _handled(event: Event | None, data: bytes) -> Exception | None:
+    """Hand an event to the caller; an error of the caller's own must wait until all ranks have answered."""
+    try:
+        if event is not None:
+            event(*pickle.loads(data[1:]))
+    except Exception as error:
+        return error
+    return None
+
+
+def _died(rank: Rank, number: int, answers: dict[int, bytes]) -> Lost:
+    rank.process.join(2.0)
+    code = rank.process.exitcode
+    if code == MISSING_GUARD:
+        return Lost("the main module has no guard", GUARD_TEXT)
+    how = f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with exit code {code}"
+    if code == -signal.SIGKILL:
+        how += " (the system does this when memory runs out)"
+    words = _failed_before(answers) or _last_words(rank, number)
+    return Lost(f"rank {number} died {how}", f"rank {number} died {how}; all ranks were ended{words}")
+
+
+def _hung(ranks: list[Rank], answers: dict[int, bytes], limit_s: float) -> Lost:
+    failure = _failed_before(answers)
+    missing = [number for number in range(len(ranks)) if number not in answers]
+    for number in missing:
+        with contextlib.suppress(OSError, TypeError):
+            os.kill(ranks[number].process.pid, signal.SIGUSR1)
+    time.sleep(0.5)
+    if failure:
+        return Lost("a rank failed while the others waited for it", f"all ranks were ended{failure}")
+    words = _last_words(ranks[missing[0]], missing[0])
+    said = f"ranks {missing} did not answer in {limit_s:.0f} s; all ranks were ended{words}"
+    return Lost("the time limit passed", said)
+
+
+def _failed_before(answers: dict[int, bytes]) -> str:
+    for number, data in answers.items():
+        if data[:1] == FAILURE:
+            return f"; rank {number} failed:\n{pickle.loads(data[1:])[0]}"
+    return ""
+
+
+def _last_words(rank: Rank, number: int) -> str:
+    """What the rank's interpreter wrote when it crashed or was asked where it is."""
+    try:
+        text = os.pread(rank.log, 20000, 0).decode("utf-8", "replace").strip()
+    except OSError:  # another thread has ended it
+        return ""
+    return f"; rank {number} was here:\n{text}" if text else ""
 
 
 @contextlib.contextmanager

@@ -7,13 +7,36 @@ meta tensors of the same shapes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import pickle
+import types
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.engine.placement import Placement
-from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.errors import ApplyError, PlanError
+
+
+# For an object in the settings: the attributes that lead to it, its new values by name, the names that it lost.
+Change = tuple[tuple[str, ...], dict[str, Any], list[str]]
+# What changes weights or structure, in torch and transformers: the ranks would not see it.
+_ON_WHOLE_MODELS = (
+    "add_adapter",
+    "delete_adapter",
+    "disable_adapters",
+    "enable_adapters",
+    "gradient_checkpointing_enable",
+    "load_adapter",
+    "load_state_dict",
+    "requires_grad_",
+    "resize_position_embeddings",
+    "resize_token_embeddings",
+    "set_adapter",
+    "set_attn_implementation",
+    "set_input_embeddings",
+    "set_output_embeddings",
+)
 
 
 class Parallelized:
@@ -36,6 +59,8 @@ class Parallelized:
         return self
 
     def __exit__(self, kind: Any, *exception: object) -> None:
+        if not isinstance(self, Parallelized):  # it was taken back inside the block
+            return
         if kind is not None and not issubclass(kind, Exception) or self._placement.session.ended:
             self._placement.end()
         else:
@@ -102,6 +127,7 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
     for module in model.modules():
         if module is not model:
             module.__dict__["forward"] = functools.partial(_inner, type(module).__name__)
+    placement.settings = _pickled(settings_of(model))
     model.__dict__["_placement"] = placement
     model.__dict__["_homes"] = homes
     model.__dict__["_own_class"] = type(model)
@@ -135,6 +161,7 @@ def _routed_class(own: type[Any]) -> type[Any]:
     body: dict[str, Any] = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
     for name in _routed_names(own):
         body[name] = _route(name, getattr(own, name))
+    body |= {name: _refusal(name, getattr(own, name)) for name in _ON_WHOLE_MODELS if hasattr(own, name)}
     return type(own.__name__, (Parallelized, own), body)
 
 
@@ -152,7 +179,10 @@ def _routed_names(own: type[Any]) -> list[str]:
 
 
 def _is_method(name: str, value: Any) -> bool:
-    return not name.startswith("_") and callable(value) and hasattr(value, "__code__") or hasattr(value, "__wrapped__")
+    """Static and class methods do without an instance, and so without its weights."""
+    if name.startswith("_") or isinstance(value, (staticmethod, classmethod)) or not callable(value):
+        return False
+    return hasattr(value, "__code__") or hasattr(value, "__wrapped__")
 
 
 def _is_model_code(kind: type[Any]) -> bool:
@@ -165,6 +195,75 @@ def _is_model_code(kind: type[Any]) -> bool:
 def _route(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def routed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _send_settings(self)
         return self._placement.call(name, args, kwargs)
 
     return routed
+
+
+def _refusal(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise PlanError(
+            f"{name} would not reach the weights, which are on the ranks; take the model back with .cpu(), call {name}, "
+            "and parallelize it again"
+        )
+
+    return refused
+
+
+def settings_of(model: Any) -> types.SimpleNamespace:
+    """What a caller may change between calls: ``config`` and ``generation_config``, if the model has them."""
+    names = ("config", "generation_config")
+    return types.SimpleNamespace(**{name: model.__dict__[name] for name in names if name in model.__dict__})
+
+
+def _pickled(settings: Any) -> bytes:
+    try:
+        return pickle.dumps(settings, protocol=5)
+    except Exception as error:  # pickle raises what the object's own code raises
+        raise ApplyError(f"the model's settings cannot be sent to the ranks: {error}") from error
+
+
+def _send_settings(model: Any) -> None:
+    """Tell the ranks what was changed in the settings since the last call. A look costs 13 us for a Llama."""
+    settings, placement = settings_of(model), model._placement
+    data = _pickled(settings)
+    if data != placement.settings:
+        placement.send_settings(data, list(settings_changes(pickle.loads(placement.settings), settings)))
+
+
+def settings_changes(old: Any, new: Any, path: tuple[str, ...] = ()) -> Iterator[Change]:
+    """How settings differ, by object in them."""
+    before, after = vars(old), vars(new)
+    values = {}
+    for name, value in after.items():
+        known = before.get(name)
+        if type(known) is type(value) and _is_config(value):
+            yield from settings_changes(known, value, (*path, name))
+        elif name not in before or _pickled(known) != _pickled(value):
+            values[name] = value
+    gone = [name for name in before if name not in after]
+    if values or gone:
+        yield path, values, gone
+
+
+def _is_config(value: Any) -> bool:
+    return "Config" in type(value).__name__ and hasattr(value, "__dict__") and not isinstance(value, Mapping)
+
+
+def apply_changes(model: Any, copies: list[tuple[Any, Any]], changes: list[Change]) -> None:
+    """Make changes of settings in a rank's model.
+
+    Args:
+        copies: objects in the settings, and the copies that modules have instead, with some numbers of a share.
+    """
+    for path, values, gone in changes:
+        scope = functools.reduce(getattr, path, model)
+        same = [vars(made) for was, made in copies if was is scope]
+        for name in (*values, *gone):
+            old = vars(scope).get(name)
+            for target in (*(made for made in same if made.get(name) == old), vars(scope)):
+                target.pop(name, None)
+                if name in values:
+                    target[name] = values[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import pickle
 import random
 import traceback
@@ -23,10 +25,18 @@ from modular_converter.parallel.engine.handover import (
 from modular_converter.parallel.engine.lean import LeanGroup, make_lean
 from modular_converter.parallel.engine.lean_norms import fuse_norms
 from modular_converter.parallel.engine.memory import usage
-from modular_converter.parallel.engine.outputs import hold, whole_heads
+from modular_converter.parallel.engine.outputs import (
+    check_plain,
+    heads_recorded,
+    hold,
+    local_modules,
+    streamers,
+    wants_attentions,
+    whole_heads,
+)
 from modular_converter.parallel.engine.packing import (
+    COPY,
     Mailbox,
-    StreamHere,
     pack,
     read,
     state_bytes,
@@ -34,8 +44,10 @@ from modular_converter.parallel.engine.packing import (
     unpack,
 )
 from modular_converter.parallel.engine.profiling import profile
+from modular_converter.parallel.engine.proxy import Change, apply_changes
 from modular_converter.parallel.engine.shared_memory import Arena
 from modular_converter.parallel.engine.worker import ANSWER, EVENT, FAILURE, UNSENT
+from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution, resolve
 from modular_converter.parallel.shard.apply import apply
@@ -43,7 +55,13 @@ from modular_converter.parallel.shard.apply import apply
 
 @dataclass
 class Loaded:
-    """A model on this rank."""
+    """A model on this rank.
+
+    Attributes:
+        held: what stays here between calls, such as caches, by number.
+        local: identities of the modules that compute a share of their heads.
+        copies: settings objects, and the copies with a share's own numbers that modules have instead.
+    """
 
     model: torch.nn.Module
     skeleton: Skeleton
@@ -51,6 +69,9 @@ class Loaded:
     pieces: dict[int, Piece]
     resolution: Resolution | None = None
     held: dict[int, Any] = field(default_factory=dict)
+    compiled: bool = False
+    local: set[int] = field(default_factory=set)
+    copies: list[tuple[Any, Any]] = field(default_factory=list)
 
 
 class Worker:
@@ -89,7 +110,7 @@ class Worker:
         for loaded in self.models.values():
             if number in loaded.held:
                 return loaded.held[number]
-        raise KeyError(f"object {number} is no longer on the ranks")
+        raise ApplyError("a cache among the arguments is no longer on these ranks: its model has been taken back")
 
     def on_load(self, number: int, skeleton: Skeleton, plan: str) -> None:
         """Build a model without weights and make room for this rank's shares."""
@@ -130,29 +151,39 @@ class Worker:
         keep = list(model.parameters())  # so that no identity is used twice
         applied = apply(model, Plan.parse(plan), self.group, share)
         _fill_whole(model, loaded, by_identity)
+        loaded.local = local_modules(model, applied.resolution.pieces)
+        loaded.copies = [(was, getattr(of, name)) for of, name, was in applied.integers if hasattr(was, "__dict__")]
         make_lean(applied, self.group)
         fuse_norms(model)
         del keep
         model.eval()
+        loaded.compiled = compile
         if compile:
-            _prepare_compiled(model)
+            _choose_cache(model, {})
         random.seed(0)
         self.answer(None)
 
     def on_call(
         self, number: int, method: str, args: Any, kwargs: Any, states: Any, share: bool, dropped: list[int], name: int
     ) -> None:
-        """Run a method of a model under the caller's random state; the first rank answers with the result."""
+        """Run a method of a model under the caller's random state; the first rank answers with the result.
+
+        The model's own hooks run in the main process, around ``forward``; inside other methods they run here.
+        """
         loaded = self.models[number]
         for gone in dropped:
             loaded.held.pop(gone, None)
         _set_random(states, self.device)
-        args, kwargs = self._streamers(args, kwargs)
-        target: Any = loaded.model if method == "forward" else getattr(loaded.model, method)
-        with torch.inference_mode():  # cheaper than no gradients: a token is a thousand small operations
-            result = target(*args, **kwargs)
-            result = whole_heads(result, loaded.model, self.group)
-        held = hold(result, name)
+        args, kwargs = streamers(args, kwargs, self._event)
+        if loaded.compiled:
+            _choose_cache(loaded.model, kwargs)
+        recorded: Any = contextlib.nullcontext({})
+        if wants_attentions(loaded.model, args, kwargs):
+            recorded = heads_recorded(loaded.local)
+        with torch.inference_mode(), recorded as owners:  # a token is a thousand small operations: no gradients
+            result = getattr(loaded.model, method)(*args, **kwargs)
+            result = whole_heads(result, loaded.model, self.group.size, owners, self._all_heads)
+        held = hold(result, name, loaded.held)
         loaded.held.update(held)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
@@ -168,10 +199,40 @@ class Worker:
         target = model if method == "forward" else getattr(model, method)
         self.answer(profile(lambda: target(*args, **kwargs), self.device))
 
-    def on_method(self, number: int, held: int, method: str, args: Any, kwargs: Any) -> None:
-        """Run a method of an object that stays here."""
-        result = getattr(self.models[number].held[held], method)(*args, **kwargs)
-        self.answer(None if self.group.rank else result)
+    def _all_heads(self, value: torch.Tensor) -> torch.Tensor:
+        return self.group.gather_last(value.movedim(1, -1).contiguous()).movedim(-1, 1)
+
+    def _event(self, kind: str, value: Any) -> None:
+        if self.group.rank == 0:
+            value = value.cpu() if isinstance(value, torch.Tensor) else value
+            self.pipe.send_bytes(EVENT + pickle.dumps((kind, value)))
+
+    def on_hold(self, number: int, held: int, value: Any) -> None:
+        """Keep an object of the caller's for good."""
+        self.models[number].held[held] = value
+        self.answer(None)
+
+    def on_method(self, number: int, held: int, method: str, args: Any, kwargs: Any, name: int) -> None:
+        """Run a method of an object that stays here; read an attribute if ``args`` is None."""
+        if number not in self.models:
+            raise ApplyError("the model of this cache has been taken back, and its cache with it")
+        loaded = self.models[number]
+        value = loaded.held[held]
+        with torch.inference_mode():  # static caches are written in place, and were made in this mode
+            if method == COPY:
+                result = copy.deepcopy(value)
+            else:
+                result = getattr(value, method) if args is None else getattr(value, method)(*args, **kwargs)
+        check_plain(result, f"{type(value).__name__}.{method}")
+        found = hold(result, name, loaded.held)
+        loaded.held.update(found)
+        self.answer(None if self.group.rank else result, {id(v): k for k, v in found.items()})
+
+    def on_settings(self, number: int, changes: list[Change]) -> None:
+        """Make changes of settings here too."""
+        loaded = self.models[number]
+        apply_changes(loaded.model, loaded.copies, changes)
+        self.answer(None)
 
     def on_rows(self, number: int, index: int, first: int, last: int) -> None:
         """Rows of this rank's share of a tensor; of a whole one the first rank's alone."""
@@ -191,30 +252,6 @@ class Worker:
             torch.cuda.empty_cache()
         self.answer(None)
 
-    def _streamers(self, args: Any, kwargs: Any) -> Any:
-        def swapped(value: Any) -> Any:
-            return _Stream(self) if isinstance(value, StreamHere) else value
-
-        return tuple(map(swapped, args)), {key: swapped(value) for key, value in kwargs.items()}
-
-
-class _Stream:
-    """Hands tokens to the caller's streamer, from the first rank."""
-
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
-
-    def put(self, value: Any) -> None:
-        self._event("put", value)
-
-    def end(self) -> None:
-        self._event("end", None)
-
-    def _event(self, kind: str, value: Any) -> None:
-        if self.worker.group.rank == 0:
-            value = value.cpu() if isinstance(value, torch.Tensor) else value
-            self.worker.pipe.send_bytes(EVENT + pickle.dumps((kind, value)))
-
 
 def _fill_whole(model: torch.nn.Module, loaded: Loaded, numbers: dict[int, int]) -> None:
     """Parameters that the plan leaves whole get their data; tied ones stay one."""
@@ -227,11 +264,14 @@ def _fill_whole(model: torch.nn.Module, loaded: Loaded, numbers: dict[int, int])
                 module._parameters[leaf] = made[index]
 
 
-def _prepare_compiled(model: Any) -> None:
-    """A static cache is what makes ``generate`` compile its decoding step, with CUDA graphs on GPUs."""
+def _choose_cache(model: Any, kwargs: dict[str, Any]) -> None:
+    """A static cache is what makes ``generate`` compile its decoding step, with CUDA graphs on GPUs.
+
+    It refuses the setting beside a cache that is given.
+    """
     settings = getattr(model, "generation_config", None)
-    if settings is not None:
-        settings.cache_implementation = "static"
+    if settings is not None and settings.cache_implementation in (None, "static"):
+        settings.cache_implementation = "static" if kwargs.get("past_key_values") is None else None
 
 
 def _set_random(states: Any, device: torch.device) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import weakref
 from typing import Any
 
 
@@ -24,6 +25,7 @@ class Arena:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.map: mmap.mmap | None = None
+        self._closing: weakref.finalize[Any, Any] | None = None
 
     @classmethod
     def create(cls) -> Arena:
@@ -40,15 +42,25 @@ class Arena:
             size = max(1 << 16, 1 << (length - 1).bit_length())
             if os.fstat(self.descriptor).st_size < size:
                 os.ftruncate(self.descriptor, size)
-            self.map = mmap.mmap(self.descriptor, size)
+            self.map = self._mapped(size)
         return self.map
 
     def view(self, offset: int, length: int) -> Any:
         """A writable view of bytes that the owner has reserved."""
         end = offset + length
         if self.map is None or len(self.map) < end:
-            self.map = mmap.mmap(self.descriptor, os.fstat(self.descriptor).st_size)
+            self.map = self._mapped(os.fstat(self.descriptor).st_size)
         return memoryview(self.map)[offset:end]
+
+    def _mapped(self, size: int) -> mmap.mmap:
+        """Map the area. From now on it closes itself when it is dropped.
+
+        Not before: who takes only the descriptor of a new area, for a file without a name, closes that.
+        """
+        if self._closing is None:
+            self._closing = weakref.finalize(self, os.close, self.descriptor)
+            self._closing.atexit = False
+        return mmap.mmap(self.descriptor, size)
 
     def release(self) -> None:
         """Give the memory back to the system; the area can be used again. For its owner."""
@@ -58,7 +70,9 @@ class Arena:
     def close(self) -> None:
         """End the use of it in this process."""
         self.map = None
-        if self.descriptor >= 0:
+        if self._closing is not None:
+            self._closing()
+        elif self.descriptor >= 0:
             os.close(self.descriptor)
         self.descriptor = -1
 

@@ -6,9 +6,10 @@ an optimizer is made after the call, because the parameters are new ones.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,12 +17,13 @@ import torch.distributed as dist
 
 from modular_converter.parallel.engine.handover import dismantle, kept_types
 from modular_converter.parallel.engine.memory import usage
+from modular_converter.parallel.engine.outputs import heads_recorded, local_modules, wants_attentions, whole_heads
 from modular_converter.parallel.engine.preflight import check_fit
 from modular_converter.parallel.engine.select_plan import GivenPlan, select_plan
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.apply import Applied, apply, local_part, undo
-from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.shard.collectives import ProcessGroup, gathered
 from modular_converter.parallel.shard.shards import unshard as put_together
 
 
@@ -89,10 +91,11 @@ class Sharded:
         return norm
 
     def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:
-        """Save the whole model, from the first rank; all ranks must call it."""
+        """Save the whole model, from the first process; all processes must call it."""
         state = self.full_state_dict()
         own: Any = super()
-        own.save_pretrained(folder, state_dict=state, is_main_process=self._applied.group.rank == 0, **more)
+        # Not the first rank of the group: with a mesh of several dimensions each replica has one.
+        own.save_pretrained(folder, state_dict=state, is_main_process=dist.get_rank() == 0, **more)
         dist.barrier()
 
     def memory_allocated(self) -> dict[str, int]:
@@ -146,8 +149,31 @@ def parallelize_here(
     _move_whole(applied, kept, place)
     model.__dict__["_applied"] = applied
     model.__dict__["_own_class"] = own = type(model)
-    model.__class__ = type(own.__name__, (Sharded, own), {"__module__": own.__module__, "__doc__": own.__doc__})
+    body: dict[str, Any] = {
+        name: _with_whole_heads(getattr(own, name)) for name in ("forward", "generate") if hasattr(own, name)
+    }
+    body |= {"__module__": own.__module__, "__doc__": own.__doc__}
+    model.__class__ = type(own.__name__, (Sharded, own), body)
     return model
+
+
+def _with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A method whose attention weights come from all ranks, with gradients; inside another such it is as it was."""
+
+    @functools.wraps(own)
+    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
+            return own(self, *args, **kwargs)
+        group = self._applied.group
+        self.__dict__["_recording"] = True
+        try:
+            with heads_recorded(local_modules(self, self._applied.resolution.pieces)) as owners:
+                result = own(self, *args, **kwargs)
+            return whole_heads(result, self, group.size, owners, lambda value: gathered(value, group, 1))
+        finally:
+            del self.__dict__["_recording"]
+
+    return whole
 
 
 def _unswap(model: Any) -> None:

@@ -1,7 +1,8 @@
 """The life of one rank: join the group, then load, run and drop models as the main process says.
 
 Messages are ``(kind, ...)``. Each gets one answer: a byte that tells answers, failures (traceback and exception),
-results that cannot be sent, and events (what comes before an answer) apart; and a pickle. Only the is imported before the rank is connected, so that its end is noticed from the first moment.
+results that cannot be sent, and events (what comes before an answer) apart; and a pickle. Only the standard library is
+imported before the rank is connected, so that its end is noticed from the first moment.
 """
 
 from __future__ import annotations

@@ -120,6 +120,8 @@ def _replace_parameters(applied: Applied, make: Any) -> None:
         old = owner._parameters[leaf]
         assert old is not None
         keep.append(old)
+        if any(old is new for new in made.values()):  # of a module that is known by two names
+            continue
         if id(old) not in made:
             made[id(old)] = make(old, piece, applied.group)
         owner._parameters[leaf] = made[id(old)]

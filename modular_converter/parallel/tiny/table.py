@@ -149,7 +149,6 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         ("efficientnet", "align_vision_model"),
         {"width_coefficient": 0.25, "depth_coefficient": 0.2, "hidden_dim": 320, "image_size": 64},
     ),
-    "univnet": {"resblock_stride_sizes": [8, 8, 4]},
     **dict.fromkeys(("swin", "donut-swin"), {"window_size": 2, "image_size": 64}),
     **dict.fromkeys(("sam_vision_model", "sam_hq_vision_model"), {"output_channels": 64, "num_pos_feats": 32}),
     "sam2_hiera_det_model": {

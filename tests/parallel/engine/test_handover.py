@@ -4,6 +4,7 @@ import gc
 import os
 import threading
 import time
+import weakref
 
 import pytest
 import torch
@@ -20,6 +21,8 @@ from modular_converter.parallel.engine.handover import (
     share_shape,
     slot_bytes,
 )
+from modular_converter.parallel.engine.placement import _UNUSED
+from modular_converter.parallel.engine.session import RemoteError
 from modular_converter.parallel.engine.shared_memory import Arena
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.shards import shard, unshard
@@ -104,6 +107,56 @@ def test_an_area_grows_and_is_seen_from_both_sides():
     assert bytes(theirs.view(0, 2)) == b"\0\0"
     ours.close()
     theirs.close()
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="reads /proc")
+def test_an_area_that_is_dropped_gives_its_file_back():
+    before = open_files()
+    area = Arena.create()
+    area.reserve(10)
+    assert open_files() > before
+    del area
+    gc.collect()
+    assert open_files() == before
+    number = Arena.create().descriptor
+    os.fstat(number)  # who takes the descriptor alone keeps it
+    os.close(number)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="reads /proc")
+def test_a_model_that_is_dropped_gives_back_files_memory_and_processes():
+    from modular_converter.parallel import parallelize
+
+    def use():
+        model = parallelize(Troubled(), plan=PLAN, init_method="forkserver")
+        model(torch.ones(20_000, 16))
+        return weakref.ref(model), [rank.process for rank in model._placement.session.ranks]
+
+    use()  # the first one starts what all share
+    gc.collect()
+    before = open_files()
+    gone, processes = use()
+    gc.collect()
+    assert gone() is None and all(process.exitcode is not None for process in processes)
+    del processes
+    gc.collect()
+    assert open_files() == before
+
+
+def test_a_model_that_is_dropped_leaves_the_ranks_that_it_shares(ranks):
+    from modular_converter.parallel import parallelize
+
+    number = parallelize(Troubled(), plan=PLAN, session=ranks)._placement.number
+    gc.collect()
+    assert number in _UNUSED[ranks]
+    parallelize(Troubled(), plan=PLAN, session=ranks).cpu()
+    assert ranks not in _UNUSED
+    with ranks.turns, pytest.raises(RemoteError, match="KeyError"):
+        ranks.ask(("rows", number, 0, 0, 1))
 
 
 class Tall(torch.nn.Module):

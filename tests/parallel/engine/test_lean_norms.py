@@ -34,11 +34,82 @@ def test_a_norm_that_agrees_is_fused_and_gives_the_same():
     assert fused[0](x.bfloat16()).dtype == model[0](x.bfloat16()).dtype
 
 
-# A class is judged once: each variant needs one of its own.
 @pytest.mark.parametrize("variant", ["centred", "one plus", "no epsilon"])
-def test_a_norm_that_differs_is_left_alone(variant):
-    other = type("Other", (Written,), {})
-    assert fuse_norms(nn.Sequential(other(32, variant))) == 0
+@pytest.mark.parametrize("first", ["", "other"])
+def test_of_one_class_the_instances_that_differ_are_left_alone(variant, first):
+    torch.manual_seed(0)
+    norms = [Written(32), Written(32, variant), Written(32)]
+    model = nn.Sequential(*(norms[1:] if first else norms), nn.Linear(32, 32))
+    fused = copy.deepcopy(model)
+    assert fuse_norms(fused) == len(model) - 2
+    x = torch.randn(4, 32)
+    assert torch.allclose(model(x), fused(x), atol=1e-5)
+
+
+class Grouped(Written):
+    """Groups of a fixed width: one group is the whole norm."""
+
+    def __init__(self, width, group):
+        super().__init__(width)
+        self.group = group
+
+    def forward(self, x):
+        split = x.unflatten(-1, (-1, self.group))
+        scale = torch.rsqrt(split.pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.weight * (split * scale).flatten(-2)
+
+
+def test_a_norm_is_tried_at_its_own_width():
+    assert fuse_norms(nn.Sequential(Grouped(48, 48), Grouped(96, 48), Grouped(32, 32))) == 2
+
+
+class Stated(Written):
+    """What it does is told by a value that cannot be hashed."""
+
+    def __init__(self, width, steps):
+        super().__init__(width)
+        self.steps = steps
+
+    def forward(self, x):
+        return super().forward(x) * len(self.steps)
+
+
+def test_a_configuration_that_cannot_be_compared_is_tried_each_time():
+    assert fuse_norms(nn.Sequential(Stated(16, [1]), Stated(16, [1, 2]), Stated(16, [3]))) == 2
+
+
+class Along(Written):
+    """Of two dimensions it is the norm, of three it runs along another."""
+
+    def forward(self, x):
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(1, keepdim=True) + self.eps)
+
+
+def test_a_norm_along_another_dimension_is_left_alone():
+    assert fuse_norms(nn.Sequential(Along(16))) == 0
+
+
+class Gated(Written):
+    def forward(self, x, gate=None):
+        return super().forward(x) if gate is None else super().forward(x * gate)
+
+
+def test_a_norm_that_can_take_more_than_its_input_does():
+    torch.manual_seed(0)
+    norm, (x, gate) = Gated(16), torch.randn(2, 3, 16)
+    fused = nn.Sequential(copy.deepcopy(norm))
+    assert fuse_norms(fused) == 1
+    for args, named in (((x,), {}), ((x, gate), {}), ((), {"x": x}), ((x,), {"gate": gate})):
+        assert torch.allclose(norm(*args, **named), fused[0](*args, **named), atol=1e-5)
+
+
+def test_hooks_of_a_norm_run_for_its_calls_alone():
+    calls = []
+    norm = Written(16)
+    norm.register_forward_hook(lambda module, args, result: calls.append(args))
+    assert fuse_norms(nn.Sequential(norm)) == 1 and not calls
+    norm(torch.randn(2, 16))
+    assert len(calls) == 1
 
 
 def test_modules_with_more_than_a_weight_are_left_alone():

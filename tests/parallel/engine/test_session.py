@@ -13,7 +13,7 @@ import torch
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.processes import GUARD_TEXT
-from modular_converter.parallel.engine.session import Session
+from modular_converter.parallel.engine.session import RemoteError, Session
 from modular_converter.parallel.engine.turns import Turns
 from modular_converter.parallel.errors import PlanError, RankError
 from tests.parallel.troubled import PLAN, Troubled
@@ -207,3 +207,76 @@ def test_a_session_that_ended_says_so():
     session.end()
     with pytest.raises(RankError, match="have ended"):
         session.ask(("memory",))
+
+
+def test_a_session_that_ended_is_not_started_again():
+    session = Session(("cpu", "cpu"), init_method="forkserver")
+    session.end("it was enough")
+    with pytest.raises(RankError, match="it was enough; make another Session"):
+        session.start()
+    session.end()
+    assert not session.ranks
+
+
+def test_a_session_is_started_once(ranks):
+    before = list(ranks.ranks)
+    ranks.start()
+    assert ranks.ranks == before and len(ranks.ask(("memory",))) == 2
+
+
+def test_answers_that_nobody_took_are_not_those_to_the_next_question(ranks):
+    for _ in range(3):
+        ranks.send(("rows", 0, 0, 0, 0))
+    with pytest.raises(RemoteError) as caught:
+        ranks.answers(60.0)
+    assert caught.value.about == ("rows", 0)
+    found = ranks.ask(("memory",))
+    assert [sorted(one) for one in found] == [["allocated", "reserved", "summary"]] * 2 and not ranks.owed
+
+
+def test_an_error_of_the_callers_streamer_is_raised_and_the_ranks_go_on(ranks):
+    torch.manual_seed(0)
+    model = Streams().eval()
+    want = model(X)
+    parallelize(model, plan=PLAN, session=ranks)
+
+    class Full:
+        def put(self, value):
+            raise BufferError("no room")
+
+        def end(self):
+            pass
+
+    with pytest.raises(BufferError, match="no room"):
+        model(X, streamer=Full())
+    assert torch.allclose(model(X), want, atol=1e-5)
+    model.cpu()
+
+
+class Streams(Troubled):
+    def forward(self, x, streamer=None):
+        if streamer is not None:
+            streamer.put(x)
+        return super().forward(x)
+
+
+def test_a_wait_of_months_can_be_asked_for(ranks):
+    ranks.send(("memory",))
+    assert len(ranks.answers(1e9)) == 2
+
+
+def test_a_call_of_another_thread_is_told_that_the_ranks_were_ended():
+    model, _, pids = started()
+    found = []
+
+    def work():
+        with pytest.raises(RankError, match="the ranks have ended: it was enough") as caught:
+            model.slow(300)
+        found.append(caught)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    time.sleep(1.0)
+    model._placement.session.end("it was enough", 0.0)
+    thread.join(20.0)
+    assert found and gone(pids)

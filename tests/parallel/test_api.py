@@ -1,0 +1,237 @@
+"""What `parallelize` refuses before it starts anything, and what a failed load costs the other models of a session."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import modular_converter.parallel as parallel
+from modular_converter.parallel import Session, api, parallelize
+from modular_converter.parallel.engine import placement
+from modular_converter.parallel.errors import ApplyError, RankError
+from modular_converter.parallel.plans.plan import Plan, Rule
+from tests.parallel.troubled import PLAN, Troubled
+
+
+X = torch.ones(2, 16)
+
+
+def fails_on_ranks():
+    if dist.is_initialized():
+        raise OSError("not on a rank")
+    return FailsToLoad()
+
+
+class FailsToLoad:
+    """An attribute of a model that the main process can read, and ranks cannot."""
+
+    def __reduce__(self):
+        return fails_on_ranks, ()
+
+
+class FailsToFinish(Troubled):
+    def train(self, mode=True):
+        if dist.is_initialized():
+            raise OSError("not on a rank")
+        return super().train(mode)
+
+
+@pytest.fixture
+def shared(ranks):
+    """A session with a model in it, which must still be right when a test ends."""
+    torch.manual_seed(0)
+    model = Troubled().eval()
+    with torch.no_grad():
+        want = model(X)
+    parallelize(model, plan=PLAN, session=ranks)
+    yield ranks
+    assert torch.allclose(model(X), want, atol=1e-5)
+    model.cpu()
+    assert len(ranks.ask(("memory",))) == 2
+
+
+def test_a_load_that_fails_leaves_the_session_and_the_model(shared):
+    model = Troubled().eval()
+    model.note = FailsToLoad()
+    want = model(X)
+    with pytest.raises(RankError, match=r"it is as it was(.|\n)*not on a rank") as caught:
+        parallelize(model, plan=PLAN, session=shared)
+    assert "load it again" not in str(caught.value)
+    assert not shared.ended and type(model) is Troubled and torch.equal(model(X), want)
+    del model.note
+    parallelize(model, plan=PLAN, session=shared)
+    assert torch.allclose(model(X), want, atol=1e-5)
+    model.cpu()
+
+
+def test_a_model_that_fails_after_its_weights_have_gone_has_to_be_loaded_again(shared):
+    with pytest.raises(RankError, match=r"load it again(.|\n)*not on a rank"):
+        parallelize(FailsToFinish().eval(), plan=PLAN, session=shared)
+    assert not shared.ended
+
+
+def test_parcels_that_fail_leave_no_answer_behind(shared, monkeypatch):
+    first = placement.parcels
+
+    def of_nothing(items, slot):  # tensors that ranks do not know, in several messages under way at once
+        for parcel in first(items, slot):
+            yield [
+                dataclasses.replace(span, first=span.first + (1 << 40), last=span.last + (1 << 40)) for span in parcel
+            ]
+
+    monkeypatch.setattr(placement, "parcels", of_nothing)
+    with pytest.raises(RankError, match=r"could not be put on the ranks; it is as it was"):
+        parallelize(Troubled(256).eval(), plan=PLAN, session=shared)
+    assert not shared.ended
+
+
+def test_what_ranks_kept_of_a_failed_model_is_dropped(shared, monkeypatch):
+    asked = []
+    ask = Session.ask
+    monkeypatch.setattr(
+        Session, "ask", lambda self, message, *rest: asked.append(message[:2]) or ask(self, message, *rest)
+    )
+    with pytest.raises(RankError):
+        parallelize(FailsToFinish().eval(), plan=PLAN, session=shared)
+    assert [kind for kind, _ in asked] == ["load", "finish", "drop"] and len({number for _, number in asked}) == 1
+
+
+def test_a_session_of_its_own_ends_when_its_model_cannot_be_put_on_it():
+    made = []
+
+    class Watched(Session):
+        def start(self):
+            made.append(self)
+            super().start()
+            self.pids = [rank.process.pid for rank in self.ranks]
+
+    model = Troubled().eval()
+    model.note = FailsToLoad()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RankError, match="it is as it was"):
+        patch.setattr(api, "Session", Watched)
+        parallelize(model, plan=PLAN, init_method="forkserver")
+    assert made[0].ended and not made[0].ranks
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in made[0].pids)
+
+
+@pytest.mark.parametrize(
+    "plan, said",
+    [
+        (Plan("", (Rule("up", "colwise"), Rule("down", "rowwise"))), "begins with a line"),
+        (Plan("troubled", (Rule("up", "columns"), Rule("down", "rowwise"))), "unknown style 'columns'"),
+    ],
+)
+def test_a_plan_that_ranks_could_not_read_costs_nothing(monkeypatch, plan, said):
+    monkeypatch.setattr(Session, "start", lambda self: pytest.fail("processes were started"))
+    with pytest.raises(ApplyError, match=said):
+        parallelize(Troubled().eval(), plan=plan)
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"timeout": -3}, "timeout=-3: .*above 0"),
+        ({"timeout": 0.0}, "timeout=0.0: .*above 0"),
+        ({"timeout": float("nan")}, "timeout=nan"),
+        ({"timeout": None}, "timeout=None"),
+        ({"device": "tpu"}, "device='tpu': give 'cpu' or 'cuda'"),
+        ({"verbose": "loud"}, "verbose='loud'"),
+        ({"dtype": torch.int8}, "dtype=torch.int8: give a floating type"),
+        ({"dtype": "float16"}, "dtype='float16'"),
+    ],
+)
+@pytest.mark.parametrize("group", [False, True])
+def test_arguments_that_mean_nothing_anywhere(monkeypatch, group, given, said):
+    monkeypatch.setattr(api, "_in_group", lambda: group)
+    with pytest.raises(ApplyError, match=said):
+        parallelize(Troubled(), plan=PLAN, **given)
+
+
+def test_a_models_name_is_no_model():
+    with pytest.raises(ApplyError, match="model is of type str: give a torch.nn.Module"):
+        parallelize("gpt2")
+
+
+IDLE_IN_GROUP = {
+    "num_gpus": 3,
+    "master_port": 29500,
+    "init_method": "fork",
+    "compile": True,
+    "timeout": 5.0,
+    "session": object(),
+}
+
+
+@pytest.mark.parametrize("name", sorted(IDLE_IN_GROUP))
+def test_arguments_without_effect_in_a_process_group(monkeypatch, name):
+    monkeypatch.setattr(api, "_in_group", lambda: True)
+    with pytest.raises(ApplyError, match=rf"^{name}=.*: no effect here, leave it out; in a process group"):
+        parallelize(Troubled(), plan=PLAN, **{name: IDLE_IN_GROUP[name]})
+
+
+IDLE_IN_SESSION = {
+    "num_gpus": 3,
+    "master_port": 29500,
+    "device": "cpu",
+    "init_method": "fork",
+    "timeout": 5.0,
+}
+
+
+@pytest.mark.parametrize("name", sorted(IDLE_IN_SESSION))
+def test_arguments_without_effect_on_a_session(name):
+    session = Session(("cpu", "cpu"))
+    with pytest.raises(ApplyError, match=rf"^{name}=.*: no effect here, leave it out; .*Session\(\.\.\.\)"):
+        parallelize(Troubled(), plan=PLAN, session=session, **{name: IDLE_IN_SESSION[name]})
+    session.end()
+
+
+def test_all_arguments_without_effect_are_named_together():
+    with pytest.raises(ApplyError, match="^num_gpus=3, device='cpu', timeout=1.0: no effect"):
+        parallelize(Troubled(), session=Session(("cpu",)), num_gpus=3, device="cpu", timeout=1.0)
+
+
+def test_a_session_that_has_ended_is_refused_and_nothing_is_started():
+    session = Session(("cpu", "cpu"))
+    session.end("it was enough")
+    model = Troubled().eval()
+    with pytest.raises(RankError, match="it was enough; make another Session"):
+        parallelize(model, plan=PLAN, session=session)
+    assert type(model) is Troubled and not session.ranks
+
+
+def test_a_session_that_does_not_run_yet_is_started_once():
+    with Session(("cpu", "cpu"), init_method="forkserver") as session:
+        one = parallelize(Troubled().eval(), plan=PLAN, session=session)
+        pids = [rank.process.pid for rank in session.ranks]
+        two = parallelize(Troubled().eval(), plan=PLAN, session=session)
+        assert [rank.process.pid for rank in session.ranks] == pids
+        assert one(X).shape == two(X).shape == (2, 16)
+
+
+VERBOSE = """
+import torch
+from modular_converter.parallel import parallelize
+from tests.parallel.troubled import PLAN, Troubled
+parallelize(Troubled(), plan=PLAN, device="cpu", verbose="detail")
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_verbose_in_a_process_group_prints_the_first_process_share(tmp_path):
+    (tmp_path / "main.py").write_text(VERBOSE)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(tmp_path / "main.py")]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    found = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count("Troubled: ") == 1 and "share of 2" in found.stdout
+    assert found.stdout.count("MiB allocated") == 1
+
+
+def test_a_session_can_be_imported_from_the_package():
+    assert "Session" in parallel.__all__ and parallel.Session is api.Session
