@@ -171,7 +171,9 @@ def _verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan)
         small = _small(target, overrides)
         names = [path for path, _ in small.model.named_modules()] + [n for n, _ in small.model.named_parameters()]
         rules = tuple(rule for rule in plan.rules if matches(rule.pattern, names))
-        _VERDICTS[key] = check_in_threads(small.model, Plan(plan.model, rules), small.inputs, ranks)
+        attributes = tuple(name for name in plan.attributes if matches(name.partition(":")[0], names))
+        fitting = Plan(plan.model, rules, attributes)
+        _VERDICTS[key] = check_in_threads(small.model, fitting, small.inputs, ranks)
     return _VERDICTS[key]
 
 

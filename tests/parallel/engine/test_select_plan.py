@@ -8,6 +8,7 @@ import torch
 from modular_converter.parallel.engine.select_plan import given_plan, select_plan, small_overrides
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.proof.prove import derive_model
 from modular_converter.parallel.tiny.build import build, target_of
 
 
@@ -56,6 +57,12 @@ def test_a_given_plan_is_tried_and_a_wrong_one_warned_of(caplog):
         plan, where = select_plan(llama(), wrong, 2)
     assert len(plan.rules) == 2 and "which a small instance refuses" in where
     assert "refused by a small instance of the model" in caplog.text
+
+
+def test_integers_that_shrink_are_part_of_a_given_plan():
+    found = derive_model(target_of("t5"))
+    assert found.plan.attributes
+    assert "verified on 2 ranks" in select_plan(found.small.model, found.plan, 2)[1]
 
 
 def test_a_plan_for_a_model_of_ones_own_is_taken_unverified():
