@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 import pickle
 import types
 from collections.abc import Callable
@@ -15,13 +16,13 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.mailbox import Mailbox, Post, lent
 from modular_converter.parallel.engine.shared_memory import Arena, aligned
 from modular_converter.parallel.errors import PlanError
 
 
 # Up to this many bytes a tensor travels in the message itself: a pipe carries them faster than two mappings agree.
 INLINE_BYTES = 1 << 15
-MAILBOX_BYTES = 256 << 20
 COPY = "__deepcopy__"
 
 
@@ -110,33 +111,6 @@ def _methods(kind: type[Any]) -> dict[str, bool]:
     return {name: callable(getattr(kind, name, None)) for name in shown}
 
 
-class Mailbox:
-    """GPU memory of a rank that the main process sees, for results; allocated and lent when it is first used.
-
-    Lending each result by itself costs the opening and closing of a mapping, about a millisecond a call.
-    """
-
-    def __init__(self, size: int = MAILBOX_BYTES) -> None:
-        self.size = size
-        self.buffer: torch.Tensor | None = None
-        self.usable = True
-
-    def put(self, value: torch.Tensor, offset: int) -> Any:
-        """What tells the main process where a copy of the tensor lies; None if it does not fit or nothing is lent."""
-        length = value.numel() * value.element_size()
-        if not self.usable or offset + length > self.size or not length:
-            return None
-        handle = None
-        if self.buffer is None:
-            self.buffer = torch.empty(self.size, dtype=torch.uint8, device=value.device)
-            handle = _shared(self.buffer)
-            self.usable = handle is not None
-            if not self.usable:
-                return None
-        self.buffer[offset : offset + length].view(value.dtype).view(value.shape).copy_(value)
-        return ("mail", value.dtype, tuple(value.shape), offset, handle)
-
-
 class _Packer(pickle.Pickler):
     def __init__(self, file: Any, arena: Arena, held: dict[int, int], mailbox: Mailbox | None) -> None:
         super().__init__(file, protocol=5)
@@ -170,7 +144,7 @@ class _Packer(pickle.Pickler):
             if found is not None:
                 self.mailed = aligned(self.mailed + value.numel() * value.element_size())
                 return found
-            if (handle := _shared(value)) is not None:
+            if (handle := lent(value)) is not None:
                 return handle
         if type(value) is not torch.Tensor:
             value = value.as_subclass(torch.Tensor)
@@ -187,11 +161,9 @@ class _Packer(pickle.Pickler):
 
 
 class _Unpacker(pickle.Unpickler):
-    def __init__(
-        self, file: Any, arena: Arena, device: Any, resolve: Callable[[Any], Any], mail: dict[str, torch.Tensor]
-    ) -> None:
+    def __init__(self, file: Any, arena: Arena, device: Any, resolve: Callable[[Any], Any], post: Post) -> None:
         super().__init__(file)
-        self.arena, self.device, self.resolve, self.mail = arena, device, resolve, mail
+        self.arena, self.device, self.resolve, self.post = arena, device, resolve, post
         self.made: list[torch.Tensor] = []
 
     def persistent_load(self, pid: Any) -> Any:
@@ -209,21 +181,16 @@ class _Unpacker(pickle.Unpickler):
             made = (
                 torch.frombuffer(bytearray(data), dtype=torch.uint8).view(dtype) if data else torch.empty(0).to(dtype)
             )
-            return made.view(shape).to(self.device)
+            # Not waited for: the driver has its own copy of pageable memory before it returns.
+            return made.view(shape).to(self.device, non_blocking=True)
         if kind == "arena":
             _, dtype, shape, offset = pid
             found = read(self.arena, offset, dtype, shape)
             return found.clone() if self.device.type == "cpu" else found.to(self.device)
         if kind == "mail":
-            return self._mailed(*pid[1:]).to(self.device)
+            return self.post.look_up(self.device, *pid[1:])
         shared: torch.Tensor = pid[1](*pid[2])
-        return shared.to(self.device)
-
-    def _mailed(self, dtype: torch.dtype, shape: tuple[int, ...], offset: int, handle: Any) -> torch.Tensor:
-        if handle is not None:
-            self.mail["buffer"] = handle[1](*handle[2])
-        length = torch.Size(shape).numel() * torch.empty((), dtype=dtype).element_size()
-        return self.mail["buffer"][offset : offset + length].view(dtype).view(shape).clone()
+        return shared if shared.device == self.device else self.post.announce(shared, self.device)
 
 
 def pack(value: Any, arena: Arena, held: dict[int, int] | None = None, mailbox: Mailbox | None = None) -> bytes:
@@ -248,25 +215,15 @@ def unpack(
     arena: Arena,
     device: torch.device,
     resolve: Callable[[Any], Any],
-    mail: dict[str, torch.Tensor] | None = None,
+    post: Post | None = None,
 ) -> Any:
-    """The inverse of ``pack``; tensors are copied to ``device``.
+    """The inverse of ``pack``; tensors are copied to ``device``, those in a mailbox when they are fetched.
 
     Args:
         resolve: from ``("held", number)`` or ``("handle", number, class, own names)`` to the object.
-        mail: the sender's mailbox, kept by the receiver from the first message on.
+        post: what the receiver knows of the sender's mailbox.
     """
-    return _Unpacker(io.BytesIO(data), arena, device, resolve, {} if mail is None else mail).load()
-
-
-def _shared(value: torch.Tensor) -> Any:
-    """A handle of GPU memory for another process; None where the system does not lend any."""
-    from torch.multiprocessing.reductions import reduce_tensor
-
-    try:
-        return ("shared", *reduce_tensor(value))  # type: ignore[no-untyped-call]
-    except RuntimeError:
-        return None
+    return _Unpacker(io.BytesIO(data), arena, device, resolve, post or Post()).load()
 
 
 def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -280,21 +237,7 @@ def write(arena: Arena, offset: int, tensor: torch.Tensor) -> None:
 
 def read(arena: Arena, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
     """A tensor that lies in an arena, not copied."""
-    count = 1
-    for length in shape:
-        count *= length
-    if not count:
+    size = math.prod(shape) * dtype.itemsize
+    if not size:
         return torch.empty(shape, dtype=dtype)
-    size = count * torch.empty((), dtype=dtype).element_size()
     return torch.frombuffer(arena.view(offset, size), dtype=torch.uint8).view(dtype).view(shape)
-
-
-def state_bytes(state: torch.Tensor) -> bytes:
-    """A random state for a message: a tensor would be moved to the receiver's device and back."""
-    found: bytes = state.cpu().numpy().tobytes()
-    return found
-
-
-def state_tensor(data: bytes) -> torch.Tensor:
-    """The inverse of ``state_bytes``."""
-    return torch.frombuffer(bytearray(data), dtype=torch.uint8)

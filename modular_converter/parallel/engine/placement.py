@@ -26,10 +26,9 @@ from modular_converter.parallel.engine.packing import (
     handle_for,
     names_of,
     stand_in,
-    state_bytes,
-    state_tensor,
     write,
 )
+from modular_converter.parallel.engine.random_states import random_states, set_random_states
 from modular_converter.parallel.engine.session import RemoteError, Session
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
@@ -84,14 +83,16 @@ class Placement:
             for cache in caches_in((args, kwargs)):
                 if not isinstance(cache, OnRanks):
                     self._lend(cache)
-            states = _random_states()
+            states = random_states()
             dropped = self.dropped[:]
             del self.dropped[: len(dropped)]
             message = ("call", self.number, method, args, kwargs, states, share, dropped, self._name())
             answers = self._ask(message, event=event, device=where, resolve=self._handle)
-            self.times = [answer[2] for answer in answers]
-            _set_random_states(answers[0][1])
-            return answers[0][0]
+            self.times = self.session.times
+            result, drawn = answers[0]
+            if drawn is not None:
+                set_random_states(*drawn)
+            return result
 
     def _ask(self, message: Any, **how: Any) -> list[Any]:
         """Ask the ranks; what all of them raise is raised as it was there."""
@@ -271,18 +272,3 @@ def _place_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
     """Where the first tensor of a call lies: its results go there too."""
     found = (value.device for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
     return next(found, torch.device("cpu"))
-
-
-def _cuda_is_used() -> bool:
-    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
-
-
-def _random_states() -> tuple[bytes, bytes | None, int]:
-    cuda = torch.cuda.get_rng_state() if _cuda_is_used() else None
-    return state_bytes(torch.get_rng_state()), None if cuda is None else state_bytes(cuda), torch.initial_seed()
-
-
-def _set_random_states(states: Any) -> None:
-    torch.set_rng_state(state_tensor(states[0]))
-    if states[1] is not None and _cuda_is_used():
-        torch.cuda.set_rng_state(state_tensor(states[1]))

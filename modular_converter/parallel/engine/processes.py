@@ -9,6 +9,7 @@ import pickle
 import selectors
 import signal
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,10 +17,9 @@ from dataclasses import dataclass, field
 from multiprocessing.reduction import send_handle
 from typing import Any
 
-import torch
-
+from modular_converter.parallel.engine.mailbox import Post
 from modular_converter.parallel.engine.shared_memory import Arena
-from modular_converter.parallel.engine.worker import EVENT, FAILURE, Start, serve
+from modular_converter.parallel.engine.worker import EARLY, EVENT, FAILURE, Start, serve
 
 
 MISSING_GUARD = 77
@@ -43,7 +43,7 @@ class Rank:
     up: Arena
     log: int
     arrived: deque[bytes] = field(default_factory=deque)
-    mail: dict[str, torch.Tensor] = field(default_factory=dict)
+    post: Post = field(default_factory=Post)
 
 
 def begin(context: Any, start: Start, down: Arena) -> Rank:
@@ -74,7 +74,7 @@ def finish(ranks: list[Rank], grace_s: float) -> None:
     deadline = time.monotonic() + grace_s
     try:
         for rank in ranks:
-            rank.mail.clear()
+            rank.post.close()
             with contextlib.suppress(OSError):
                 rank.pipe.close()
         for rank in ranks:
@@ -110,7 +110,12 @@ Event = Callable[[str, Any], None]
 
 
 def collect(
-    ranks: list[Rank], selector: selectors.BaseSelector, limit_s: float, event: Event | None
+    ranks: list[Rank],
+    selector: selectors.BaseSelector,
+    limit_s: float,
+    event: Event | None,
+    early: Callable[[int, bytes], None],
+    awake_s: float = 0.0,
 ) -> tuple[list[bytes], Exception | None]:
     """Wait for one message of each rank.
 
@@ -118,6 +123,8 @@ def collect(
         selector: with each rank's pipe and end.
         limit_s: seconds until they count as hung.
         event: gets what comes before an answer, as a kind and a value.
+        early: gets the number of a rank, and its answer if that comes before it is complete.
+        awake_s: seconds to look for messages without sleep, if no other thread of this process could run instead.
 
     Returns:
         The messages in the order of the ranks, and what ``event`` raised.
@@ -127,10 +134,11 @@ def collect(
     """
     answers = {number: rank.arrived.popleft() for number, rank in enumerate(ranks) if rank.arrived}
     trouble: Exception | None = None
-    deadline = time.monotonic() + limit_s
+    start = time.monotonic()
+    deadline = start + limit_s
     while len(answers) < len(ranks):
         left = deadline - time.monotonic()
-        ready = selector.select(max(0.0, min(left, WAIT_S)))
+        ready = _look(selector, start + awake_s) or selector.select(max(0.0, min(left, WAIT_S)))
         if selector.get_map() is None:
             raise Lost("they were ended", "another thread has ended the ranks")
         if not ready and left <= WAIT_S:
@@ -143,6 +151,8 @@ def collect(
                     raise _died(ranks[number], number, answers)
             elif data[:1] == EVENT:
                 trouble = trouble or _handled(event, data)
+            elif data[:1] == EARLY:
+                early(number, data[1:])
             elif number in answers:
                 ranks[number].arrived.append(data)
             else:
@@ -150,6 +160,14 @@ def collect(
                 if data[:1] == FAILURE:
                     deadline = min(deadline, time.monotonic() + GRACE_S)
     return [answers[number] for number in range(len(ranks))], trouble
+
+
+def _look(selector: selectors.BaseSelector, until: float) -> Any:
+    """What is ready before a point in time, looked for without sleep; a second thread would wait for the interpreter."""
+    while time.monotonic() < until and threading.active_count() == 1:
+        if found := selector.select(0):
+            return found
+    return []
 
 
 def _received(rank: Rank) -> bytes | None:

@@ -24,6 +24,7 @@ from modular_converter.parallel.engine.handover import (
 )
 from modular_converter.parallel.engine.lean import LeanGroup, make_lean
 from modular_converter.parallel.engine.lean_norms import fuse_norms
+from modular_converter.parallel.engine.mailbox import Mailbox
 from modular_converter.parallel.engine.memory import usage
 from modular_converter.parallel.engine.outputs import (
     check_plain,
@@ -36,17 +37,15 @@ from modular_converter.parallel.engine.outputs import (
 )
 from modular_converter.parallel.engine.packing import (
     COPY,
-    Mailbox,
     pack,
     read,
-    state_bytes,
-    state_tensor,
     unpack,
 )
 from modular_converter.parallel.engine.profiling import profile
 from modular_converter.parallel.engine.proxy import Change, apply_changes
+from modular_converter.parallel.engine.random_states import adopt, changed_since
 from modular_converter.parallel.engine.shared_memory import Arena
-from modular_converter.parallel.engine.worker import ANSWER, EVENT, FAILURE, UNSENT
+from modular_converter.parallel.engine.worker import ANSWER, EARLY, EVENT, FAILURE, SECONDS, UNSENT
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution, resolve
@@ -87,14 +86,32 @@ class Worker:
         self.arrived = 0.0
 
     def answer(self, value: Any, held: dict[int, int] | None = None, share: bool = False) -> None:
-        """Send one answer, or the error that sending it raised."""
+        """Send one answer with the seconds that it took, or the error that sending it raised."""
         try:
-            data = ANSWER + pack(value, self.up, held, self.mailbox if share else None)
-            if share:
-                torch.cuda.synchronize(self.device)  # the main process reads the mailbox on a stream of its own
+            data = self._packed_while_working(value, held) if share else self._packed(value, held)
         except Exception as error:
             data = UNSENT + pickle.dumps((traceback.format_exc(), _plain(error)))
         self.pipe.send_bytes(data)
+
+    def _packed(self, value: Any, held: dict[int, int] | None) -> bytes:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        took = self.clock() - self.arrived
+        return ANSWER + SECONDS.pack(took) + pack(value, self.up, held)
+
+    def _packed_while_working(self, value: Any, held: dict[int, int] | None) -> bytes:
+        """For a receiver on the GPU: its copies are queued behind the work; while that goes on, it reads of them."""
+        work = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        work.record()
+        took = self.clock() - self.arrived
+        data = pack(value, self.up, held, self.mailbox)
+        if not work.query():  # type: ignore[no-untyped-call]
+            self.pipe.send_bytes(EARLY + data)
+            data = b""
+            work.synchronize()
+            took = self.clock() - self.arrived
+        torch.cuda.synchronize(self.device)  # the main process reads the mailbox on a stream of its own
+        return ANSWER + SECONDS.pack(took) + data
 
     def handle(self, data: bytes) -> None:
         """Run one message and answer it."""
@@ -173,7 +190,7 @@ class Worker:
         loaded = self.models[number]
         for gone in dropped:
             loaded.held.pop(gone, None)
-        _set_random(states, self.device)
+        adopt(states, self.device)
         args, kwargs = streamers(args, kwargs, self._event)
         if loaded.compiled:
             _choose_cache(loaded.model, kwargs)
@@ -185,13 +202,11 @@ class Worker:
             result = whole_heads(result, loaded.model, self.group.size, owners, self._all_heads)
         held = hold(result, name, loaded.held)
         loaded.held.update(held)
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        took = self.clock() - self.arrived
         if self.group.rank:
-            self.answer((None, None, took))
+            self.answer(None)
         else:
-            self.answer((result, _random(self.device), took), {id(v): k for k, v in held.items()}, share)
+            changed = changed_since(states, self.device)
+            self.answer((result, changed), {id(v): k for k, v in held.items()}, share)
 
     def on_profile(self, number: int, method: str, args: Any, kwargs: Any) -> None:
         """Run a method under torch's profiler; each rank's table of what its time went to."""
@@ -272,21 +287,6 @@ def _choose_cache(model: Any, kwargs: dict[str, Any]) -> None:
     settings = getattr(model, "generation_config", None)
     if settings is not None and settings.cache_implementation in (None, "static"):
         settings.cache_implementation = "static" if kwargs.get("past_key_values") is None else None
-
-
-def _set_random(states: Any, device: torch.device) -> None:
-    """The caller's state; its seed where the caller has no CUDA state of its own and has seeded anew."""
-    cpu, cuda, seed = states
-    torch.set_rng_state(state_tensor(cpu))
-    if device.type == "cuda" and cuda is not None:
-        torch.cuda.set_rng_state(state_tensor(cuda), device)
-    elif device.type == "cuda" and seed != torch.cuda.initial_seed():
-        torch.cuda.manual_seed(seed)
-
-
-def _random(device: torch.device) -> Any:
-    cuda = state_bytes(torch.cuda.get_rng_state(device)) if device.type == "cuda" else None
-    return state_bytes(torch.get_rng_state()), cuda
 
 
 def _plain(error: BaseException) -> Any:

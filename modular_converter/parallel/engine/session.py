@@ -33,11 +33,13 @@ from modular_converter.parallel.engine.processes import (
 )
 from modular_converter.parallel.engine.shared_memory import Arena
 from modular_converter.parallel.engine.turns import Turns
-from modular_converter.parallel.engine.worker import FAILURE, UNSENT, Start
+from modular_converter.parallel.engine.worker import ANSWER, FAILURE, HEAD, SECONDS, UNSENT, Start
 from modular_converter.parallel.errors import RankError
 
 
 START_LIMIT_S = 180.0
+# On a virtual machine a process that sleeps wakes 0.2 ms late, and is slow then; torch waits for a GPU in this way too.
+AWAKE_S = 0.1
 CPU = torch.device("cpu")
 
 
@@ -63,6 +65,9 @@ class Session:
         init_method: how processes start: ``spawn``, ``forkserver``, or (CPUs only) ``fork``.
         master_port: where the ranks meet; any free port if None.
         limit_s: seconds that a call may take before the ranks count as hung.
+
+    Attributes:
+        times: the seconds that each rank took for its last answer.
     """
 
     devices: tuple[str, ...]
@@ -77,6 +82,8 @@ class Session:
         self.down = Arena.create()
         self.selector = selectors.DefaultSelector()
         self.store: Any = None
+        self.awake_s = 0.0 if self.devices[0] == "cpu" else AWAKE_S
+        self.times: list[float] = []
         self.owed: deque[tuple[Any, ...]] = deque()  # what messages without an answer are about
         _LIVE.add(self)
 
@@ -187,12 +194,21 @@ class Session:
         """The second half of ``ask``, for the oldest message that has not been answered."""
         try:
             about = self.owed.popleft()
-            raw, trouble = collect(self.ranks, self.selector, limit_s, event)
+            found: dict[int, Any] = {}
+
+            def read(number: int, data: bytes) -> None:
+                rank = self.ranks[number]
+                found[number] = unpack(data, rank.up, device, resolve or _unknown, rank.post)
+
+            raw, trouble = collect(self.ranks, self.selector, limit_s, event, read, self.awake_s)
             failed = [number for number, data in enumerate(raw) if data[:1] in (FAILURE, UNSENT)]
             if failed:
                 self._raise(raw, failed, about)
-            known = resolve or _unknown
-            found = [unpack(data[1:], rank.up, device, known, rank.mail) for data, rank in zip(raw, self.ranks)]
+            self.times = [SECONDS.unpack(data[len(ANSWER) : HEAD])[0] for data in raw]
+            for number, rank in enumerate(self.ranks):
+                if number not in found:
+                    read(number, raw[number][HEAD:])
+                rank.post.fetch()
             if device.type == "cuda":
                 torch.cuda.current_stream(device).synchronize()  # the next call writes to the mailbox again
         except RemoteError:
@@ -209,10 +225,12 @@ class Session:
             raise
         if trouble is not None:
             raise trouble
-        return found
+        return [found[number] for number in range(len(raw))]
 
     def _raise(self, raw: list[bytes], failed: list[int], about: tuple[Any, ...]) -> None:
         """An error of all ranks is the caller's own; if only some have one, the ranks can no longer agree."""
+        for rank in self.ranks:
+            rank.post.announced.clear()
         first = next((number for number in failed if raw[number][:1] == FAILURE), failed[0])
         text, error = pickle.loads(raw[first][1:])
         if len(failed) < len(raw) and raw[first][:1] == FAILURE:

@@ -14,8 +14,6 @@ from modular_converter.parallel.engine.packing import (
     own_names,
     pack,
     stand_in,
-    state_bytes,
-    state_tensor,
     unpack,
 )
 from modular_converter.parallel.engine.shared_memory import Arena
@@ -35,11 +33,6 @@ def test_a_tensor_that_is_named_several_times_travels_once():
         assert len(data) < 2000
     finally:
         area.close()
-
-
-def test_random_states_come_back():
-    state = torch.get_rng_state()
-    assert torch.equal(state_tensor(state_bytes(state)), state)
 
 
 class Counter:

@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import signal
 import socket
+import threading
+import time
 
 import pytest
 
@@ -100,3 +102,26 @@ def test_a_forked_child_does_not_keep_the_ranks_alive(tmp_path):
     assert gone(pids, 10.0) and alive(child)
     os.kill(child, signal.SIGKILL)
     process.communicate()
+
+
+class Looks:
+    """Stands for a selector in which something is ready at the third look."""
+
+    def __init__(self):
+        self.timeouts = []
+
+    def select(self, timeout):
+        self.timeouts.append(timeout)
+        return ["here"] if len(self.timeouts) == 3 else []
+
+
+@pytest.mark.parametrize("threads, seconds, timeouts", [(1, 600.0, [0, 0, 0]), (2, 600.0, []), (1, 0.0, [])])
+def test_messages_are_looked_for_awake_where_no_other_thread_could_run(monkeypatch, threads, seconds, timeouts):
+    monkeypatch.setattr(threading, "active_count", lambda: threads)
+    looks = Looks()
+    assert processes._look(looks, time.monotonic() + seconds) == ["here"] * bool(timeouts)
+    assert looks.timeouts == timeouts
+
+
+def test_a_session_of_cpus_sleeps():
+    assert Session(("cpu",)).awake_s == 0.0 < Session(("cuda:0",)).awake_s

@@ -12,9 +12,12 @@ import pytest
 import torch
 
 from modular_converter.parallel import parallelize
+from modular_converter.parallel.engine.packing import pack
 from modular_converter.parallel.engine.processes import GUARD_TEXT
+from modular_converter.parallel.engine.rank_models import Worker
 from modular_converter.parallel.engine.session import RemoteError, Session
 from modular_converter.parallel.engine.turns import Turns
+from modular_converter.parallel.engine.worker import ANSWER, EARLY, SECONDS
 from modular_converter.parallel.errors import PlanError, RankError
 from tests.parallel.troubled import PLAN, Troubled
 
@@ -280,3 +283,23 @@ def test_a_call_of_another_thread_is_told_that_the_ranks_were_ended():
     model._placement.session.end("it was enough", 0.0)
     thread.join(20.0)
     assert found and gone(pids)
+
+
+def test_an_answer_that_comes_before_its_work_is_done(monkeypatch):
+    """As ranks on GPUs send it: what it holds first, and then that it is complete."""
+
+    def early(worker, value, held=None, share=False):
+        if not isinstance(value, tuple):
+            return whole(worker, value, held, share)
+        worker.pipe.send_bytes(EARLY + pack(value, worker.up, held))
+        worker.pipe.send_bytes(ANSWER + SECONDS.pack(7.5))
+
+    whole = Worker.answer
+    monkeypatch.setattr(Worker, "answer", early)
+    with Session(("cpu", "cpu"), init_method="fork") as session:
+        model = Troubled().eval()
+        want, other = model(X), model(X * 2)
+        parallelize(model, plan=PLAN, session=session)
+        assert torch.allclose(model(X), want, atol=1e-5)
+        assert model._placement.times[0] == 7.5
+        assert torch.allclose(model(X * 2), other, atol=1e-5)
