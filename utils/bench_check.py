@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import NamedTuple
 
-from bench_convert import ROOT, Report
+from bench_convert import ROOT, Report, keep_bytecode
 
 
 CHECK = [sys.executable, f"{ROOT}/utils/check_modular_conversion.py"]
@@ -131,6 +131,7 @@ def main() -> None:
     parser.add_argument("--no-cold", action="store_true", help="only the quick figures")
     parser.add_argument("--update", metavar="PAGE", help="put the figures into a page, between its marks")
     options = parser.parse_args()
+    keep_bytecode()
     report = Report()
     report(
         f"{datetime.date.today()}, Python {platform.python_version()}, {os.cpu_count()} cores, "

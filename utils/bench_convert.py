@@ -79,6 +79,11 @@ class Report:
             file.write(f"{before}{START}\n```text\n{figures}\n```\n{END}{after}")
 
 
+def keep_bytecode() -> None:
+    """Let the processes write bytecode, which an installer does too: the first of each kind is not counted."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 def cpu_seconds(command: Sequence[str]) -> float:
     """CPU seconds, user and system, of a finished process and of those it waited for."""
     for output in (following for name, following in zip(command, command[1:], strict=False) if name == "--output-dir"):
@@ -107,6 +112,7 @@ def main() -> None:
     parser.add_argument("--no-corpus", action="store_true", help="only the single models")
     parser.add_argument("--update", metavar="PAGE", help="put the figures into a page, between its marks")
     options = parser.parse_args()
+    keep_bytecode()
     report = Report()
     import importlib.util
 
