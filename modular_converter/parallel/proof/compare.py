@@ -199,16 +199,30 @@ def _has_gradient(name: str, applied: Applied, whole: Reference) -> bool:
 
 def scale_of(tensor: torch.Tensor) -> float:
     """The largest finite entry."""
+    if math.isfinite(largest := _largest(tensor)):
+        return largest
     finite = tensor[torch.isfinite(tensor)]
     return float(finite.abs().max()) if finite.numel() else 0.0
 
 
 def relative_error(got: torch.Tensor, want: torch.Tensor, scale: float | None = None) -> float:
     """The largest deviation over the scale; infinite for another shape or other non-finite entries."""
-    if got.shape != want.shape or not torch.equal(torch.isfinite(got), torch.isfinite(want)):
+    if got.shape != want.shape:
+        return math.inf
+    size = (scale_of(want) if scale is None else scale) + _FLOOR
+    if math.isfinite(largest := _largest(got - want)):  # so both are finite everywhere
+        return largest / size
+    if not torch.equal(torch.isfinite(got), torch.isfinite(want)):
         return math.inf
     finite = torch.isfinite(want)
-    if not finite.any():
+    return float((got[finite] - want[finite]).abs().max()) / size if finite.any() else 0.0
+
+
+def _largest(tensor: torch.Tensor) -> float:
+    """The largest magnitude, in one pass; not finite if any entry is not."""
+    if not tensor.numel():
         return 0.0
-    size = (scale_of(want) if scale is None else scale) + _FLOOR
-    return float((got[finite] - want[finite]).abs().max()) / size
+    if tensor.is_complex():
+        return float(tensor.abs().max())
+    low, high = tensor.aminmax()
+    return max(-float(low), float(high))

@@ -100,14 +100,30 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     # A grouped product wants shards of whole 16 bytes.
     "dots3_note": {"vision_config.moe_intermediate_size": 256},
     "superglue": {"gnn_layers_types": ["self", "cross"], "sinkhorn_iterations": 4},
-    "univnet": {"resblock_kernel_sizes": [3], "resblock_stride_sizes": [4], "resblock_dilation_sizes": [[1, 3]]},
+    "univnet": {
+        "resblock_kernel_sizes": [3],
+        "resblock_stride_sizes": [4],
+        "resblock_dilation_sizes": [[1, 3]],
+        "model_hidden_channels": 16,
+    },
+    "whisper": {"max_source_positions": 40},
+    "muse_glimmer": {"text_config.hidden_size": 416, "text_config.intermediate_size": 1248},
+    "pp_ocrv5_mobile_rec": {"head_out_channels": 160, "backbone_config.scale": 0.25},
     "pp_formulanet": {
         "vision_config.output_channels": 32,
         "vision_config.post_conv_in_channels": 32,
         "vision_config.post_conv_mid_channels": 64,
         "vision_config.post_conv_out_channels": 128,
     },
-    "vits": {"upsample_initial_channel": 64},
+    "vits": {
+        "upsample_initial_channel": 64,
+        "upsample_rates": [2, 2, 2, 2],
+        "upsample_kernel_sizes": [4, 4, 4, 4],
+        "resblock_kernel_sizes": [3],
+        "resblock_dilation_sizes": [[1, 3, 5]],
+        "duration_predictor_num_flows": 2,
+        "prior_encoder_num_flows": 2,
+    },
     "dinov3_convnext": {"hidden_sizes": [16, 32, 64, 128], "depths": [1, 1, 1, 1]},
     "efficientloftr": {"stage_num_blocks": [1, 1, 1, 1]},
     "clap": {
