@@ -214,7 +214,7 @@ def measure_all(options: argparse.Namespace) -> None:
     import torch
 
     sys.path.insert(0, str(HERE))
-    from parallel_runs import SHAPES
+    from bench_model import SHAPES
 
     gpus = torch.cuda.device_count()
     options.shape = options.shape or ("llama-6b" if gpus else "tiny")

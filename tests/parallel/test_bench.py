@@ -25,7 +25,7 @@ def test_its_plan_is_the_derived_one(utils):
     from modular_converter.parallel.proof.prove import derive_model
     from modular_converter.parallel.tiny.build import target_of
 
-    assert Plan.parse(utils("parallel_runs").PLAN).rules == derive_model(target_of("llama", "causal")).plan.rules
+    assert Plan.parse(utils("bench_model").PLAN).rules == derive_model(target_of("llama", "causal")).plan.rules
 
 
 def test_the_page_is_written_between_its_markers(tmp_path):
