@@ -212,9 +212,11 @@ def relative_error(got: torch.Tensor, want: torch.Tensor, scale: float | None = 
     size = (scale_of(want) if scale is None else scale) + _FLOOR
     if math.isfinite(largest := _largest(got - want)):  # so both are finite everywhere
         return largest / size
-    if not torch.equal(torch.isfinite(got), torch.isfinite(want)):
-        return math.inf
     finite = torch.isfinite(want)
+    if not torch.equal(torch.isfinite(got), finite):
+        return math.inf
+    if not torch.allclose(got[~finite], want[~finite], equal_nan=True):
+        return math.inf
     return float((got[finite] - want[finite]).abs().max()) / size if finite.any() else 0.0
 
 

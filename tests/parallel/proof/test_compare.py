@@ -87,7 +87,7 @@ def test_the_error_is_that_of_the_finite_entries_and_the_others_must_be_in_the_s
     finite = [math.isfinite(b) for _, b in pairs]
     largest = max((abs(complex(b)) for b in want[finite].tolist()), default=0.0) if pairs else 0.0
     assert scale_of(want) == pytest.approx(largest)
-    if [math.isfinite(a) for a, _ in pairs] != finite:
+    if any(str(a) != str(b) for (a, b), known in zip(pairs, finite) if not (known and math.isfinite(a))):
         assert relative_error(got, want, 2.0) == math.inf
     else:
         apart = max(
