@@ -7,11 +7,16 @@ the order in which they come.
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
+
+from modular_converter.parallel.errors import RankError
 
 
 class Prompt(BaseModel):
@@ -29,6 +34,11 @@ def make_app(model: Any, encode: Callable[[str], Any], decode: Callable[[Any], s
         decode: from ids, (length,), to a text.
     """
     app = FastAPI()
+
+    @app.exception_handler(RankError)
+    def ended(request: Request, error: RankError) -> JSONResponse:  # the weights are gone: a supervisor starts anew
+        os.kill(os.getpid(), signal.SIGTERM)
+        return JSONResponse({"error": str(error).partition(";")[0]}, status_code=503)
 
     @app.post("/generate")
     def generate(prompt: Prompt) -> dict[str, str]:  # not `async`: FastAPI gives each request a thread

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
 from flask import Flask, jsonify, request
+
+from modular_converter.parallel.errors import RankError
 
 
 def make_app(model: Any, encode: Callable[[str], Any], decode: Callable[[Any], str]) -> Flask:
@@ -17,6 +21,11 @@ def make_app(model: Any, encode: Callable[[str], Any], decode: Callable[[Any], s
         decode: from ids, (length,), to a text.
     """
     app = Flask(__name__)
+
+    @app.errorhandler(RankError)
+    def ended(error: RankError) -> Any:  # the weights are gone: a supervisor starts this anew
+        os.kill(os.getpid(), signal.SIGTERM)
+        return jsonify(error=str(error).partition(";")[0]), 503
 
     @app.post("/generate")
     def generate() -> Any:

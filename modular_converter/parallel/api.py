@@ -85,6 +85,10 @@ def _check(given: dict[str, Any]) -> None:
         raise ApplyError(f"device={device!r}: give 'cpu' or 'cuda'")
     if not isinstance(timeout, (int, float)) or not 0 < timeout < float("inf"):
         raise ApplyError(f"timeout={timeout!r}: give a number of seconds above 0")
+    for name in ("num_gpus", "master_port"):
+        number = given[name]
+        if isinstance(number, bool) or not isinstance(number, (int, type(None))):
+            raise ApplyError(f"{name}={number!r}: give a whole number")
     if verbose not in (None, "simple", "detail"):
         raise ApplyError(f'verbose={verbose!r}: give None, "simple" or "detail"')
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
@@ -93,10 +97,13 @@ def _check(given: dict[str, Any]) -> None:
         raise ApplyError(f"fp16=True and dtype={dtype}: give one of them")
     if not isinstance(given["model"], torch.nn.Module):
         raise ApplyError(f"model is of type {type(given['model']).__name__}: give a torch.nn.Module")
+    if _LOST in given["model"].__dict__:
+        raise ApplyError("the model lost weights when an earlier parallelize did not come to its end; load it again")
     if isinstance(given["model"], Parallelized):
         raise ApplyError("the model is parallelized already; take it back with .cpu() first")
     if _in_group():
-        _refuse_idle(given, _IDLE_IN_GROUP, "in a process group each process that runs already keeps its share")
+        idle = _IDLE_IN_GROUP[given["num_gpus"] == int(os.environ.get("WORLD_SIZE", "0")) :]
+        _refuse_idle(given, idle, "in a process group each process that runs already keeps its share")
         return
     if given["mesh"] is not None:
         raise ApplyError("mesh= needs a process group: start the script with torchrun")
@@ -105,6 +112,8 @@ def _check(given: dict[str, Any]) -> None:
         given["session"].refuse_ended()
 
 
+_LOST = "_modular_converter_lost"
+# First the one that may be given if it is right.
 _IDLE_IN_GROUP = ("num_gpus", "master_port", "init_method", "compile", "timeout", "session")
 _IDLE_IN_SESSION = ("num_gpus", "master_port", "device", "init_method", "timeout")
 
@@ -173,6 +182,7 @@ def _on_ranks(
     compile: bool,
     verbose: str | None,
 ) -> Any:
+    ready: _Ready | None = None
     try:
         ready = _prepare(model, dtype, given, session)
         session.start()
@@ -184,6 +194,8 @@ def _on_ranks(
             state = "some of its weights are gone, load it again" if ready.emptied() else "it is as it was"
             raise RankError(f"the model could not be put on the ranks; {state}: {error}") from error
     except BaseException:
+        if ready is not None and ready.emptied():
+            model.__dict__[_LOST] = True
         if own:
             session.end("a model could not be put on them")
         raise

@@ -1,6 +1,7 @@
 """What `parallelize` refuses before it starts anything, and what a failed load costs the other models of a session."""
 
 import dataclasses
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -151,6 +152,29 @@ def test_arguments_that_mean_nothing_anywhere(monkeypatch, group, given, said):
         parallelize(Troubled(), plan=PLAN, **given)
 
 
+@pytest.mark.parametrize(
+    "name, value", [("num_gpus", "2"), ("num_gpus", 2.0), ("num_gpus", True), ("master_port", "29500")]
+)
+def test_numbers_are_whole_numbers(name, value):
+    with pytest.raises(ApplyError, match=f"{name}={value!r}: give a whole number"):
+        parallelize(Troubled(), plan=PLAN, **{name: value})
+
+
+def test_the_number_of_processes_may_be_given_where_they_run(monkeypatch):
+    monkeypatch.setattr(api, "_in_group", lambda: True)
+    monkeypatch.setattr(api, "_in_place", lambda *given: "sharded")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert parallelize(Troubled(), plan=PLAN, num_gpus=3) == "sharded"
+    with pytest.raises(ApplyError, match="num_gpus=4: no effect here"):
+        parallelize(Troubled(), plan=PLAN, num_gpus=4)
+
+
+def test_a_daemonic_process_is_told_that_it_may_not_start_others(monkeypatch):
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+    with pytest.raises(RankError, match="daemonic"):
+        parallelize(Troubled(), plan=PLAN, init_method="fork")
+
+
 def test_a_models_name_is_no_model():
     with pytest.raises(ApplyError, match="model is of type str: give a torch.nn.Module"):
         parallelize("gpt2")
@@ -217,6 +241,7 @@ VERBOSE = """
 import torch
 from modular_converter.parallel import parallelize
 from tests.parallel.troubled import PLAN, Troubled
+torch.manual_seed(0)
 parallelize(Troubled(), plan=PLAN, device="cpu", verbose="detail")
 torch.distributed.destroy_process_group()
 """

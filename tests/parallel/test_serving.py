@@ -1,9 +1,12 @@
 """The services of `examples/` under load on loopback: every client gets its own answer."""
 
 import importlib
+import os
+import signal
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,7 @@ import torch
 
 pytest.importorskip("transformers")
 from modular_converter.parallel import parallelize  # noqa: E402
+from modular_converter.parallel.errors import RankError  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
 
@@ -81,3 +85,24 @@ def test_many_clients_each_get_their_answer(served, examples, module, serve):
             assert b"cpu:1" in answer.read()
     assert found.answers == wants
     assert "24 requests" in str(found)
+
+
+class Ended:
+    """Stands for a model whose ranks have ended."""
+
+    def generate(self, *args, **kwargs):
+        raise RankError("the ranks have ended: rank 1 died; load the model again and call parallelize")
+
+
+@pytest.mark.parametrize("module, serve", [("serve_fastapi", uvicorn_server), ("serve_flask", flask_server)])
+def test_a_server_without_ranks_says_so_and_ends(examples, monkeypatch, module, serve):
+    pytest.importorskip("fastapi" if "fastapi" in module else "flask")
+    signals = []
+    example = examples(module)
+    monkeypatch.setattr(example.os, "kill", lambda *given: signals.append(given))
+    with serve(example.make_app(Ended(), encode, decode)) as url:
+        request = urllib.request.Request(f"{url}/generate", b'{"text": "a"}', {"Content-Type": "application/json"})
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request, timeout=60)
+    assert caught.value.code == 503 and b"rank 1 died" in caught.value.read()
+    assert signals == [(os.getpid(), signal.SIGTERM)]

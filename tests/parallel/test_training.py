@@ -77,6 +77,57 @@ dist.barrier()
 """
 
 
+REFUSED = """
+import copy, json
+import torch
+import torch.distributed as dist
+from transformers import LlamaConfig, LlamaForCausalLM
+from modular_converter.parallel import parallelize
+
+dist.init_process_group("gloo")
+shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 64}
+config = LlamaConfig(**shape, num_attention_heads=4, num_key_value_heads=2)
+found = {}
+
+def tried(name, call):
+    try:
+        found[name] = f"no error: {call()}"
+    except Exception as error:
+        found[name] = f"{type(error).__name__}: {error}"
+
+torch.manual_seed(dist.get_rank())
+tried("weights", lambda: parallelize(LlamaForCausalLM(config), device="cpu"))
+torch.manual_seed(0)
+model = LlamaForCausalLM(config)
+model.gradient_checkpointing_enable()
+whole = copy.deepcopy(model)
+parallelize(model, device="cpu")
+tried("resized", lambda: model.resize_token_embeddings(70))
+tried("copied", lambda: copy.deepcopy(model))
+ids = torch.arange(1, 19).view(2, 9)
+tried("vocabulary", lambda: model(input_ids=ids + 60))
+for one in (model, whole):
+    one.train()
+    one(input_ids=ids, labels=ids).loss.backward()
+model.unshard()
+pairs = zip(model.parameters(), whole.parameters())
+found["checkpointed"] = max(float((a - b).abs().max()) for a, b in pairs)
+if dist.get_rank() == 0:
+    print(json.dumps(found), flush=True)
+dist.barrier()
+"""
+
+
+def test_what_would_be_wrong_on_shares_is_refused(tmp_path):
+    (tmp_path / "script.py").write_text(REFUSED)
+    found = run_under_torchrun(2, tmp_path / "script.py")
+    assert found["weights"].startswith("ApplyError: model.embed_tokens.weight has other values on process 1")
+    assert found["resized"].startswith("ApplyError: resize_token_embeddings would change this process's share alone")
+    assert found["copied"].startswith("ApplyError: a sharded model cannot be copied")
+    assert found["vocabulary"].startswith("IndexError: index out of range")
+    assert found["checkpointed"] == 0.0
+
+
 def test_attention_weights_are_whole_and_one_process_saves(tmp_path):
     (tmp_path / "script.py").write_text(ATTENTIONS)
     found = run_under_torchrun(4, tmp_path / "script.py")

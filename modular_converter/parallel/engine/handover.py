@@ -7,13 +7,16 @@ together on the meta device, resolves the plan, and copies of each tensor only i
 from __future__ import annotations
 
 import io
+import math
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch.nn.utils import parametrize
+from torch.utils.hooks import RemovableHandle
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
@@ -44,10 +47,7 @@ class Item:
     @property
     def row_bytes(self) -> int:
         """Bytes of one entry of the first dimension."""
-        count = 1
-        for length in self.shape[1:]:
-            count *= length
-        return count * torch.empty((), dtype=self.dtype).element_size()
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     @property
     def rows(self) -> int:
@@ -77,7 +77,9 @@ class _Dismantler(pickle.Pickler):
         self.tensors: list[torch.Tensor] = []
 
     def reducer_override(self, value: Any) -> Any:
-        """Modules that pickle refuses or that hold closures of the library's, see ``_restore``."""
+        """Modules that pickle refuses or that hold closures of the library's, see ``_restore``; handles of such hooks."""
+        if isinstance(value, RemovableHandle):  # it holds all hooks of its module
+            return RemovableHandle, (OrderedDict(),)
         if not isinstance(value, torch.nn.Module):
             return NotImplemented
         parametrized = parametrize.is_parametrized(value)
@@ -121,7 +123,9 @@ def _restore(module: torch.nn.Module, state: dict[str, Any]) -> None:
 
 
 def _captures(hook: Any) -> bool:
-    return str(getattr(hook, "__module__", "")) == "transformers.utils.output_capturing"
+    """Whether a hook is a closure of the library's, which no pickle can hold: to capture outputs, to train."""
+    own = str(getattr(hook, "__module__", "")).startswith("transformers.")
+    return own and "<locals>" in str(getattr(hook, "__qualname__", ""))
 
 
 def kept_types(model: Any, dtype: torch.dtype | None) -> Callable[[str, torch.Tensor], torch.dtype]:

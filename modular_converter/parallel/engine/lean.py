@@ -130,6 +130,7 @@ class _LeanEmbedding(_Lean, torch.nn.Embedding):  # type: ignore[override]
         rows = weight.shape[0]
         local = input - self._lean_group.rank * rows
         outside = (local < 0) | (local >= rows)
+        outside &= (input >= 0) & (input < rows * self._lean_group.size)  # of no rank: the error that a whole one has
         found = F.embedding(local.masked_fill(outside, 0), weight)
         return self._lean_group.sum_(found.masked_fill(outside.unsqueeze(-1), 0))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -85,6 +86,13 @@ def check_plain(value: Any, source: str) -> None:
         raise ApplyError(f"{source} is on the ranks; it cannot be read from the main process")
 
 
+@dataclass(frozen=True)
+class ModelThere:
+    """Stands for another model on the same ranks in the arguments of a call, such as the assistant of `generate`."""
+
+    number: int
+
+
 class StreamHere:
     """Stands for a streamer of the caller in the arguments of a call."""
 
@@ -102,10 +110,17 @@ class _Stream:
         self.event("end", None)
 
 
-def streamers(args: tuple[Any, ...], kwargs: Mapping[str, Any], event: Callable[[str, Any], None]) -> Any:
-    """A rank's arguments, where what stands for a streamer sends events."""
+def as_on_rank(
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    event: Callable[[str, Any], None],
+    model: Callable[[int], torch.nn.Module],
+) -> Any:
+    """A rank's arguments, where what stands for a streamer sends events, and what stands for a model is one."""
 
     def swapped(value: Any) -> Any:
+        if isinstance(value, ModelThere):
+            return model(value.number)
         return _Stream(event) if isinstance(value, StreamHere) else value
 
     return tuple(map(swapped, args)), {key: swapped(value) for key, value in kwargs.items()}

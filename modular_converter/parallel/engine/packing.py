@@ -133,7 +133,8 @@ class _Packer(pickle.Pickler):
             return ("handle", self.held[id(value)], type(value), own_names(value))
         if isinstance(value, torch.nn.Module):
             raise pickle.PicklingError(
-                f"a module ({type(value).__name__}) cannot travel between processes; pass tensors and settings"
+                f"a module ({type(value).__name__}) cannot travel between processes; pass tensors and settings, or another "
+                "model that lies on the same ranks: parallelize(model, session=ranks), parallelize(other, session=ranks)"
             )
         return None
 

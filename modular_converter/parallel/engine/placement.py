@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from modular_converter.parallel.engine.handover import (
     Item,
     Skeleton,
+    Span,
     blocks,
     copy_rows,
     parcels,
@@ -28,6 +29,7 @@ from modular_converter.parallel.engine.packing import (
     stand_in,
     write,
 )
+from modular_converter.parallel.engine.pages import empty_rows, is_alone
 from modular_converter.parallel.engine.random_states import random_states, set_random_states
 from modular_converter.parallel.engine.session import RemoteError, Session
 from modular_converter.parallel.errors import ApplyError
@@ -87,7 +89,11 @@ class Placement:
             dropped = self.dropped[:]
             del self.dropped[: len(dropped)]
             message = ("call", self.number, method, args, kwargs, states, share, dropped, self._name())
-            answers = self._ask(message, event=event, device=where, resolve=self._handle)
+            try:
+                answers = self._ask(message, event=event, device=where, resolve=self._handle)
+            except BaseException:
+                self.dropped += dropped  # the ranks may not have come to read of them
+                raise
             self.times = self.session.times
             result, drawn = answers[0]
             if drawn is not None:
@@ -242,29 +248,40 @@ def _drop_unused(session: Session, number: int, own_session: bool, process: int)
 
 
 def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: list[torch.Tensor]) -> None:
-    """Write parcels into two slots in turn, while the ranks read the other one; free each tensor after its last row."""
+    """Write parcels into two slots in turn, while the ranks read the other one; free each tensor as it has been read."""
     slot = slot_bytes(items)
     session.down.reserve(2 * slot)
-    waiting: list[list[int]] = []
+    waiting: list[Sequence[Span]] = []
+    torn: set[int] = set()
+    opened = {n for n, item in enumerate(items) if item.parameter and is_alone(tensors[n])}
 
     def settle() -> None:
         session.answers(session.limit_s)
-        for done in waiting.pop(0):
-            if items[done].parameter:
-                tensors[done].data = torch.empty(0, dtype=items[done].dtype)
+        for span in waiting.pop(0):
+            item = items[span.number]
+            if item.parameter and span.last == item.rows:
+                tensors[span.number].data = torch.empty(0, dtype=item.dtype)
+            elif span.number in opened:
+                torn.add(span.number)
+                empty_rows(tensors[span.number], span.first, span.last)
 
-    for turn, parcel in enumerate(parcels(items, slot)):
-        if len(waiting) == 2:
+    try:
+        for turn, parcel in enumerate(parcels(items, slot)):
+            if len(waiting) == 2:
+                settle()
+            base = (turn % 2) * slot
+            for span in parcel:
+                tensor = tensors[span.number].detach()
+                rows = (tensor if tensor.dim() else tensor.view(1))[span.first : span.last]
+                write(session.down, base + span.offset, rows)
+            session.send(("parcel", number, base, parcel))
+            waiting.append(parcel)
+        while waiting:
             settle()
-        base = (turn % 2) * slot
-        for span in parcel:
-            tensor = tensors[span.number].detach()
-            rows = (tensor if tensor.dim() else tensor.view(1))[span.first : span.last]
-            write(session.down, base + span.offset, rows)
-        session.send(("parcel", number, base, parcel))
-        waiting.append([span.number for span in parcel if span.last == items[span.number].rows])
-    while waiting:
-        settle()
+    except BaseException:
+        for n in torn:  # what has lost a row is lost
+            tensors[n].data = torch.empty(0, dtype=items[n].dtype)
+        raise
     session.down.release()
 
 

@@ -27,6 +27,9 @@ MISSING_GUARD = 77
 GRACE_S = 5.0
 # The longest single wait: a selector takes its time in milliseconds, as a C integer.
 WAIT_S = 3600.0
+# Frames of a rank that waits for others: in our collectives, or in torch's.
+_WAITING = ("engine/lean.py", "distributed_c10d.py", "shard/collectives.py")
+_HUNG_SHOWN = 4
 GUARD_TEXT = (
     "parallelize starts processes that import your main module again, and there it is called once more: put the call "
     'under `if __name__ == "__main__":`, and what it needs with it'
@@ -209,9 +212,18 @@ def _hung(ranks: list[Rank], answers: dict[int, bytes], limit_s: float) -> Lost:
     time.sleep(0.5)
     if failure:
         return Lost("a rank failed while the others waited for it", f"all ranks were ended{failure}")
-    words = _last_words(ranks[missing[0]], missing[0])
-    said = f"ranks {missing} did not answer in {limit_s:.0f} s; all ranks were ended{words}"
-    return Lost("the time limit passed", said)
+    said = f"ranks {missing} did not answer in {limit_s:.0f} s; all ranks were ended"
+    return Lost("the time limit passed", said + "".join(_words_of_hung(ranks, missing)))
+
+
+def _words_of_hung(ranks: list[Rank], missing: list[int]) -> list[str]:
+    """Where the ranks were: silent ones first, then those with work of their own; the others wait for them."""
+    found = {number: _last_words(ranks[number], number) for number in missing}
+    silent = [number for number in missing if not found[number]]
+    waiting = [number for number in missing if any(mark in found[number] for mark in _WAITING)]
+    others = [number for number in missing if number not in (*silent, *waiting)]
+    words = [f"; rank {number} said nothing: it is stopped, or does not run Python" for number in silent]
+    return [*words, *(found[number] for number in (*others, *waiting))][:_HUNG_SHOWN]
 
 
 def _failed_before(answers: dict[int, bytes]) -> str:

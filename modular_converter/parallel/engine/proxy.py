@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import functools
 import pickle
-import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.outputs import ModelThere
 from modular_converter.parallel.engine.placement import Placement
-from modular_converter.parallel.errors import ApplyError, PlanError
+from modular_converter.parallel.engine.settings import pickled, settings_changes, settings_of
+from modular_converter.parallel.errors import PlanError
 
 
-# For an object in the settings: the attributes that lead to it, its new values by name, the names that it lost.
-Change = tuple[tuple[str, ...], dict[str, Any], list[str]]
-# What changes weights or structure, in torch and transformers: the ranks would not see it.
-_ON_WHOLE_MODELS = (
+# What changes weights or structure, or needs them at hand, in torch and transformers: the ranks would not see it.
+ON_WHOLE_MODELS = (
     "add_adapter",
     "delete_adapter",
     "disable_adapters",
     "enable_adapters",
-    "gradient_checkpointing_enable",
     "load_adapter",
     "load_state_dict",
     "requires_grad_",
@@ -36,6 +34,15 @@ _ON_WHOLE_MODELS = (
     "set_attn_implementation",
     "set_input_embeddings",
     "set_output_embeddings",
+)
+
+
+# How hooks are put on a module.
+_HOOKS = (
+    "register_forward_hook",
+    "register_forward_pre_hook",
+    "register_full_backward_hook",
+    "register_full_backward_pre_hook",
 )
 
 
@@ -97,6 +104,11 @@ class Parallelized:
         give_back(self)
         return self._apply(*args, **kwargs)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, (torch.nn.Module, torch.nn.Parameter)):
+            raise PlanError(f"{name} would not reach the ranks; take the model back with .cpu() and set it there")
+        super().__setattr__(name, value)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise PlanError("a model on ranks cannot be pickled or copied; take it back with .cpu() first")
 
@@ -127,7 +139,8 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
     for module in model.modules():
         if module is not model:
             module.__dict__["forward"] = functools.partial(_inner, type(module).__name__)
-    placement.settings = _pickled(settings_of(model))
+            module.__dict__.update(dict.fromkeys(_HOOKS, functools.partial(_unheard, type(module).__name__)))
+    placement.settings = pickled(settings_of(model))
     model.__dict__["_placement"] = placement
     model.__dict__["_homes"] = homes
     model.__dict__["_own_class"] = type(model)
@@ -136,6 +149,10 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
 
 def _inner(name: str, *args: Any, **kwargs: Any) -> Any:
     raise PlanError(f"the weights of this {name} are on the ranks; call the parallelized model itself, or its methods")
+
+
+def _unheard(name: str, *args: Any, **kwargs: Any) -> Any:
+    raise PlanError(f"this {name} runs on the ranks, where no hook of yours is called; put it on the model itself")
 
 
 def give_back(model: Any) -> torch.nn.Module:
@@ -150,7 +167,8 @@ def give_back(model: Any) -> torch.nn.Module:
     for scope, leaf, parameter in model.__dict__.pop("_homes"):
         scope[leaf] = parameter
     for module in model.modules():
-        module.__dict__.pop("forward", None)
+        for name in ("forward", *_HOOKS):
+            module.__dict__.pop(name, None)
     del model.__dict__["_placement"]
     found: torch.nn.Module = model
     return found
@@ -161,7 +179,8 @@ def _routed_class(own: type[Any]) -> type[Any]:
     body: dict[str, Any] = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
     for name in _routed_names(own):
         body[name] = _route(name, getattr(own, name))
-    body |= {name: _refusal(name, getattr(own, name)) for name in _ON_WHOLE_MODELS if hasattr(own, name)}
+    refused = (*ON_WHOLE_MODELS, "gradient_checkpointing_enable", "generate_batch")
+    body |= {name: _refusal(name, getattr(own, name)) for name in refused if hasattr(own, name)}
     return type(own.__name__, (Parallelized, own), body)
 
 
@@ -196,9 +215,23 @@ def _route(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def routed(self: Any, *args: Any, **kwargs: Any) -> Any:
         _send_settings(self)
-        return self._placement.call(name, args, kwargs)
+        args = tuple(_there(value, self._placement) for value in args)
+        return self._placement.call(name, args, {key: _there(value, self._placement) for key, value in kwargs.items()})
 
     return routed
+
+
+def _there(value: Any, placement: Placement) -> Any:
+    """An argument, or what stands for it if it is a model on ranks, such as the assistant of `generate`."""
+    if not isinstance(value, Parallelized):
+        return value
+    if value._placement.session is not placement.session:
+        raise PlanError(
+            f"this {type(value).__name__} lies on other ranks; put both on the same: ranks = Session(...), "
+            "parallelize(model, session=ranks), parallelize(other, session=ranks)"
+        )
+    _send_settings(value)
+    return ModelThere(value._placement.number)
 
 
 def _refusal(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
@@ -212,58 +245,9 @@ def _refusal(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
     return refused
 
 
-def settings_of(model: Any) -> types.SimpleNamespace:
-    """What a caller may change between calls: ``config`` and ``generation_config``, if the model has them."""
-    names = ("config", "generation_config")
-    return types.SimpleNamespace(**{name: model.__dict__[name] for name in names if name in model.__dict__})
-
-
-def _pickled(settings: Any) -> bytes:
-    try:
-        return pickle.dumps(settings, protocol=5)
-    except Exception as error:  # pickle raises what the object's own code raises
-        raise ApplyError(f"the model's settings cannot be sent to the ranks: {error}") from error
-
-
 def _send_settings(model: Any) -> None:
     """Tell the ranks what was changed in the settings since the last call. A look costs 13 us for a Llama."""
     settings, placement = settings_of(model), model._placement
-    data = _pickled(settings)
+    data = pickled(settings)
     if data != placement.settings:
         placement.send_settings(data, list(settings_changes(pickle.loads(placement.settings), settings)))
-
-
-def settings_changes(old: Any, new: Any, path: tuple[str, ...] = ()) -> Iterator[Change]:
-    """How settings differ, by object in them."""
-    before, after = vars(old), vars(new)
-    values = {}
-    for name, value in after.items():
-        known = before.get(name)
-        if type(known) is type(value) and _is_config(value):
-            yield from settings_changes(known, value, (*path, name))
-        elif name not in before or _pickled(known) != _pickled(value):
-            values[name] = value
-    gone = [name for name in before if name not in after]
-    if values or gone:
-        yield path, values, gone
-
-
-def _is_config(value: Any) -> bool:
-    return "Config" in type(value).__name__ and hasattr(value, "__dict__") and not isinstance(value, Mapping)
-
-
-def apply_changes(model: Any, copies: list[tuple[Any, Any]], changes: list[Change]) -> None:
-    """Make changes of settings in a rank's model.
-
-    Args:
-        copies: objects in the settings, and the copies that modules have instead, with some numbers of a share.
-    """
-    for path, values, gone in changes:
-        scope = functools.reduce(getattr, path, model)
-        same = [vars(made) for was, made in copies if was is scope]
-        for name in (*values, *gone):
-            old = vars(scope).get(name)
-            for target in (*(made for made in same if made.get(name) == old), vars(scope)):
-                target.pop(name, None)
-                if name in values:
-                    target[name] = values[name]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import pickle
-import random
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.agreement import make_agree
 from modular_converter.parallel.engine.handover import (
     Skeleton,
     Span,
@@ -27,11 +27,11 @@ from modular_converter.parallel.engine.lean_norms import fuse_norms
 from modular_converter.parallel.engine.mailbox import Mailbox
 from modular_converter.parallel.engine.memory import usage
 from modular_converter.parallel.engine.outputs import (
+    as_on_rank,
     check_plain,
     heads_recorded,
     hold,
     local_modules,
-    streamers,
     wants_attentions,
     whole_heads,
 )
@@ -42,8 +42,8 @@ from modular_converter.parallel.engine.packing import (
     unpack,
 )
 from modular_converter.parallel.engine.profiling import profile
-from modular_converter.parallel.engine.proxy import Change, apply_changes
 from modular_converter.parallel.engine.random_states import adopt, changed_since
+from modular_converter.parallel.engine.settings import Change, apply_changes
 from modular_converter.parallel.engine.shared_memory import Arena
 from modular_converter.parallel.engine.worker import ANSWER, EARLY, EVENT, FAILURE, SECONDS, UNSENT
 from modular_converter.parallel.errors import ApplyError
@@ -85,13 +85,15 @@ class Worker:
         self.models: dict[int, Loaded] = {}
         self.arrived = 0.0
 
-    def answer(self, value: Any, held: dict[int, int] | None = None, share: bool = False) -> None:
-        """Send one answer with the seconds that it took, or the error that sending it raised."""
+    def answer(self, value: Any, held: dict[int, int] | None = None, share: bool = False) -> bool:
+        """Send one answer with the seconds that it took; False if it could not be sent, and its error was."""
+        sent = True
         try:
             data = self._packed_while_working(value, held) if share else self._packed(value, held)
         except Exception as error:
-            data = UNSENT + pickle.dumps((traceback.format_exc(), _plain(error)))
+            sent, data = False, UNSENT + pickle.dumps((traceback.format_exc(), _plain(error)))
         self.pipe.send_bytes(data)
+        return sent
 
     def _packed(self, value: Any, held: dict[int, int] | None) -> bytes:
         if self.device.type == "cuda":
@@ -177,7 +179,7 @@ class Worker:
         loaded.compiled = compile
         if compile:
             _choose_cache(model, {})
-        random.seed(0)
+        make_agree(model, self.group)
         self.answer(None)
 
     def on_call(
@@ -191,7 +193,7 @@ class Worker:
         for gone in dropped:
             loaded.held.pop(gone, None)
         adopt(states, self.device)
-        args, kwargs = streamers(args, kwargs, self._event)
+        args, kwargs = as_on_rank(args, kwargs, self._event, lambda other: self.models[other].model)
         if loaded.compiled:
             _choose_cache(loaded.model, kwargs)
         recorded: Any = contextlib.nullcontext({})
@@ -201,12 +203,12 @@ class Worker:
             result = getattr(loaded.model, method)(*args, **kwargs)
             result = whole_heads(result, loaded.model, self.group.size, owners, self._all_heads)
         held = hold(result, name, loaded.held)
+        new = held.keys() - loaded.held.keys()
         loaded.held.update(held)
-        if self.group.rank:
-            self.answer(None)
-        else:
-            changed = changed_since(states, self.device)
-            self.answer((result, changed), {id(v): k for k, v in held.items()}, share)
+        answer = None if self.group.rank else (result, changed_since(states, self.device))
+        if not self.answer(answer, {id(v): k for k, v in held.items()}, share and not self.group.rank):
+            for unnamed in new:
+                del loaded.held[unnamed]
 
     def on_profile(self, number: int, method: str, args: Any, kwargs: Any) -> None:
         """Run a method under torch's profiler; each rank's table of what its time went to."""

@@ -100,6 +100,11 @@ class Session:
             RankError: the session has ended; or a rank did not join, with its traceback, and none is left.
         """
         refuse_import_in_child()
+        if multiprocessing.current_process().daemon:
+            raise RankError(
+                "this is a daemonic process (of a multiprocessing pool or a task queue), which may not start others; "
+                "call parallelize in one that is not daemonic"
+            )
         with self.turns:
             self.refuse_ended()
             if self.ranks:

@@ -15,10 +15,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.engine.agreement import agreeing_methods
 from modular_converter.parallel.engine.handover import dismantle, kept_types
 from modular_converter.parallel.engine.memory import usage
 from modular_converter.parallel.engine.outputs import heads_recorded, local_modules, wants_attentions, whole_heads
 from modular_converter.parallel.engine.preflight import check_fit
+from modular_converter.parallel.engine.proxy import ON_WHOLE_MODELS
 from modular_converter.parallel.engine.select_plan import GivenPlan, select_plan
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
@@ -28,12 +30,19 @@ from modular_converter.parallel.shard.shards import unshard as put_together
 
 
 logger = logging.getLogger(__name__)
+# Entries of each weight that are compared between processes.
+_PROBES = 256
 
 
 class Sharded:
     """What a model that is sharded over a process group can do besides its own methods."""
 
     _applied: Applied
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise ApplyError(
+            "a sharded model cannot be copied; copy what full_state_dict() gives, or call unshard() first"
+        )
 
     def unshard(self) -> Any:
         """The whole model again, in place, on every rank; all ranks must call it."""
@@ -134,6 +143,7 @@ def parallelize_here(
     if mesh is not None and mesh.ndim != 1:
         raise ApplyError(f"the mesh has {mesh.ndim} dimensions; give the one to shard over, such as mesh['tp']")
     group = ProcessGroup(mesh.get_group() if mesh is not None else None)
+    _refuse_other_weights(model, group, place)
     plan, where = select_plan(model, given, group.size)
     kept = kept_types(model, dtype)
     check_fit(dismantle(model, kept)[0], plan, group.size)
@@ -152,9 +162,20 @@ def parallelize_here(
     body: dict[str, Any] = {
         name: _with_whole_heads(getattr(own, name)) for name in ("forward", "generate") if hasattr(own, name)
     }
+    body |= agreeing_methods(own, group)
+    body |= {name: _refusal(name) for name in ON_WHOLE_MODELS if hasattr(own, name)}
     body |= {"__module__": own.__module__, "__doc__": own.__doc__}
     model.__class__ = type(own.__name__, (Sharded, own), body)
     return model
+
+
+def _refusal(name: str) -> Callable[..., Any]:
+    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise ApplyError(
+            f"{name} would change this process's share alone; call unshard(), {name}, and parallelize again"
+        )
+
+    return refused
 
 
 def _with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,6 +195,21 @@ def _with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
             del self.__dict__["_recording"]
 
     return whole
+
+
+def _refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) -> None:
+    """Raise ``ApplyError`` on all processes where one has other weights: their shares would be of different models."""
+    sums = [p.detach().reshape(-1)[:: max(1, p.numel() // _PROBES)].double().sum() for p in model.parameters()]
+    own = torch.stack([one.cpu() for one in sums]) if sums else torch.zeros(1, dtype=torch.float64)
+    everywhere = group.all_gather(own.to(place))
+    names = [name for name, _ in model.named_parameters()]
+    for rank, other in enumerate(everywhere):
+        differs = ~torch.isclose(other, everywhere[0], rtol=0.0, atol=0.0, equal_nan=True)
+        if bool(differs.any()):
+            raise ApplyError(
+                f"{names[int(differs.nonzero()[0])]} has other values on process {rank} than on process 0: load the "
+                "same checkpoint everywhere, or call torch.manual_seed with the same number before the model is made"
+            )
 
 
 def _unswap(model: Any) -> None:

@@ -5,28 +5,52 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+from modular_converter.parallel.errors import PlanError
+
 
 class Turns:
-    """A lock whose waiters get it in the order in which they came."""
+    """A lock whose waiters get it in the order in which they came. A wait that is interrupted gives its place up."""
 
     def __init__(self) -> None:
-        self.guard = threading.Lock()
+        self.guard = threading.RLock()  # a signal's handler may run while this thread holds it
         self.waiting: deque[threading.Lock] = deque()
         self.taken = False
+        self.owner = 0
 
     def __enter__(self) -> None:
+        """Wait for the turn. Raises ``PlanError`` in the thread whose turn it is: it would wait for itself."""
+        thread = threading.get_ident()
         with self.guard:
             if not self.taken:
-                self.taken = True
+                self.taken, self.owner = True, thread
                 return
+            if self.owner == thread:
+                raise PlanError(
+                    "a call of this model, or of one on the same ranks, is under way in this thread: a streamer or a "
+                    "signal's handler cannot use it until that has ended"
+                )
             mine = threading.Lock()
             mine.acquire()
             self.waiting.append(mine)
-        mine.acquire()
+        try:
+            mine.acquire()
+        except BaseException:
+            self._give_up(mine)
+            raise
+        self.owner = thread
 
     def __exit__(self, *exception: object) -> None:
         with self.guard:
+            self.owner = 0
             if self.waiting:
                 self.waiting.popleft().release()
             else:
                 self.taken = False
+
+    def _give_up(self, mine: threading.Lock) -> None:
+        """Leave the queue; a turn that has come in the meantime goes on to the next."""
+        with self.guard:
+            if mine in self.waiting:
+                self.waiting.remove(mine)
+            else:
+                self.__exit__()

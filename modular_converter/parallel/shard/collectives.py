@@ -43,6 +43,13 @@ class ProcessGroup:
         dist.all_gather(pieces, source, group=self.group)
         return pieces
 
+    def from_first(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The first rank's tensor, which has the same shape and type, without gradients."""
+        result = tensor.detach().clone(memory_format=torch.contiguous_format)
+        sent = result.view(torch.uint8) if result.dtype == torch.bool else result  # gloo has no booleans
+        dist.broadcast(sent, group=self.group, group_src=0)
+        return result
+
 
 class ThreadBoard:
     """The meeting place of thread ranks: each leaves its tensor, all wait, each takes what it needs.

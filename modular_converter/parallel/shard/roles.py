@@ -211,10 +211,14 @@ def _entered(value: Any, group: Group) -> Any:
 def _vocabulary(
     owner: Any, ids: torch.Tensor, weight: Any, padding_idx: int | None = None, *rest: Any, **more: Any
 ) -> Any:
-    """Rows that another rank holds count as zero here; the sum over the ranks is the whole embedding."""
+    """Rows that another rank holds count as zero here; the sum over the ranks is the whole embedding.
+
+    Rows that none holds are an error, as they are in a whole embedding.
+    """
     first, last = owner.rows
     known = (ids >= first) & (ids < last)
-    local = torch.where(known, ids - first, torch.zeros_like(ids))
+    elsewhere = ~known & (ids >= 0) & (ids < owner.group.size * (last - first))
+    local = torch.where(elsewhere, torch.zeros_like(ids), ids - first)
     pad = None if padding_idx is None or not first <= padding_idx < last else padding_idx - first
     found = F.embedding(local, weight.as_subclass(torch.Tensor), pad)
     return summed(found * known.unsqueeze(-1).to(found.dtype), owner.group)

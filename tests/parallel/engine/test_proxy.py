@@ -8,12 +8,8 @@ pytest.importorskip("transformers")
 from transformers import CLIPConfig, GenerationConfig, LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.proxy import (  # noqa: E402
-    _routed_names,
-    apply_changes,
-    settings_changes,
-    settings_of,
-)
+from modular_converter.parallel.engine.proxy import _routed_class, _routed_names  # noqa: E402
+from modular_converter.parallel.engine.settings import apply_changes, settings_changes, settings_of  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.proof.compare import relative_error  # noqa: E402
 from tests.parallel.troubled import PLAN, Troubled  # noqa: E402
@@ -105,6 +101,56 @@ def test_a_model_without_settings_has_none(ranks):
 def test_what_would_not_reach_the_weights_is_refused(model, change):
     with pytest.raises(PlanError, match=r"would not reach the weights.*\.cpu\(\)"):
         change(model)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda model: setattr(model, "lm_head", torch.nn.Linear(2, 2)), "lm_head would not reach the ranks"),
+        (lambda model: model.model.norm.register_forward_hook(print), "put it on the model itself"),
+        (lambda model: model.model.register_forward_pre_hook(print), "put it on the model itself"),
+        (lambda model: model.gradient_checkpointing_enable(), "would not reach the weights"),
+        (lambda model: model.generate_batch([[1]]), "would not reach the weights"),
+    ],
+)
+def test_what_no_rank_would_hear_of_is_refused(model, change, said):
+    with pytest.raises(PlanError, match=said):
+        change(model)
+    model.cpu()
+    model.lm_head = model.lm_head
+    model.model.norm.register_forward_hook(print)
+
+
+def test_an_assistant_on_the_same_ranks_helps_to_generate(ranks, model):
+    want = model.generate(IDS[:1], max_new_tokens=8)
+    small = parallelize(llama(), session=ranks)
+    small.generation_config.num_assistant_tokens = 3
+    assert torch.equal(model.generate(IDS[:1], max_new_tokens=8, assistant_model=small), want)
+    with pytest.raises(Exception, match=r"cannot travel.*parallelize\(other, session=ranks\)"):
+        model.generate(IDS[:1], max_new_tokens=8, assistant_model=llama())
+    small._placement.end()
+
+
+def test_an_assistant_on_other_ranks_is_refused(model):
+    class Elsewhere:
+        session, number = None, 1
+
+    small = llama()
+    small.__dict__["_placement"] = Elsewhere()
+    small.__class__ = _routed_class(type(small))
+    with pytest.raises(PlanError, match="lies on other ranks"):
+        model.generate(IDS[:1], assistant_model=small)
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable:FutureWarning")
+def test_a_model_that_checkpoints_can_be_sent(ranks):
+    model = llama()
+    with torch.no_grad():
+        want = model(IDS).logits
+    model.gradient_checkpointing_enable()
+    parallelize(model, session=ranks)
+    assert relative_error(model(IDS).logits, want) < 2e-4
+    model._placement.end()
 
 
 def test_what_was_refused_works_on_the_model_taken_back(model):

@@ -86,6 +86,78 @@ def test_an_error_of_all_ranks_is_the_callers_own_and_they_go_on(ranks):
     assert type(model) is Troubled and torch.allclose(model(X), want, atol=1e-6)
 
 
+def test_who_is_interrupted_while_waiting_gives_its_place_up():
+    turns, seen = Turns(), []
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    def work():
+        with turns:
+            while len(turns.waiting) < 1 or not seen:
+                time.sleep(0.001)
+            time.sleep(0.2)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    holder = threading.Thread(target=work)
+    holder.start()
+    try:
+        while not turns.taken:
+            time.sleep(0.001)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            seen.append("waiting")
+            with turns:
+                pytest.fail("it was another one's turn")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    holder.join()
+    assert not turns.waiting and not turns.taken
+    with turns:
+        pass
+
+
+def test_a_turn_that_comes_to_who_has_given_up_goes_on_to_the_next():
+    turns = Turns()
+    lock = threading.Lock()
+    with turns:
+        turns.waiting.append(threading.Lock())
+        turns.waiting[0].acquire()
+        turns._give_up(lock)  # it had been served already
+        assert turns.taken and not turns.waiting
+    assert not turns.taken
+
+
+def test_a_thread_does_not_wait_for_itself():
+    turns = Turns()
+    with turns:
+        with pytest.raises(PlanError, match="under way in this thread"), turns:
+            pass
+        assert turns.taken
+    with turns:
+        pass
+
+
+def test_a_rank_that_is_stopped_is_told_apart_from_one_that_waits_for_it():
+    model, _, pids = started(60.0)
+    model._placement.session.limit_s = 3.0
+    os.kill(pids[1], signal.SIGSTOP)
+    with pytest.raises(RankError, match="all ranks were ended; rank 1 said nothing(.|\n)*rank 0 was here"):
+        model(X)
+    assert gone(pids)
+
+
+def test_a_streamer_that_asks_the_model_is_told_and_the_model_goes_on(ranks):
+    model = Troubled().eval()
+    want = model(X)
+    parallelize(model, plan=PLAN, session=ranks)
+    with ranks.turns, pytest.raises(PlanError, match="under way in this thread"):
+        model.memory_allocated()
+    assert torch.allclose(model(X), want, atol=1e-5)
+    model._placement.end()
+
+
 def test_calls_of_several_threads_all_get_their_own_answer(ranks):
     model = Troubled().eval()
     wants = [model(X * n) for n in range(12)]
@@ -111,7 +183,10 @@ def test_calls_of_several_threads_all_get_their_own_answer(ranks):
         ("memory", r"rank 1 failed(.|\n)*no room left"),
         ("dies", "rank 1 died by SIGKILL .*memory runs out"),
         ("crashes", r"rank 1 died by SIGSEGV(.|\n)*troubled.py"),
-        ("hangs", r"ranks \[(0, )?1\] did not answer in 4 s(.|\n)*troubled.py"),
+        (
+            "hangs",
+            r"ranks \[(0, )?1\] did not answer in 4 s; all ranks were ended; rank 1 was here:(.|\n)*troubled.py",
+        ),
     ],
 )
 def test_a_rank_in_trouble_ends_the_group(trouble, said):

@@ -1,0 +1,65 @@
+"""`generate` on several ranks: what ranks could decide otherwise than each other, the first one decides for all.
+
+Clocks differ between processes, and so do random numbers that are not torch's. A rank that stops a token before the
+others leaves them waiting for ever. So the verdicts of the caller's own criteria and processors, and of a limit of
+time, are those of the first rank.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import random
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+
+from modular_converter.parallel.shard.collectives import ProcessGroup
+
+
+# Methods of transformers' `GenerationMixin` -> the arguments, or values in the configuration, with such verdicts.
+_MAKERS = {
+    "_get_stopping_criteria": ("stopping_criteria", "max_time"),
+    "_get_logits_processor": ("logits_processor", "prefix_allowed_tokens_fn"),
+}
+
+
+def make_agree(model: torch.nn.Module, group: ProcessGroup) -> None:
+    """Make all parts of a rank's model that generate agree with the other ranks'."""
+    for module in model.modules():
+        for name, method in agreeing_methods(type(module), group).items():
+            module.__dict__[name] = types.MethodType(method, module)
+    random.seed(0)
+    numpy.random.seed(0)
+
+
+def agreeing_methods(kind: type[Any], group: ProcessGroup) -> dict[str, Callable[..., Any]]:
+    """By name, the methods of a class that make lists of criteria and processors; those they make agree."""
+    return {
+        name: _agreeing(getattr(kind, name), asked, group) for name, asked in _MAKERS.items() if hasattr(kind, name)
+    }
+
+
+def _agreeing(own: Callable[..., Any], asked: tuple[str, ...], group: ProcessGroup) -> Callable[..., Any]:
+    signature = inspect.signature(own)
+
+    @functools.wraps(own)
+    def made(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = own(self, *args, **kwargs)
+        given = signature.bind(self, *args, **kwargs).arguments
+        settings = given.get("generation_config")
+        if any(given.get(name) or getattr(settings, name, None) for name in asked):
+            found.__class__ = _agreeing_list(type(found), group)
+        return found
+
+    return made
+
+
+def _agreeing_list(kind: type[Any], group: ProcessGroup) -> type[Any]:
+    def verdict(self: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return group.from_first(kind.__call__(self, *args, **kwargs))
+
+    return type(kind.__name__, (kind,), {"__call__": verdict, "__module__": kind.__module__})

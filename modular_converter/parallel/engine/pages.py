@@ -1,0 +1,60 @@
+"""Memory of a large weight goes back to the system while it is being handed over, not only after its last row.
+
+Else a model of which one weight is most of it would stand in the host's memory twice where ranks run on CPUs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+# Smaller weights are gone soon enough: two parcels hold one.
+LARGE_BYTES = 64 << 20
+_DONTNEED = getattr(mmap, "MADV_DONTNEED", None)
+
+
+def is_alone(tensor: torch.Tensor) -> bool:
+    """Whether a large tensor on the CPU has its memory from torch and for itself: then it can be emptied."""
+    count = getattr(torch._C, "_storage_Use_Count", None)
+    if _advise() is None or count is None or tensor.device.type != "cpu" or not tensor.is_contiguous():
+        return False
+    storage: Any = tensor.untyped_storage()
+    size = tensor.numel() * tensor.element_size()
+    if size < LARGE_BYTES or storage.nbytes() != size or storage.is_shared() or not storage.resizable():
+        return False
+    return bool(count(storage._cdata) <= _uses_of_one())
+
+
+def empty_rows(tensor: torch.Tensor, first: int, last: int) -> None:
+    """Give back the pages that lie within these rows. Their content is lost."""
+    advise = _advise()
+    row = tensor[0].numel() * tensor.element_size()
+    start = -(-(tensor.data_ptr() + first * row) // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = (tensor.data_ptr() + last * row) // mmap.PAGESIZE * mmap.PAGESIZE
+    if advise is not None and end > start:
+        advise(start, end - start, _DONTNEED)
+
+
+@functools.lru_cache(maxsize=1)
+def _uses_of_one() -> int:
+    """What torch counts for a tensor that nobody shares, with the storage object that is asked."""
+    alone = torch.empty(1)
+    storage: Any = alone.untyped_storage()
+    return int(torch._C._storage_Use_Count(storage._cdata))
+
+
+@functools.lru_cache(maxsize=1)
+def _advise() -> Callable[[int, int, Any], int] | None:
+    """The system's ``madvise``, where it frees memory at once."""
+    if _DONTNEED is None or not hasattr(ctypes.CDLL(None), "madvise"):
+        return None
+    found: Any = ctypes.CDLL(None, use_errno=True).madvise
+    found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    made: Callable[[int, int, Any], int] = found
+    return made
