@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from modular_converter.diagnostics import Diagnostic, Location, locate_word
@@ -106,19 +108,64 @@ def _added(built: BuiltClass) -> list[str]:
 
 
 def _linears(text: str) -> dict[str, tuple[str, str]]:
-    """Linear layers that a class assigns to itself: name -> features in and out, as written."""
+    """Linear layers that a class assigns to itself: name -> features in and out, in names of the configuration."""
     found = {}
-    for node in ast.walk(ast.parse(text)):
+    tree = ast.parse(text)
+    origins = _origins(tree)
+    for node in ast.walk(tree):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
         target, call = ast.unparse(node.targets[0]), node.value
         if ast.unparse(call.func) not in ("nn.Linear", "torch.nn.Linear") or not target.startswith("self."):
             continue
-        keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
-        given = dict(zip(("in_features", "out_features"), map(ast.unparse, call.args))) | keywords
+        keywords = {keyword.arg: _resolved(keyword.value, origins) for keyword in call.keywords}
+        given = dict(zip(("in_features", "out_features"), (_resolved(one, origins) for one in call.args))) | keywords
         if "in_features" in given and "out_features" in given:
             found[target.removeprefix("self.")] = (given["in_features"], given["out_features"])
     return found
+
+
+def _origins(tree: ast.AST) -> dict[str, ast.expr]:
+    """What a class calls the values of its configuration: ``self.size = config.hidden_size``.
+
+    A name that is set twice, or to anything else than the path of another name, stands for itself.
+    """
+    nodes = list(ast.walk(tree))
+    stored = Counter(ast.unparse(node) for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store))
+    found = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and _is_path(node.value):
+            name = ast.unparse(node.targets[0])
+            if stored[name] == 1 and name not in map(ast.unparse, ast.walk(node.value)):
+                found[name] = node.value
+    return found
+
+
+def _is_path(node: ast.expr) -> bool:
+    """``config.text_config.hidden_size``: a name, or an attribute of one."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _resolved(node: ast.expr, origins: dict[str, ast.expr]) -> str:
+    """The text of an expression in which the names of a class are replaced by what they stand for."""
+    return ast.unparse(_Resolver(origins).visit(copy.deepcopy(node)))
+
+
+class _Resolver(ast.NodeTransformer):
+    """Replaces names by what they stand for, a few times at most: names may stand for each other."""
+
+    def __init__(self, origins: dict[str, ast.expr]) -> None:
+        self.origins, self.left = origins, 20
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        value = self.origins.get(ast.unparse(node)) if isinstance(node, (ast.Name, ast.Attribute)) else None
+        if value is None or not self.left:
+            visited: ast.AST = self.generic_visit(node)
+            return visited
+        self.left -= 1
+        return self.visit(copy.deepcopy(value))
 
 
 def _inherited_entries(context: Context, definition: Definition) -> list[str]:

@@ -227,7 +227,45 @@ def test_a_new_layer_beside_planned_ones(tmp_path: pathlib.Path) -> None:
     assert found.source_line == f"        {GATE}"
 
 
+OWN_NAMES = {
+    "an attribute": "self.width = config.hidden_size\n        self.gate = nn.Linear(self.width, config.inner_size)",
+    "a variable": "width = config.hidden_size\n        self.gate = nn.Linear(width, config.inner_size)",
+    "attributes of attributes": "self.config = config\n        self.width = self.config.hidden_size\n"
+    "        self.gate = nn.Linear(in_features=self.width, out_features=self.config.inner_size)",
+}
+
+
+@pytest.mark.parametrize("layer", OWN_NAMES.values(), ids=OWN_NAMES)
+def test_sizes_by_names_of_the_class(layer: str, tmp_path: pathlib.Path) -> None:
+    [found] = lint_plan(tmp_path, layer)
+    assert "splits `up` of `NewMLP`, but has no entry for the new `gate`" in found.message
+
+
+def test_sizes_by_names_of_the_parent(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parent's layers are written in names of its own, the new one in the configuration's."""
+    own = PLANNED_MODEL.replace(
+        "super().__init__()\n        self.up = nn.Linear(config.hidden_size, config.inner_size)",
+        "super().__init__()\n        self.hidden_size = config.hidden_size\n        self.inner_size = config.inner_size\n"
+        "        self.up = nn.Linear(self.hidden_size, self.inner_size)",
+        1,
+    )
+    assert own != PLANNED_MODEL
+    monkeypatch.setitem(globals(), "PLANNED_MODEL", own)
+    [found] = lint_plan(tmp_path, GATE)
+    assert "has no entry for the new `gate`" in found.message
+
+
 UNPLANNED = {
+    "a name that is set again": {
+        "layer": "width = config.hidden_size\n        width = config.experts\n"
+        "        self.gate = nn.Linear(width, config.inner_size)"
+    },
+    "names that stand for each other": {
+        "layer": "width = size.x\n        size = width.y\n        self.gate = nn.Linear(width, config.inner_size)"
+    },
+    "a name of its own part": {
+        "layer": "size = size.inner\n        self.gate = nn.Linear(size.hidden_size, config.inner_size)"
+    },
     "a layer of other sizes, such as a router": {"layer": "self.gate = nn.Linear(config.hidden_size, config.experts)"},
     "a layer that the plan has": {"layer": "self.up = nn.Linear(config.hidden_size, config.inner_size)"},
     "a layer that is no matrix": {"layer": "self.norm = nn.LayerNorm(config.hidden_size, config.inner_size)"},

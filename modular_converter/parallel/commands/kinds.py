@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from modular_converter.parallel.commands.common import overrides_of, quiet_library, reports_errors
+from modular_converter.parallel.commands.forms import plan_text
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.files import read_plan
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.words import placed
 
 
 if TYPE_CHECKING:
@@ -35,26 +36,20 @@ def derive_kind(
     """Print an expert or pipeline plan. Exits with 1 when there is none, or when it fails its screen."""
     if kind == "expert":
         found = expert_derived(model, settings, head)
-        verdict, plan = found.screen, found.plan
-        library = json.dumps(_library(plan), indent=4) + "\n" if form == "transformers" else ""
-        text = {"text": str(plan), "json": plan.to_json(), "transformers": library}[form]
+        verdict, text = found.screen, plan_text(found, form)
     else:
         from modular_converter.parallel.pipeline.run import verify_pipeline
         from modular_converter.parallel.plans.pipeline_plan import library_text
 
+        if form == "torch":
+            raise PlanError(f"{model}: torch's parallelize_module has no pipeline plans; print it as text or json")
         small, inputs, chain = pipeline_derived(model, settings, head)
         verdict = verify_pipeline(small.model, chain, inputs)
         text = {"text": str(chain), "json": chain.to_json(), "transformers": library_text(chain)}[form]
     if not verdict.passed and not unverified:
-        click.echo(f"modular-plan: {model}: {verdict.layer}: {verdict.reason}", err=True)
+        click.echo(f"modular-plan: {model}: {placed(verdict.layer, verdict.reason)}", err=True)
         sys.exit(1)
     click.echo(text, nl=False)
-
-
-def _library(plan: Any) -> dict[str, str]:
-    from modular_converter.parallel.plans.emit import to_library
-
-    return to_library(plan)
 
 
 def verify_kind(
@@ -71,11 +66,14 @@ def verify_kind(
         small, inputs, chain = pipeline_derived(model, settings, plan_file=plan_file)
         verdict = verify_pipeline(small.model, chain, inputs, ranks)
         return _report(model, f"{ranks} stages", verdict)
+    from modular_converter.parallel.plans.resolve import check_whole
     from modular_converter.parallel.proof.prove import prove
     from modular_converter.parallel.proof.ranks import RankPool
 
     found = expert_derived(model, settings, needed=not plan_file)
     plan = read_plan(plan_file, Plan) if plan_file else found.plan
+    if plan_file:
+        check_whole(plan, found.small.model)
     passed = True
     with RankPool(ranks) as pool:
         for route in [False, True] if library else [False]:
@@ -85,7 +83,7 @@ def verify_kind(
 
 
 def _report(model: str, how: str, verdict: Verdict) -> bool:
-    state = "verified" if verdict.passed else f"refused: {verdict.layer}: {verdict.reason}"
+    state = "verified" if verdict.passed else f"refused: {placed(verdict.layer, verdict.reason)}"
     errors = f"outputs {verdict.output_error:.1e}, gradients {verdict.gradient_error:.1e}"
     click.echo(f"{model} on {how}: {state} ({errors})")
     return verdict.passed

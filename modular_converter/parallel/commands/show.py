@@ -33,8 +33,12 @@ def show(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: in
     For each layer its style, its shape whole and on a rank, its communication, and its bytes; then bytes and
     collectives of each kind of layer. The shapes are those of the small instance that was traced, unless --full.
     """
+    from modular_converter.parallel.plans.resolve import check_whole
+
     found = derived_of(model, settings)
     plan = read_plan(plan_file, Plan) if plan_file else found.plan
+    if plan_file:
+        check_whole(plan, found.small.model)
     if full:
         from modular_converter.parallel.tables.summary import full_model
 

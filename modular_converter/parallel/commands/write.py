@@ -122,6 +122,7 @@ def _write_json(model: str, settings: tuple[str, ...], ranks: int, path: str, un
     from modular_converter.diagnostics import ConversionError
     from modular_converter.emit.output import write_atomically
     from modular_converter.parallel.errors import WriteError
+    from modular_converter.parallel.plans.words import placed
     from modular_converter.parallel.proof.prove import prove
     from modular_converter.parallel.proof.ranks import RankPool
 
@@ -130,7 +131,7 @@ def _write_json(model: str, settings: tuple[str, ...], ranks: int, path: str, un
         with RankPool(ranks) as pool:
             verdict = found.screen if not found.screen.passed else prove(found, found.plan, pool)
         if not verdict.passed:
-            raise WriteError(f"{model}: the derived plan is refused: {verdict.layer}: {verdict.reason}")
+            raise WriteError(f"{model}: the derived plan is refused: {placed(verdict.layer, verdict.reason)}")
         _say(f"{model}: verified on {ranks} ranks")
     target = os.path.abspath(path)
     try:

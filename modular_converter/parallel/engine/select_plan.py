@@ -15,11 +15,13 @@ from modular_converter.parallel.plans.files import parse_plan, read_plan
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import TAIL
+from modular_converter.parallel.plans.words import placed
 from modular_converter.parallel.proof.compare import Verdict
 from modular_converter.parallel.proof.prove import Derived, derive_model
 from modular_converter.parallel.proof.screen import check_in_threads
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.tiny.build import Small, Target, build
+from modular_converter.parallel.tiny.head_ratios import ratios_like, wider_heads
 from modular_converter.parallel.trace.record import record
 
 
@@ -61,32 +63,35 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
     if given is not None:
         return _tried(model, given_plan(given, name), ranks)
     target = target_like(model)
-    overrides = _buildable(target, small_overrides(model.config))
+    overrides = settings_of(model)
     committed = committed_plan(model, target, overrides)
     refused = committed if isinstance(committed, str) else ""
     if isinstance(committed, Plan):
         verdict = _verified(target, overrides, ranks, committed)
         if verdict.passed:
             return committed, f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance"
-        refused = f"the one in its classes is refused ({verdict.layer}: {verdict.reason})"
+        refused = f"the one in its classes is refused ({placed(verdict.layer, verdict.reason)})"
     found = _derived(target, overrides, ranks)
     if found.screen.passed and found.plan.rules:
         return found.plan, f"the derived plan, verified on {ranks} ranks of a small instance; {refused}"
-    reason = f"{found.screen.layer}: {found.screen.reason}" if not found.screen.passed else "nothing can be sharded"
+    reason = placed(found.screen.layer, found.screen.reason) if not found.screen.passed else "nothing can be sharded"
     raise ApplyError(f"{name} has no plan: {refused}, and the derived one does not hold ({reason}); give one as plan=")
 
 
 def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
     """A given plan, and what a small instance says of it."""
     try:
-        target = target_like(model)
-        verdict = _verified(target, _buildable(target, small_overrides(model.config)), ranks, plan)
+        target, overrides = target_like(model), settings_of(model)
+        wider = wider_heads(_small(target, overrides).model.config, overrides)
+        verdict = _verified(target, overrides | (wider if _builds(target, overrides | wider) else {}), ranks, plan)
     except PlanError as error:
         return plan, f"the given plan, not verified: {str(error).splitlines()[0]}"
     if verdict.passed:
         return plan, f"the given plan, verified on {ranks} ranks of a small instance"
-    logger.warning("the given plan is refused by a small instance of the model: %s: %s", verdict.layer, verdict.reason)
-    return plan, f"the given plan, which a small instance refuses ({verdict.layer}: {verdict.reason})"
+    logger.warning(
+        "the given plan is refused by a small instance of the model: %s", placed(verdict.layer, verdict.reason)
+    )
+    return plan, f"the given plan, which a small instance refuses ({placed(verdict.layer, verdict.reason)})"
 
 
 def target_like(model: Any) -> Target:
@@ -177,13 +182,29 @@ def _verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan)
     return _VERDICTS[key]
 
 
-def _buildable(target: Target, overrides: dict[str, Any]) -> dict[str, Any]:
-    """The settings, or none where no small instance can be built with them."""
+def settings_of(model: Any) -> dict[str, Any]:
+    """Settings that give a small instance a model's arithmetic and ratios of heads, as far as one can be built so.
+
+    Raises:
+        PlanError: the model has no configuration, or no small instance can be built at all.
+    """
+    target, config = target_like(model), model.config
+    overrides = small_overrides(config)
+    if not _builds(target, overrides):
+        overrides = {}
+    ratios = ratios_like(config, _small(target, overrides).model.config)
+    if not ratios or _builds(target, overrides | ratios):
+        return overrides | ratios
+    logger.warning("plans are tried with another ratio of heads to key/value heads: none can be built with this one")
+    return overrides
+
+
+def _builds(target: Target, overrides: dict[str, Any]) -> bool:
     try:
         _small(target, overrides)
     except BuildError:
-        return {}
-    return overrides
+        return False
+    return True
 
 
 def _small(target: Target, overrides: dict[str, Any]) -> Small:
@@ -196,5 +217,5 @@ def _small(target: Target, overrides: dict[str, Any]) -> Small:
 def _derived(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:
     key = _key(target, overrides, ranks)
     if key not in _DERIVED:
-        _DERIVED[key] = derive_model(target, overrides, ranks)
+        _DERIVED[key] = derive_model(target, overrides, ranks, ratios=False)
     return _DERIVED[key]

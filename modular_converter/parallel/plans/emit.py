@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.patterns import wildcard
-from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.patterns import matches, wildcard
+from modular_converter.parallel.plans.plan import Plan, Rule
+
+
+if TYPE_CHECKING:
+    import torch
 
 
 def to_library(plan: Plan) -> dict[str, str]:
@@ -26,23 +32,106 @@ def to_library(plan: Plan) -> dict[str, str]:
     return result
 
 
-def to_torch(plan: Plan) -> dict[str, Any]:
+def loader_doubts(plan: Plan, model: torch.nn.Module) -> list[str]:
+    """Rules that transformers' vocabulary can say and its loader cannot run: it cuts parameters, but acts on layers.
+
+    The parameters of a module of experts are the exception: the module's own rule acts.
+    """
+    experts = [rule.pattern for rule in plan.rules if rule.style in ("moe_tp_experts", "ep_dispatch_experts")]
+    alone = [
+        rule for rule in plan.rules if _is_parameter(rule, model) and rule.style != "replicated_with_grad_allreduce"
+    ]
+    lost = [rule for rule in alone if rule.pattern.rpartition(".")[0] not in experts]
+    return [
+        f"{rule.pattern}: {rule.style} of a parameter: transformers' loader cuts it, but sums nothing" for rule in lost
+    ]
+
+
+def _is_parameter(rule: Rule, model: torch.nn.Module) -> bool:
+    return not matches(rule.pattern, [path for path, _ in model.named_modules()])
+
+
+# style -> torch's class, and the side of the layer that is whole on every rank where it is not so anyway
+_TORCH_STYLES = {
+    "colwise": ("ColwiseParallel", ""),
+    "colwise_gather_output": ("ColwiseParallel", "output_layouts"),
+    "rowwise": ("RowwiseParallel", ""),
+    "rowwise_split_input": ("RowwiseParallel", "input_layouts"),
+    "embedding_rowwise": ("RowwiseParallel", "input_layouts"),
+}
+
+
+def to_torch(plan: Plan, model: torch.nn.Module) -> dict[str, Any]:
     """Styles for ``torch.distributed.tensor.parallel.parallelize_module``.
 
     Raises:
-        PlanFormatError: a rule that torch's styles cannot say; it is named.
+        PlanFormatError: rules that torch's styles cannot say; they are named.
     """
-    from torch.distributed.tensor import Replicate
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+    from torch.distributed.tensor import Replicate, parallel
 
-    made: dict[str, Any] = {
-        "colwise": lambda: ColwiseParallel(),
-        "colwise_gather_output": lambda: ColwiseParallel(output_layouts=Replicate()),
-        "rowwise": lambda: RowwiseParallel(),
-        "rowwise_split_input": lambda: RowwiseParallel(input_layouts=Replicate()),
-        "embedding_rowwise": lambda: RowwiseParallel(input_layouts=Replicate()),
-    }
-    unknown = [str(rule) for rule in plan.rules if rule.style not in made or rule.dim is not None or rule.parts]
-    if unknown or plan.attributes:
-        raise PlanFormatError(f"{plan.model}: torch has no style for " + "; ".join([*unknown, *plan.attributes]))
-    return {rule.pattern: made[rule.style]() for rule in plan.rules}
+    found: dict[str, Any] = {}
+    for name, (kind, side) in _torch_styles(plan, model).items():
+        found[name] = getattr(parallel, kind)(**({side: Replicate()} if side else {}))
+    return found
+
+
+def torch_text(plan: Plan, model: torch.nn.Module) -> str:
+    """``to_torch`` as Python text to paste, with its imports. Raises as that does."""
+    styles = _torch_styles(plan, model)
+    kinds = sorted({kind for kind, _ in styles.values()})
+    whole = any(side for _, side in styles.values())
+    lines = ["from torch.distributed.tensor import Replicate"] if whole else []
+    lines += [f"from torch.distributed.tensor.parallel import {', '.join(kinds)}"] if kinds else []
+    lines += ["", "", "parallelize_plan = {"] if lines else ["parallelize_plan = {"]
+    for name, (kind, side) in styles.items():
+        lines.append(f'    "{name}": {kind}({f"{side}=Replicate()" if side else ""}),')
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _torch_styles(plan: Plan, model: torch.nn.Module) -> dict[str, tuple[str, str]]:
+    """Pattern -> torch's class and whole side, in the order of the plan."""
+    reasons = [reason for rule in plan.rules for reason in _torch_reasons(rule, model)]
+    reasons += [f"{name}: an integer that must shrink" for name in plan.attributes]
+    if reasons:
+        raise PlanFormatError(
+            f"{plan.model}: torch has no style for " + "; ".join(reasons) + "; use the plan as text or JSON"
+        )
+    return {rule.pattern: _TORCH_STYLES[rule.style] for rule in plan.rules}
+
+
+def _torch_reasons(rule: Rule, model: torch.nn.Module) -> Iterator[str]:
+    """Why ``parallelize_module`` would not do what a rule says; nothing if it would."""
+    import torch
+
+    if rule.style not in _TORCH_STYLES or rule.dim is not None or rule.parts:
+        yield str(rule)
+        return
+    modules = dict(model.named_modules())
+    paths = matches(rule.pattern, modules)
+    if not paths:
+        yield f"{rule.pattern}: a parameter, or nothing of the model; its styles are for layers"
+    kind = torch.nn.Embedding if rule.style == "embedding_rowwise" else torch.nn.Linear
+    unlike = next((path for path in paths if not isinstance(modules[path], kind)), None)
+    if unlike is not None:
+        yield f"{rule.pattern} {rule.style}: {unlike} is a {type(modules[unlike]).__name__}, no {kind.__name__}"
+    beyond = [name for name in modules if _torch_matches(rule.pattern, name) and name not in paths]
+    if beyond:
+        yield f"{rule.pattern}: `*` is any name there, not a layer's number alone: it would be {beyond[0]} too"
+    if unlike is None and paths:
+        yield from _shared(rule, model, [f"{path}.weight" for path in paths])
+
+
+def _torch_matches(pattern: str, name: str) -> bool:
+    """As ``parallelize_module`` matches: word by word, with ``*`` for any."""
+    words, names = pattern.split("."), name.split(".")
+    return len(words) == len(names) and all(map(fnmatchcase, names, words))
+
+
+def _shared(rule: Rule, model: torch.nn.Module, names: list[str]) -> Iterator[str]:
+    """A weight that two layers share becomes two there."""
+    every = dict(model.named_parameters(remove_duplicate=False))
+    for name in names:
+        other = next((one for one in every if one != name and every[one] is every[name]), None)
+        if other is not None:
+            yield f"{rule.pattern}: {name} is {other} as well, and would be a weight of its own"
+            return

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from modular_converter.parallel.errors import PlanFormatError
+from modular_converter.parallel.plans.words import shortened, shown
 
 
 class _Parsed(Protocol):
@@ -31,9 +32,11 @@ def read_plan(path: str | os.PathLike[str], kind: type[T]) -> T:
         PlanFormatError: it cannot be read, or what is wrong in it; the file is named.
     """
     try:
-        return parse_plan(Path(path).read_text(encoding="utf-8"), kind)
-    except (OSError, UnicodeDecodeError) as error:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
         raise PlanFormatError(f"{os.fspath(path)}: it cannot be read ({error})") from error
+    try:
+        return parse_plan(text, kind)
     except PlanFormatError as error:
         raise PlanFormatError(f"{os.fspath(path)}: {error}") from error
 
@@ -51,9 +54,15 @@ def from_json(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
     try:
         value: dict[str, Any] = json.loads(text)
+        problem = best_match(Draft202012Validator(schema).iter_errors(value))
     except json.JSONDecodeError as error:
         raise PlanFormatError(f"not JSON: {error}") from error
-    problem = best_match(Draft202012Validator(schema).iter_errors(value))
+    except (RecursionError, MemoryError) as error:
+        raise PlanFormatError("its lists and objects are nested too deep; a plan has four levels of them") from error
+    except (ValueError, OverflowError) as error:
+        raise PlanFormatError(f"a number in it is too large ({shortened(str(error))})") from error
     if problem is not None:
-        raise PlanFormatError(f"{problem.json_path}: {problem.message}")
+        wanted = problem.schema.get("description") if isinstance(problem.schema, Mapping) else None
+        said = f"{shown(problem.instance)}: {wanted}" if wanted else shortened(problem.message, 400)
+        raise PlanFormatError(f"{shortened(problem.json_path)}: {said}")
     return value

@@ -10,10 +10,12 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
 from modular_converter.parallel.errors import ApplyError, PlanFormatError
+from modular_converter.parallel.plans.words import shown
 
 
 Part = int | str
@@ -21,6 +23,10 @@ REST = "rest"
 """The one block whose length is what the others leave."""
 LENGTH = "length"
 """In the number of equal blocks: the length of the whole axis."""
+LONGEST = 300
+"""Characters of an expression, those of a model's own code have far fewer."""
+LARGEST = 2**63
+"""No length of a tensor reaches it."""
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -30,22 +36,66 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def checked_parts(values: Sequence[Any], pattern: str) -> tuple[Part, ...]:
-    """Parts as read from a plan. Raises ``PlanFormatError`` for what is neither a length nor an expression."""
-    found: list[Part] = []
-    for value in values:
-        if isinstance(value, str) and value.isdigit():
-            value = int(value)
-        if isinstance(value, str):
-            try:
-                _evaluate(ast.parse(value, mode="eval").body, lambda name: 1)
-            except (SyntaxError, ValueError) as error:
-                raise PlanFormatError(
-                    f"{pattern}: {value!r} is no part: a number, or attribute names with + - * //"
-                ) from error
-        elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise PlanFormatError(f"{pattern}: {value!r} is no part: a number of at least 1, or an expression")
-        found.append(value)
-    return tuple(found)
+    """Parts as read from a plan, expressions without blanks and needless brackets.
+
+    Raises:
+        PlanFormatError: what is neither a length nor an expression.
+    """
+    return tuple(_checked(value, pattern) for value in values)
+
+
+def _checked(value: Any, pattern: str) -> Part:
+    if isinstance(value, str):
+        try:
+            value = _normal(value)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise PlanFormatError(
+                f"{pattern}: {shown(value)} is no part: a number, or attribute names with + - * //, "
+                f"of {LONGEST} characters at most"
+            ) from error
+    elif isinstance(value, float) and value.is_integer():  # 2.0 is an integer to JSON Schema
+        value = int(value)
+    is_number = isinstance(value, int) and not isinstance(value, bool) and 1 <= value < LARGEST
+    if not isinstance(value, str) and not is_number:
+        raise PlanFormatError(f"{pattern}: {shown(value)} is no part: a number of at least 1, or an expression")
+    found: Part = value
+    return found
+
+
+@lru_cache(maxsize=1000)
+def _normal(text: str) -> Part:
+    """An expression as it is written; a number as one. Raises ``ValueError`` or ``SyntaxError`` for anything else."""
+    if len(text) > LONGEST:
+        raise ValueError("too long")
+    node = ast.parse(text.strip(), mode="eval").body
+    _check(node)
+    found = ast.unparse(node).replace(" ", "")
+    if len(found) > LONGEST:  # letters that Python's own normal form spells out
+        raise ValueError("too long")
+    return int(found) if found.isdecimal() else found
+
+
+def _check(node: ast.expr) -> None:
+    """Names, integers and four operators; nothing else of Python. Raises ``ValueError``."""
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        _check(node.left)
+        _check(node.right)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        _check(node.operand)
+    elif not _is_number(node):
+        _check_name(node)
+
+
+def _check_name(node: ast.expr) -> None:
+    """``name.name[0]``. Raises ``ValueError``."""
+    while isinstance(node, ast.Attribute) or isinstance(node, ast.Subscript) and _is_number(node.slice):
+        node = node.value
+    if not isinstance(node, ast.Name):
+        raise ValueError(f"{ast.unparse(node)} is not understood")
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value < LARGEST
 
 
 def lengths_of(parts: Sequence[Part], length: int, look_up: Callable[[str], int], where: str) -> tuple[int, ...]:
@@ -78,7 +128,7 @@ def _equal(number: Part, length: int, look_up: Callable[[str], int], where: str)
         return length if name == LENGTH else look_up(name)
 
     count = number if isinstance(number, int) else _part(number, known, where)
-    if not count or length % count:
+    if count is None or count < 1 or length % count:
         raise ApplyError(f"{where}: {length} does not divide into {number} = {count} equal blocks")
     return (1,) * count
 
@@ -99,17 +149,14 @@ def _part(text: str, look_up: Callable[[str], int], where: str) -> int | None:
 
 
 def _evaluate(node: ast.expr, look_up: Callable[[str], int]) -> int:
-    """Names, integers and four operators; nothing else of Python."""
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-        name = ast.unparse(node)
-        if any(isinstance(inner, (ast.Call, ast.Lambda)) for inner in ast.walk(node)):
-            raise ValueError(f"{name} is no attribute")
-        return look_up(name)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+    """The value of an expression that ``_check`` has passed."""
+    if isinstance(node, ast.Constant):
+        return int(ast.unparse(node))
+    if isinstance(node, ast.UnaryOp):
+        return -_evaluate(node.operand, look_up)
+    if isinstance(node, ast.BinOp):
         return _OPERATORS[type(node.op)](_evaluate(node.left, look_up), _evaluate(node.right, look_up))
-    raise ValueError(f"{ast.unparse(node)} is not understood")
+    return look_up(ast.unparse(node))
 
 
 def look_up_from(module_path: str, get: Callable[[str], Any]) -> Callable[[str], int]:

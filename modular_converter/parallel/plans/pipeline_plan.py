@@ -10,6 +10,7 @@ from typing import Any
 
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.files import from_json
+from modular_converter.parallel.plans.words import LINE, checked_line, shown
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -35,6 +36,9 @@ class PipelinePlan:
     model: str
     entries: tuple[Entry, ...] = ()
 
+    def __post_init__(self) -> None:
+        checked_line(self.model, "the model's name")
+
     def __str__(self) -> str:
         return "".join([f"pipeline {self.model}\n", *(f"module {entry}\n" for entry in self.entries)])
 
@@ -49,7 +53,7 @@ class PipelinePlan:
             elif word == "module":
                 entries.append(_parsed(rest, number))
             elif word:
-                raise PlanFormatError(f"line {number}: unknown word {word!r}; known: pipeline, module")
+                raise PlanFormatError(f"line {number}: unknown word {shown(word)}; known: pipeline, module")
         if not model:
             raise PlanFormatError("a pipeline plan begins with a line `pipeline MODEL`")
         return cls(model, tuple(entries))
@@ -77,7 +81,7 @@ class PipelinePlan:
         entries = []
         for module, sides in plan.items():
             if isinstance(sides, str) or len(sides) != 2:
-                raise PlanFormatError(f"{module}: (input names, output names) expected, not {sides!r}")
+                raise PlanFormatError(f"{module}: (input names, output names) expected, not {shown(sides)}")
             entries.append(_entry(module, *sides))
         return cls(model, tuple(entries))
 
@@ -95,17 +99,17 @@ def _listed(names: list[str]) -> str:
 def _parsed(text: str, number: int) -> Entry:
     words = text.split()
     if len(words) != 4 or words[2] != "->":
-        raise PlanFormatError(f"line {number}: `module PATH inputs -> outputs` expected, not {text!r}")
+        raise PlanFormatError(f"line {number}: `module PATH inputs -> outputs` expected, not {shown(text)}")
     sides = [() if side == "-" else tuple(side.split(",")) for side in (words[1], words[3])]
     return _entry(words[0], *sides)
 
 
 def _entry(module: Any, inputs: Any, outputs: Any) -> Entry:
     if not isinstance(module, str) or not _MODULE.fullmatch(module):
-        raise PlanFormatError(f"a module path expected, not {module!r}")
+        raise PlanFormatError(f"a module path expected, not {shown(module)}")
     for names in (inputs, outputs):
         if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) and _NAME.fullmatch(n) for n in names):
-            raise PlanFormatError(f"{module}: a list of names expected, not {names!r}")
+            raise PlanFormatError(f"{module}: a list of names expected, not {shown(names)}")
     return Entry(module, tuple(inputs), tuple(outputs))
 
 
@@ -119,7 +123,7 @@ PIPELINE_SCHEMA: dict[str, Any] = {
     "properties": {
         "version": {"const": 1},
         "kind": {"const": "pipeline"},
-        "model": {"type": "string", "minLength": 1},
+        "model": {"minLength": 1, **LINE},
         "modules": {
             "type": "array",
             "items": {

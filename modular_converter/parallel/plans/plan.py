@@ -6,12 +6,14 @@ Styles carry transformers' own names where they mean the same; three are ours, f
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.files import from_json
 from modular_converter.parallel.plans.parts import Part, checked_parts
+from modular_converter.parallel.plans.words import LINE, checked_line, checked_path, shortened, shown
 
 
 # style -> what it does; the first group are names of transformers 5.23, the second are ours.
@@ -38,6 +40,9 @@ OWN_STYLES: dict[str, str] = {
     "enter_input": "the module's inputs enter a sharded region: their gradients are summed over the ranks",
 }
 STYLES = {**LIBRARY_STYLES, **OWN_STYLES}
+DIMENSIONS = 64  # torch's tensors have no more
+_DIMENSION = "count from the first, which is 0"
+_ATTRIBUTE = re.compile(r"[^:\s]*:[^:\s]+")
 
 
 @dataclass(frozen=True, order=True)
@@ -58,8 +63,10 @@ class Rule:
     parts: tuple[Part, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.dim is not None and self.dim < 0:
-            raise PlanFormatError(f"{self.pattern}: dim={self.dim} is no dimension: count from the first, which is 0")
+        checked_path(self.pattern, "rule")
+        if self.dim is not None and not 0 <= self.dim < DIMENSIONS:
+            raise PlanFormatError(f"{self.pattern}: dim={shown(self.dim)} is no dimension: {_DIMENSION}")
+        object.__setattr__(self, "parts", checked_parts(self.parts, self.pattern))
 
     def __str__(self) -> str:
         extra = "" if self.dim is None else f" dim={self.dim}"
@@ -72,24 +79,29 @@ class Rule:
         """The inverse of ``str``. Raises ``PlanFormatError`` on an unknown style or option."""
         pattern, *rest = text.split() or [""]
         if not rest:
-            raise PlanFormatError(f"a rule is `pattern style [dim=n] [parts=a:b]`, not {text!r}")
+            raise PlanFormatError(f"a rule is `pattern style [dim=n] [parts=a:b]`, not {shown(text)}")
+        checked_path(pattern, "rule")
         options = {}
         for item in rest[1:]:
             name, equals, value = item.partition("=")
             if name not in ("dim", "parts") or not equals:
-                raise PlanFormatError(f"{pattern}: unknown option {item!r}; known are dim=n and parts=a:b")
+                raise PlanFormatError(f"{pattern}: unknown option {shown(item)}; known are dim=n and parts=a:b")
             options[name] = value
-        if not options.get("dim", "0").isdigit():
-            raise PlanFormatError(f"{pattern}: dim={options['dim']} is no dimension")
-        dim = int(options["dim"]) if "dim" in options else None
-        parts = checked_parts(options["parts"].split(":"), pattern) if "parts" in options else ()
+        dim = _dimension(options["dim"], pattern) if "dim" in options else None
+        parts = tuple(options["parts"].split(":")) if "parts" in options else ()
         return cls(pattern, checked_style(rest[0], pattern), dim, parts)
+
+
+def _dimension(text: str, pattern: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > len(str(DIMENSIONS)):
+        raise PlanFormatError(f"{pattern}: dim={shortened(text)} is no dimension: {_DIMENSION}")
+    return int(text)
 
 
 def checked_style(style: str, pattern: str) -> str:
     """The style, if it is known. Raises ``PlanFormatError`` with the known ones otherwise."""
     if style not in STYLES:
-        raise PlanFormatError(f"{pattern}: unknown style {style!r}; known are {', '.join(sorted(STYLES))}")
+        raise PlanFormatError(f"{pattern}: unknown style {shown(style)}; known are {', '.join(sorted(STYLES))}")
     return style
 
 
@@ -108,6 +120,13 @@ class Plan:
     rules: tuple[Rule, ...] = ()
     attributes: tuple[str, ...] = ()
     whole: tuple[tuple[str, str], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        checked_line(self.model, "the model's name")
+        for name in self.attributes:
+            _checked_attribute(name)
+        for pattern, reason in self.whole:
+            checked_line(reason, f"whole {checked_path(pattern, 'whole')}")
 
     def __str__(self) -> str:
         lines = [f"plan {self.model}"]
@@ -133,7 +152,7 @@ class Plan:
                     pattern, _, reason = rest.partition(" ")
                     whole.append((pattern, reason))
                 elif word:
-                    raise PlanFormatError(f"unknown word {word!r}; known: plan, rule, attribute, whole")
+                    raise PlanFormatError(f"unknown word {shown(word)}; known: plan, rule, attribute, whole")
             except PlanFormatError as error:
                 raise PlanFormatError(f"line {number}: {error}") from None
         if not model:
@@ -160,9 +179,9 @@ class Plan:
         value = from_json(text, SCHEMA)
         rules = []
         for entry in value["rules"]:
-            parts = checked_parts(entry.get("parts", ()), entry["pattern"])
-            rules.append(Rule(entry["pattern"], entry["style"], entry.get("dim"), parts))
-        attributes = tuple(_checked_attribute(item) for item in value.get("attributes", ()))
+            dim = int(entry["dim"]) if "dim" in entry else None  # 0.0 is an integer to JSON Schema
+            rules.append(Rule(entry["pattern"], entry["style"], dim, tuple(entry.get("parts", ()))))
+        attributes = tuple(value.get("attributes", ()))
         whole = tuple((item["pattern"], item["reason"]) for item in value.get("whole", ()))
         return cls(value["model"], tuple(rules), attributes, whole)
 
@@ -181,8 +200,8 @@ def is_expert_plan(plan: Plan) -> bool:
 
 
 def _checked_attribute(text: Any) -> str:
-    if not isinstance(text, str) or text.count(":") != 1:
-        raise PlanFormatError(f"an attribute is `module pattern:name`, not {text!r}")
+    if not isinstance(text, str) or not _ATTRIBUTE.fullmatch(text):
+        raise PlanFormatError(f"an attribute is `module pattern:name`, not {shown(text)}")
     return text
 
 
@@ -194,7 +213,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["version", "model", "rules"],
     "properties": {
         "version": {"const": 1},
-        "model": {"type": "string", "minLength": 1},
+        "model": {"minLength": 1, **LINE},
         "rules": {
             "type": "array",
             "items": {
@@ -204,7 +223,7 @@ SCHEMA: dict[str, Any] = {
                 "properties": {
                     "pattern": {"type": "string", "pattern": "^\\S+$"},
                     "style": {"enum": sorted(STYLES)},
-                    "dim": {"type": "integer", "minimum": 0},
+                    "dim": {"type": "integer", "minimum": 0, "maximum": DIMENSIONS - 1},
                     "parts": {
                         "type": "array",
                         "items": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
@@ -212,14 +231,14 @@ SCHEMA: dict[str, Any] = {
                 },
             },
         },
-        "attributes": {"type": "array", "items": {"type": "string", "pattern": "^[^:]*:[^:]+$"}},
+        "attributes": {"type": "array", "items": {"type": "string", "pattern": "^[^:\\s]*:[^:\\s]+$"}},
         "whole": {
             "type": "array",
             "items": {
                 "type": "object",
                 "additionalProperties": False,
                 "required": ["pattern", "reason"],
-                "properties": {"pattern": {"type": "string"}, "reason": {"type": "string"}},
+                "properties": {"pattern": {"type": "string", "pattern": "^\\S*$"}, "reason": LINE},
             },
         },
     },

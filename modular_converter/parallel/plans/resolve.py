@@ -1,4 +1,4 @@
-"""From a plan to the parameters, modules and integers of one model: every key must match, nothing is passed over."""
+"""From a plan to the parameters, modules and integers of one model: every rule must match, nothing is passed over."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.parts import lengths_of, look_up_from
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.words import shortened
 
 
 COLUMN, ROW, GATHER, VOCABULARY, LOCAL, GRADIENT, SPLIT_ROW = (
@@ -92,6 +93,18 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
                 pieces[key] = _merged(pieces.get(key), _made_local(piece) if inside else piece, key)
     attributes = dict.fromkeys([*_attributes(plan, modules), *_expert_numbers(plan, modules, parameters)])
     return Resolution(_tied(pieces, parameters), tuple(hooks), tuple(attributes), tails)
+
+
+def check_whole(plan: Plan, model: torch.nn.Module) -> None:
+    """Raise ``ApplyError`` for what a plan says to stay whole, if the model has no such layer or parameter.
+
+    Nothing is done with these lines, so that ``resolve`` passes over them: a plan also holds for a model of the same
+    class that lacks a part. A plan that is to be judged must name what there is.
+    """
+    known = [*dict(model.named_modules()), *dict(model.named_parameters(remove_duplicate=False))]
+    for pattern, _ in plan.whole:
+        if not matches(pattern, known):
+            raise ApplyError(f"whole {pattern}: matches no module and no parameter of the model")
 
 
 def _measured(
@@ -187,6 +200,6 @@ def _attributes(plan: Plan, modules: dict[str, torch.nn.Module]) -> list[tuple[s
         pattern, _, name = text.partition(":")
         paths = matches(pattern, modules)
         if not paths:
-            raise ApplyError(f"{text}: matches no module of the model")
+            raise ApplyError(f"{shortened(text)}: matches no module of the model")
         found.extend((path, name) for path in paths)
     return found

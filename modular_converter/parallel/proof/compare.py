@@ -152,6 +152,8 @@ def _failed_in(error: BaseException, model: torch.nn.Module) -> str:
 
 def _judge(applied: Applied, found: Reference, whole: Reference) -> Verdict:
     size = applied.group.size
+    if not whole.outputs:
+        return Verdict(size, math.inf, math.inf, "the outputs", "no floating output to compare")
     if not any(torch.isfinite(tensor).all() for tensor in whole.outputs):
         return Verdict(size, math.inf, math.inf, "the outputs", "the whole model's own outputs are not finite")
     if len(found.outputs) != len(whole.outputs):
@@ -227,4 +229,4 @@ def _largest(tensor: torch.Tensor) -> float:
     if tensor.is_complex():
         return float(tensor.abs().max())
     low, high = tensor.aminmax()
-    return max(-float(low), float(high))
+    return max(-float(low), float(high)) + 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.compare import Verdict
 from modular_converter.parallel.proof.conditioning import Subject, conditioned
+from modular_converter.parallel.proof.forms import Form, other_forms, refusal
 from modular_converter.parallel.proof.ranks import RankPool, Task
 from modular_converter.parallel.proof.screen import screen
 from modular_converter.parallel.solve.budget import within
@@ -23,6 +25,7 @@ from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.record import record
 
 
+logger = logging.getLogger(__name__)
 _RETRIES = 3
 
 
@@ -33,7 +36,9 @@ class Derived:
     Attributes:
         subject: the small model as it is compared; another object where float64 is needed.
         screen: the verdict of the thread ranks.
-        retreat: what the full plan failed of, when a more careful one was taken; empty for the full plan.
+        retreat: what the full plan failed of, when a more careful one was taken, or where the plan does not hold;
+            empty for the full plan.
+        forms: the model with another ratio of key/value heads, on which plans are screened too.
     """
 
     target: Target
@@ -44,18 +49,48 @@ class Derived:
     screen: Verdict
     overrides: tuple[tuple[str, Any], ...] = ()
     retreat: str = ""
+    forms: tuple[Form, ...] = ()
 
 
-def derive_model(target: Target, overrides: Mapping[str, Any] | None = None, ranks: int = 2) -> Derived:
+def derive_model(
+    target: Target, overrides: Mapping[str, Any] | None = None, ranks: int = 2, ratios: bool = True
+) -> Derived:
     """Build, trace, derive, and screen. What fails the screen stays whole, layer by layer, then all pairs.
+
+    A plan that fails with another ratio of key/value heads to heads gives way to one that holds with both.
+
+    Args:
+        ratios: whether other ratios matter; not for a plan that serves one model alone.
 
     Raises:
         PlanError: the model cannot be built or traced.
     """
     small = build(target, overrides)
+    options = dict(overrides or {})
+    first = _derived(target, small, None, ranks, options)
+    forms = other_forms(target, small, options) if ratios else ()
+    refused = refusal(forms, first.plan, ranks) if first.screen.passed else None
+    first = replace(first, forms=forms)
+    if refused is None:
+        return first
+    why = f"{refused.layer}: {refused.reason}"
+    for form in forms:
+        second = _derived(target, form.small, form.subject, ranks, options)
+        verdict = screen(first.subject, second.plan, ranks)
+        if second.plan.rules and second.screen.passed and verdict.passed:
+            return replace(first, plan=second.plan, screen=verdict, retreat=why)
+    first = replace(first, retreat=f"holds for these heads alone: {why}")
+    logger.warning("%s: the derived plan %s", target.name, first.retreat)
+    return first
+
+
+def _derived(
+    target: Target, small: Small, subject: Subject | None, ranks: int, overrides: Mapping[str, Any]
+) -> Derived:
+    """The first plan of the ladder that holds on one small instance, or the full one."""
     trace = record(small.model, small.inputs, target.name)
-    options = tuple((overrides or {}).items())
-    subject = conditioned(small.model, small.inputs)
+    options = tuple(overrides.items())
+    subject = subject or conditioned(small.model, small.inputs)
     tried: list[Derived] = []
     for plan in _ladder(trace, tried):
         verdict = screen(subject, plan, ranks)
@@ -69,7 +104,9 @@ def derive_model(target: Target, overrides: Mapping[str, Any] | None = None, ran
 def held_to(derived: Derived, collectives: int, ranks: int = 2) -> Derived:
     """The same with the plan that shards most within a number of collectives, screened anew."""
     plan = within(derived.trace, collectives)
-    return replace(derived, plan=plan, screen=screen(derived.subject, plan, ranks))
+    verdict = screen(derived.subject, plan, ranks)
+    refused = refusal(derived.forms, plan, ranks) if verdict.passed else None
+    return replace(derived, plan=plan, screen=refused or verdict)
 
 
 def _ladder(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:
@@ -83,6 +120,8 @@ def _ladder(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:
             break
         whole |= more
         yield plan_of(flow, Aim(without=whole))
+    if whole:
+        yield plan_of(flow, Aim(without=whole, gather=False))
     yield plan_of(flow, Aim(gather=False))
     yield plan_of(flow, Aim(pairs=False))
 
@@ -101,7 +140,9 @@ def leaves_around(flow: Flow, layer: str) -> frozenset[int]:
 
 
 def prove(derived: Derived, plan: Plan, pool: RankPool, library: bool = False, committed: bool = False) -> Verdict:
-    """Run a plan on the pool's processes against the whole model.
+    """Run a plan on the pool's processes against the whole model; on forms with other ratios of heads, in threads.
+
+    The derived plan itself has been on those forms already.
 
     Args:
         library: through transformers' own loader instead of our application.
@@ -126,4 +167,7 @@ def prove(derived: Derived, plan: Plan, pool: RankPool, library: bool = False, c
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
     failed = [verdict for verdict in verdicts if not verdict.passed]
+    if not failed and route == "ours" and plan is not derived.plan:
+        refused = refusal(derived.forms, plan, pool.size)
+        failed = [] if refused is None else [refused]
     return failed[0] if failed else max(verdicts, key=lambda v: (v.output_error, v.gradient_error))

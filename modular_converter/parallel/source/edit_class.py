@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from modular_converter.parallel.errors import WriteError
 
 
+BOM = "\ufeff"
+"""The mark that some editors put before the text of a file; it is kept."""
+
+
 @dataclass(frozen=True)
 class _Text:
     """A text by lines, each with its line break."""
@@ -46,6 +50,8 @@ def set_dictionary(text: str, class_name: str, attribute: str, entries: Mapping[
     Raises:
         WriteError: no such class, or a value that is computed and cannot be edited as text.
     """
+    if text.startswith(BOM):
+        return BOM + set_dictionary(text.removeprefix(BOM), class_name, attribute, entries)
     lines = _Text.of(text)
     body = _class(text, class_name)
     statement = _statement(body, attribute)

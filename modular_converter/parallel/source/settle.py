@@ -11,6 +11,7 @@ import torch
 from modular_converter.parallel.errors import PlanError, WriteError
 from modular_converter.parallel.plans.attributes import HEAD_PLAN, Setting, base_settings, gathered, holding
 from modular_converter.parallel.plans.emit import to_library
+from modular_converter.parallel.plans.words import placed
 from modular_converter.parallel.proof.prove import Derived, derive_model, prove
 from modular_converter.parallel.proof.ranks import RankPool
 from modular_converter.parallel.solve.read_library import from_library
@@ -107,8 +108,8 @@ def _entries(derived: Derived, screened: bool) -> dict[str, str]:
     name = derived.target.model_class.rpartition(".")[2]
     if screened and not derived.screen.passed:
         raise WriteError(
-            f"{name}: the derived plan is refused: {derived.screen.layer}: {derived.screen.reason}; --unverified "
-            "writes it all the same"
+            f"{name}: the derived plan is refused: {placed(derived.screen.layer, derived.screen.reason)}; "
+            "--unverified writes it all the same"
         )
     reasons = derived.plan.library_reasons()
     if reasons:
@@ -132,7 +133,7 @@ def _refusal(derived: Derived, settings: Sequence[Setting], entries: Mapping[str
         verdict = prove(derived, plan, pool, library=library)
         if not verdict.passed:
             where = "through transformers' loader" if library else "on its ranks"
-            return f"the plan is refused {where}: {': '.join(filter(None, (verdict.layer, verdict.reason)))}"
+            return f"the plan is refused {where}: {placed(verdict.layer, verdict.reason)}"
     return ""
 
 

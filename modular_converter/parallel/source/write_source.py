@@ -17,7 +17,7 @@ from modular_converter.emit.banner import is_generated
 from modular_converter.emit.output import write_atomically
 from modular_converter.parallel.errors import WriteError
 from modular_converter.parallel.plans.attributes import Setting
-from modular_converter.parallel.source.edit_class import set_dictionary
+from modular_converter.parallel.source.edit_class import BOM, set_dictionary
 from modular_converter.parallel.tiny.model_files import ModelFile
 from modular_converter.source.library import Library, models_folder_of
 from modular_converter.source.links import is_installed
@@ -109,11 +109,11 @@ def _source_of(file: ModelFile, setting: Setting) -> str:
 
 
 def _classes(text: str) -> set[str]:
-    return {node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
+    return {node.name for node in ast.parse(text.removeprefix(BOM)).body if isinstance(node, ast.ClassDef)}
 
 
 def _generated(modular: str, text: str) -> Iterator[Change]:
-    conversion = convert_source(text, modular)
+    conversion = convert_source(text.removeprefix(BOM), modular)
     errors = [str(diagnostic) for diagnostic in conversion.diagnostics if diagnostic.is_error]
     if errors:
         raise WriteError(f"{_shown(modular)}: with the plan it cannot be converted\n  " + "\n  ".join(errors))

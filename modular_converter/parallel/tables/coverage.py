@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.plans.words import placed
+from modular_converter.parallel.tables.row_file import Row, RowFile
 
 
-Row = dict[str, Any]
 MODEL_LIMIT_S = 60
 LIGHT = 0.999
 """Shares are compared up to this factor: a bias more or less is no difference between plans."""
@@ -38,7 +38,8 @@ def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[R
     """
     from modular_converter.parallel.proof.ranks import RankPool
 
-    rows = _read(done)
+    file = RowFile(done) if done is not None else None
+    rows = list(file.rows) if file is not None else []
     known = {row["name"] for row in rows}
     with RankPool(ranks) as pool:
         pool.start()
@@ -47,9 +48,8 @@ def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[R
                 continue
             found = list(_rows(name, pool))
             rows += found
-            if done is not None:
-                with done.open("a", encoding="utf-8") as file:
-                    file.writelines(json.dumps(row) + "\n" for row in found)
+            if file is not None:
+                file.append(found)
             tick(found[-1])
     return rows
 
@@ -60,19 +60,6 @@ def folders() -> list[str]:
 
     models = Path(configuration_auto.__file__).parents[1]
     return sorted({path.parent.name for path in models.glob("*/modeling_*.py")} - {"auto"})
-
-
-def _read(done: Path | None) -> list[Row]:
-    """The rows of an earlier run. Raises ``PlanError`` for a file that is none of its kind."""
-    if done is None or not done.exists():
-        return []
-    try:
-        rows = [json.loads(line) for line in done.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, ValueError) as error:
-        raise PlanError(f"{done}: no rows of an earlier run ({error}); give another file to --resume") from error
-    if not all(isinstance(row, dict) and "name" in row for row in rows):
-        raise PlanError(f"{done}: no rows of an earlier run; give another file to --resume")
-    return rows
 
 
 @contextmanager
@@ -145,7 +132,7 @@ def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
     bad = next((verdict for verdict in verdicts if not verdict.passed), None)
     row.update(
         state="empty" if not plan.rules else "verified" if bad is None else "refused",
-        reason="" if bad is None else f"{bad.layer}: {bad.reason}",
+        reason="" if bad is None else placed(bad.layer, bad.reason),
         share=round(found.share, 4),
         sharded=round(found.sharded, 4),
         collectives=derived.screen.collectives,
@@ -201,7 +188,7 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
         verdict = prove(derived, source, pool)
     except PlanError as error:
         return {"state": "not comparable", "reason": str(error)[:300], "outcome": ""}
-    row: Row = {"state": "verified" if verdict.passed else "refused", "reason": f"{verdict.layer}: {verdict.reason}"}
+    row: Row = {"state": "verified" if verdict.passed else "refused", "reason": placed(verdict.layer, verdict.reason)}
     row.update(sharded=round(theirs, 4), collectives=verdict.collectives, outcome="worse")
     if not verdict.passed:
         row["loader"] = _said(lambda: prove(derived, source, pool, committed=True))

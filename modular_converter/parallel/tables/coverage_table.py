@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 
-from modular_converter.parallel.tables.coverage import CLASSICS, Row
+from modular_converter.parallel.tables.coverage import CLASSICS
+from modular_converter.parallel.tables.row_file import Row
 
 
 SLOW_S = 3

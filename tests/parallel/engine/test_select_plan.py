@@ -5,11 +5,18 @@ import logging
 import pytest
 import torch
 
-from modular_converter.parallel.engine.select_plan import given_plan, select_plan, small_overrides
+from modular_converter.parallel.engine.select_plan import (
+    given_plan,
+    select_plan,
+    settings_of,
+    small_overrides,
+)
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.prove import derive_model
+from modular_converter.parallel.proof.screen import check_in_threads
 from modular_converter.parallel.tiny.build import build, target_of
+from tests.parallel.ratios import FusedModel, TiledModel, UngroupedModel, real
 
 
 def llama():
@@ -63,6 +70,33 @@ def test_integers_that_shrink_are_part_of_a_given_plan():
     found = derive_model(target_of("t5"))
     assert found.plan.attributes
     assert "verified on 2 ranks" in select_plan(found.small.model, found.plan, 2)[1]
+
+
+@pytest.mark.parametrize("groups, kept", [(8, None), (4, 4), (2, 4), (1, 1)])
+def test_the_plan_is_derived_and_proven_with_the_models_own_ratio_of_heads(groups, kept):
+    model = real(TiledModel, groups)
+    plan, where = select_plan(model, None, 2)
+    assert settings_of(model) == ({} if kept is None else {"num_key_value_heads": kept})
+    assert "the derived plan, verified on 2 ranks" in where
+    assert check_in_threads(model, plan, {"input_ids": torch.arange(24).view(2, 12)}, 2).passed
+
+
+def test_a_given_plan_is_tried_with_the_models_own_ratio_of_heads():
+    text = "plan x\nrule layers.*.a.qkv packed_colwise parts={}\nrule layers.*.a.o rowwise\n"
+    text += "attribute layers.*.a:heads\nattribute layers.*.a:groups\n"
+    for groups, parts, said in (
+        (8, "1:1:1", "verified on 2 ranks"),
+        (2, "1:1:1", "which a small instance refuses"),
+        (2, "heads*width:groups*width:groups*width", "verified on 2 ranks"),
+        (8, "groups*groups:width*width:rest", "which a small instance refuses"),
+    ):
+        assert said in select_plan(real(FusedModel, groups), text.format(parts), 2)[1]
+
+
+def test_a_ratio_that_no_small_instance_can_have_is_warned_of(caplog):
+    with caplog.at_level(logging.WARNING, "modular_converter"):
+        assert settings_of(real(UngroupedModel, 2)) == {}
+    assert "another ratio of heads" in caplog.text
 
 
 def test_a_plan_for_a_model_of_ones_own_is_taken_unverified():

@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.emit import to_library, to_torch
+from modular_converter.parallel.plans.emit import loader_doubts, to_library, to_torch, torch_text
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.solve.read_library import from_library
 
@@ -22,9 +24,56 @@ def test_torch_runs_a_derived_plan():
     assert done.stdout.strip() == "equal 4"
 
 
-def test_what_torch_has_no_style_for_is_named():
-    with pytest.raises(PlanFormatError, match=r"torch has no style for a packed_colwise parts=1:1"):
-        to_torch(Plan.parse("plan x\nrule a packed_colwise parts=1:1\n"))
+class Odd(nn.Module):
+    """Layers and parameters that torch's styles can and cannot say."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4, bias=False) for _ in range(2)])
+        self.other = nn.ModuleDict({"0": nn.Linear(4, 4), "last": nn.Linear(4, 4)})
+        self.words, self.head = nn.Embedding(4, 4), nn.Linear(4, 4)
+        self.head.weight = self.words.weight
+        self.table = nn.Parameter(torch.zeros(4, 4))
+
+
+def test_the_text_for_torch_is_what_it_runs():
+    plan = Plan.parse("plan x\nrule layers.0 colwise\nrule layers.1 rowwise\nrule other.0 colwise_gather_output\n")
+    pasted = {}
+    exec(torch_text(plan, Odd()), pasted)
+    made = to_torch(plan, Odd())
+    described = [{name: str(vars(style)) for name, style in one.items()} for one in (pasted["parallelize_plan"], made)]
+    assert described[0] == described[1] and list(made) == ["layers.0", "layers.1", "other.0"]
+    assert torch_text(Plan("x"), Odd()) == "parallelize_plan = {\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("rule layers.0 packed_colwise parts=1:1", "layers.0 packed_colwise parts=1:1"),
+        ("rule layers.0 colwise dim=1", "layers.0 colwise dim=1"),
+        ("rule table rowwise", "table: a parameter, or nothing of the model; its styles are for layers"),
+        ("rule layers.*.weight colwise", r"layers.\*.weight: a parameter"),
+        ("rule words colwise", "words colwise: words is a Embedding, no Linear"),
+        ("rule words embedding_rowwise", "words: words.weight is head.weight as well"),
+        ("rule other.* colwise", r"other.\*: `\*` is any name there, .* it would be other.last too"),
+        ("attribute other:heads", "other:heads: an integer that must shrink"),
+    ],
+)
+def test_what_torch_has_no_style_for_is_named(line, said):
+    with pytest.raises(PlanFormatError, match=f"x: torch has no style for {said}"):
+        to_torch(Plan.parse(f"plan x\nrule layers.0 colwise\n{line}\n"), Odd())
+
+
+def test_what_transformers_loader_cuts_without_summing_is_named():
+    plan = from_library(
+        "x", {"layers.*": "colwise", "table": "rowwise", "words.weight": "replicated_with_grad_allreduce"}
+    )
+    assert loader_doubts(plan, Odd()) == [
+        "table: rowwise of a parameter: transformers' loader cuts it, but sums nothing"
+    ]
+    model = nn.ModuleDict({"experts": Odd()})
+    experts = from_library("x", {"experts.table": "rowwise", "experts": "moe_tp_experts"})
+    assert loader_doubts(experts, model) == []
 
 
 def test_the_library_vocabulary_comes_and_goes():

@@ -78,7 +78,20 @@ def test_an_expression_is_looked_up_in_the_nearest_module():
         lengths_of(("heads*8", "rest"), 20, look_up, "w")
 
 
-@pytest.mark.parametrize("text", ["__import__('os').getcwd()", "a[f()]", "a if b else c", "a/b", "'x'", "", "a b"])
+def test_a_division_by_what_may_be_nothing_is_a_part():
+    """Only the model tells: the syntax is checked without values."""
+    parts = checked_parts(("n//(h-g)", "rest"), "w")
+    assert lengths_of(parts, 40, {"n": 64, "h": 6, "g": 4}.__getitem__, "w") == (4, 1)
+    with pytest.raises(ApplyError, match=r"w: part n//\(h-g\): .*by zero"):
+        lengths_of(parts, 40, {"n": 64, "h": 4, "g": 4}.__getitem__, "w")
+    with pytest.raises(ApplyError, match="40 does not divide into h-g = -2 equal blocks"):
+        lengths_of(("h-g",), 40, {"h": 2, "g": 4}.__getitem__, "w")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["__import__('os').getcwd()", "a[f()]", "a if b else c", "a/b", "'x'", "", "a b", "a[1:2]", "a[b]", "1 .real"],
+)
 def test_nothing_but_attributes_and_sums_is_a_part(text):
     with pytest.raises(PlanFormatError, match="is no part"):
         checked_parts([text], "w")

@@ -1,19 +1,23 @@
 """The plan value: printed and parsed without loss, in text and JSON; bad input is named."""
 
+import contextlib
+import itertools
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.emit import to_library, to_torch
+from modular_converter.parallel.plans.emit import to_library
+from modular_converter.parallel.plans.files import parse_plan, read_plan
 from modular_converter.parallel.plans.patterns import wildcard
-from modular_converter.parallel.plans.pipeline_plan import PIPELINE_SCHEMA
+from modular_converter.parallel.plans.pipeline_plan import PIPELINE_SCHEMA, PipelinePlan
 from modular_converter.parallel.plans.plan import SCHEMA, STYLES, Plan, Rule
 from modular_converter.parallel.solve.read_library import from_library
 
 
+PLAN = '{"version": 1, "model": "x", "rules": [{"pattern": "a", "style": "colwise", %s}]}'
 paths = st.from_regex(r"[a-z_]{1,8}(\.(\*|[a-z_0-9]{1,8})){0,3}", fullmatch=True)
 rules = st.builds(
     Rule,
@@ -37,6 +41,118 @@ plans = st.builds(
 def test_text_and_json_lose_nothing(plan):
     assert Plan.parse(str(plan)) == plan
     assert Plan.from_json(plan.to_json()) == plan
+
+
+names = st.text(alphabet="abz_é", min_size=1, max_size=4).filter(str.isidentifier)
+blanks = st.sampled_from(["", " ", "  "])
+expressions = st.recursive(
+    st.integers(0, 99).map(str) | names | st.builds("{}.{}[{}]".format, names, names, st.integers(0, 9)),
+    lambda inner: (
+        st.builds("{}{}{}{}{}".format, inner, blanks, st.sampled_from(["+", "-", "*", "//"]), blanks, inner)
+        | st.builds("({}{})".format, inner, blanks)
+        | st.builds("-{}".format, inner)
+    ),
+    max_leaves=6,
+)
+texts = st.text(alphabet=st.sampled_from("ab:=.* \t\n\r\x0b\x1c\x85\u2028-[]é#"), max_size=5)
+anything = st.builds(
+    lambda model, rule, attribute, whole: (model, rule, attribute, whole),
+    texts.filter(bool) | st.just("llama"),
+    st.tuples(
+        paths | texts.filter(bool),
+        st.sampled_from(sorted(STYLES)),
+        st.none() | st.integers(-1, 70),
+        st.lists(st.integers(0, 9) | expressions | texts, max_size=3).map(tuple),
+    ),
+    attributes | texts,
+    st.tuples(paths | texts, texts),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(anything)
+def test_what_can_be_made_survives_text_and_json(given):
+    model, rule, attribute, whole = given
+    made = []
+    for make in (
+        lambda: Plan(model, (Rule(*rule),), (attribute,), (whole,)),
+        lambda: Plan(model, (Rule(*rule),)),
+        lambda: Plan("x", (), (attribute,)),
+        lambda: Plan(model, (), (), (whole,)),
+    ):
+        with contextlib.suppress(PlanFormatError):
+            made.append(make())
+    for plan in made:
+        assert Plan.parse(str(plan)) == plan
+        assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_parts_are_written_without_blanks():
+    rule = Rule("x", "colwise", None, ("a + b", "( (c) )", " 3 ", "n // (h - g)", "rest"))
+    assert rule.parts == ("a+b", "c", 3, "n//(h-g)", "rest")
+    assert Rule.parse(str(rule)) == rule
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Plan("a\nrule b colwise"),
+        lambda: Plan("x", (), (), (("a", "one\nrule b colwise"),)),
+        lambda: Plan("x", (), (), (("a", "one\u2028two"),)),
+        lambda: Plan("x", (), (), (("a b", "one"),)),
+        lambda: Plan("x", (), ("a:b\nrule b colwise",)),
+        lambda: Rule("a b", "colwise"),
+        lambda: Rule("a" * 2000, "colwise"),
+        lambda: Rule("a", "colwise", 64),
+        lambda: PipelinePlan("a\nmodule b - -> -"),
+        lambda: Plan.from_json(json.dumps({"version": 1, "model": "a\nb", "rules": []})),
+        lambda: Plan.from_json(
+            json.dumps({"version": 1, "model": "a", "rules": [], "whole": [{"pattern": "a", "reason": "a\rb"}]})
+        ),
+        lambda: PipelinePlan.from_json(json.dumps({"version": 1, "kind": "pipeline", "model": "a\nb", "modules": []})),
+    ],
+)
+def test_what_the_text_cannot_hold_is_refused(make):
+    with pytest.raises(PlanFormatError, match="write it|is no dimension|an attribute is"):
+        make()
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("plan x\nrule a colwise dim=²\n", "line 2: a: dim=² is no dimension"),
+        (f"plan x\nrule a colwise dim={'9' * 5000}\n", "line 2: a: dim=9.* is no dimension"),
+        ("plan x\nrule a colwise parts=²:1\n", "line 2: a: '²' is no part"),
+        ("plan x\nrule a colwise parts=9:1:b[1:2]\n", "line 2: a: 'b\\[1' is no part"),
+        ("[" * 200_000, "line 1: unknown word '"),
+        ("plan x\nrule a colwise " + "z" * 200_000, "line 2: a: unknown option"),
+        (PLAN % '"dim": 64', r"\$.rules\[0\].dim: 64 is greater than the maximum of 63"),
+        (PLAN % f'"dim": {"9" * 6000}', "a number in it is too large"),
+        (PLAN % f'"dim": {"[" * 200_000}', "nested too deep"),
+        (PLAN % f'"parts": ["{"(" * 100_000}n"]', "a: '.* is no part"),
+        (PLAN % f'"parts": ["{"n+" * 50_000}n"]', "a: '.* is no part"),
+        (PLAN % f'"parts": ["{"1" * 5000}"]', "a: '.* is no part"),
+        (PLAN % f'"parts": [{2**63}]', "a: 9223372036854775808 is no part"),
+        (PLAN % f'"style": "{"z" * 200_000}"', r"\$.rules\[0\].style"),
+    ],
+    ids=itertools.count(),
+)
+def test_what_is_too_large_is_named_and_not_echoed(text, said):
+    with pytest.raises(PlanFormatError, match=said) as caught:
+        parse_plan(text, Plan)
+    assert len(str(caught.value)) < 1200
+
+
+def test_what_json_takes_for_integers_are_some():
+    [rule] = parse_plan(PLAN % '"dim": 0.0, "parts": [2.0]', Plan).rules
+    assert (rule.dim, rule.parts) == (0, (2,)) and type(rule.dim) is type(rule.parts[0]) is int
+
+
+@pytest.mark.parametrize("text", [str(Plan("x")), Plan("x").to_json()])
+def test_a_mark_before_the_text_is_skipped(text, tmp_path):
+    path = tmp_path / "plan"
+    path.write_text(text, encoding="utf-8-sig")
+    assert read_plan(path, Plan) == Plan("x")
 
 
 @pytest.mark.parametrize(
@@ -98,9 +214,8 @@ def test_layer_numbers_become_stars():
     assert wildcard("h.0") == "h.*"
 
 
-def test_library_and_torch_forms():
+def test_the_library_form():
     plan = from_library("x", {"layers.*.up": "colwise", "layers.*.down": "rowwise"})
     assert to_library(plan) == {"layers.*.up": "colwise", "layers.*.down": "rowwise"}
-    assert sorted(to_torch(plan)) == ["layers.*.down", "layers.*.up"]
     with pytest.raises(PlanFormatError, match="must shrink"):
         to_library(Plan("x", plan.rules, ("layers.*:heads",)))

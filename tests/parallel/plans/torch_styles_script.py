@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import parallelize_module
 
-from modular_converter.parallel.plans.emit import to_torch
+from modular_converter.parallel.plans.emit import to_torch, torch_text
 from modular_converter.parallel.solve.derive import derive
 from modular_converter.parallel.trace.record import record
 
@@ -40,7 +40,11 @@ if __name__ == "__main__":
     ids = torch.arange(12).view(2, 6)
     whole, sharded = Model(), Model()
     plan = derive(record(whole, {"ids": ids}, "model"))
-    styles = to_torch(plan)
+    styles = to_torch(plan, whole)
+    pasted = {}
+    exec(torch_text(plan, whole), pasted)  # what `--format torch` prints does the same
+    assert list(pasted["parallelize_plan"]) == list(styles)
+    styles = pasted["parallelize_plan"]
     parallelize_module(sharded, init_device_mesh("cpu", (2,)), styles)
     want, got = whole(ids), sharded(ids)
     assert torch.allclose(got, want, atol=1e-5), (got - want).abs().max()

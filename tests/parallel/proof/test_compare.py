@@ -94,3 +94,8 @@ def test_the_error_is_that_of_the_finite_entries_and_the_others_must_be_in_the_s
             (abs(complex(a) - complex(b)) for a, b in zip(got[finite].tolist(), want[finite].tolist())), default=0
         )
         assert relative_error(got, want, 2.0) == pytest.approx(apart / 2, rel=1e-2)
+
+
+def test_integers_alone_are_not_compared():
+    verdict = check_in_threads(Pair(after=lambda x: x.argmax(-1)), PAIR, INPUTS, 2)
+    assert verdict.reason == "no floating output to compare"

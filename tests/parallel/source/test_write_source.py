@@ -177,6 +177,23 @@ def test_one_wrong_line_is_one_changed_line(zoo):
     assert here.files() == {**before, path: before[path].replace('o_proj": "rowwise",', 'o_proj": "rowwise",  # hm')}
 
 
+BOM = "\ufeff"
+
+
+def test_a_mark_before_the_text_stays(zoo):
+    """Some editors put it there; in the modular file, and in the files that are not generated."""
+    here = zoo("llama")
+    here.put("modular_emu.py", BOM + EMU)
+    code, said = here.write("modular_emu.py", UNPROVEN)
+    assert code == 0, said
+    text = here.text("modular_emu.py")
+    assert text.startswith(BOM + '"""Emu') and text.count(BOM) == 1 and PLANS.search(text)
+    before = here.text("configuration_llama.py")
+    here.put("configuration_llama.py", BOM + PLANS.sub("", before))
+    assert here.write("modeling_llama.py", UNPROVEN)[0] == 0
+    assert here.text("configuration_llama.py") == BOM + before
+
+
 def test_a_removed_plan_is_put_back(zoo):
     here = zoo("llama", "gemma")
     here.edit("modular_gemma.py", "    mlp_bias = ", "    base_model_tp_plan = AttributeError()\n    mlp_bias = ")

@@ -1,0 +1,39 @@
+"""The forms in which ``derive`` prints a plan."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+
+if TYPE_CHECKING:
+    from modular_converter.parallel.proof.prove import Derived
+
+form_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "transformers", "torch"]),
+    default="text",
+    show_default=True,
+    help="A plan file; base_model_tp_plan of transformers; parallelize_plan of torch's parallelize_module.",
+)
+
+
+def plan_text(found: Derived, form: str) -> str:
+    """A derived plan in a form; what transformers' own loader cannot run of it is said on stderr.
+
+    Raises:
+        PlanFormatError: the form cannot say the plan; what it cannot say is named.
+    """
+    from modular_converter.parallel.plans.emit import loader_doubts, to_library, torch_text
+
+    if form == "torch":
+        return torch_text(found.plan, found.small.model)
+    if form == "transformers":
+        entries = to_library(found.plan)
+        for reason in loader_doubts(found.plan, found.small.model):
+            click.echo(f"modular-plan: {found.plan.model}: {reason}", err=True)
+        return json.dumps(entries, indent=4) + "\n"
+    return found.plan.to_json() if form == "json" else str(found.plan)

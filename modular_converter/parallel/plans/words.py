@@ -1,0 +1,54 @@
+"""Words of messages and plans: what a file holds cut to what a line can show, texts that must stay on a line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modular_converter.parallel.errors import PlanFormatError
+
+
+LONGEST = 1000
+"""Characters of a layer pattern."""
+_HEAD, _TAIL = 120, 60
+LINE: dict[str, Any] = {
+    "type": "string",
+    "not": {"pattern": "[\\n\\r\\u000b\\u000c\\u001c-\\u001e\\u0085\\u2028\\u2029]|^\\s|\\s$"},
+    "description": "write it on one line, without blanks before and after it",
+}
+"""JSON schema of what ``checked_line`` passes."""
+
+
+def shortened(text: str, head: int = _HEAD) -> str:
+    """A text of any length as a message can echo it: its start and its end."""
+    if len(text) <= 2 * head:
+        return text
+    return f"{text[:head]}… ({len(text)} characters) …{text[-_TAIL:]}"
+
+
+def shown(value: object) -> str:
+    """The ``repr`` of what a plan holds, cut; the type of what has none."""
+    try:
+        return repr(shortened(value)) if isinstance(value, str) else shortened(repr(value))
+    except (ValueError, RecursionError, MemoryError):  # an integer of too many digits, a list too deep
+        return f"a value of type {type(value).__name__}"
+
+
+def checked_line(text: str, what: str) -> str:
+    """The text, if it is one line without blanks around it. Raises ``PlanFormatError`` otherwise."""
+    if text != text.strip() or len(text.splitlines()) > 1:
+        raise PlanFormatError(f"{what}: {shown(text)}: write it on one line, without blanks before and after it")
+    return text
+
+
+def checked_path(text: str, what: str) -> str:
+    """The layer pattern, if it is one word of a bearable length. Raises ``PlanFormatError`` otherwise."""
+    if any(map(str.isspace, text)) or len(text) > LONGEST:
+        raise PlanFormatError(
+            f"{what}: {shown(text)} is no layer pattern: write it without blanks, {LONGEST} characters at most"
+        )
+    return text
+
+
+def placed(layer: str, reason: str) -> str:
+    """``layer: reason``, or what there is of them."""
+    return ": ".join(filter(None, (layer, reason)))
