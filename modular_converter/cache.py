@@ -3,7 +3,7 @@
 An entry counts only when the tool, its settings, its formatter, and the contents of the modular file, of the generated
 files and of all that the conversion read are as they were. Of a neighbour, the statements that were looked at and the
 shape of the module are enough (`source/parts.py`). Entries hold hashes and findings, no code. All is decided by
-contents, never by times, so that entries survive a fresh checkout.
+contents, never by times, so that entries survive a fresh checkout at the same path.
 """
 
 from __future__ import annotations

@@ -130,11 +130,11 @@ def _compare(result: CheckResult, settings: Settings) -> list[Difference]:
 
 def _explained(stale: Mapping[str, tuple[Conversion, str | None, str]], settings: Settings) -> list[Difference]:
     """The differences from files that are not current: path -> conversion, text on disk, text as it should be."""
-    from modular_converter.changes import History
+    from modular_converter.causes import History
     from modular_converter.rules import generated_file_missing
 
     differences = []
-    history = History(os.path.dirname(target_of(min(stale), settings)))
+    history = History()
     for path, (conversion, old, new) in sorted(stale.items()):
         target = target_of(path, settings)
         if old is None and not os.path.lexists(target):

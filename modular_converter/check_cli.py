@@ -68,37 +68,41 @@ def check_command(
     """
     gc.disable()  # a short life without cyclic garbage: looking for it is a fortieth of a run that converts nothing
     from modular_converter.check import CheckOptions, check
-    from modular_converter.entries import cache_folder, clear
+    from modular_converter.entries import cache_folder
 
     started = time.perf_counter()
     if clear_cache:
-        clear(cache_folder())
+        _clear(cache_folder(), quiet)
     cache = None if no_cache else cache_folder()
     errors_only = quiet and not statistics
     arguments = (*files, *listed) or ("all",)
     result = check(CheckOptions(arguments=arguments, cache=cache, errors_only=errors_only, **options))
-    if output_format == "text" and not quiet:
+    if not quiet:
         for difference in result.differences:
-            _print_diff(difference)
+            _print_diff(difference, in_text=output_format == "text")
     _report(result, output_format, quiet)
     if statistics:
         _count(result)
     if not quiet:
+        _tell_trouble(result, cache)
         _summarize(result, time.perf_counter() - started)
     gc.freeze()  # nor at its end
     raise SystemExit(result.exit_code)
 
 
-def _print_diff(difference: Difference) -> None:
-    """A unified diff from the file to what it should be, bounded, with a count of the lines left out."""
+def _print_diff(difference: Difference, *, in_text: bool) -> None:
+    """A unified diff from the file to what it should be, bounded, with a count of the lines left out.
+
+    It goes to stderr when stdout is for the findings, which a program reads.
+    """
     from modular_converter.reporting import wants_color
     from modular_converter.reporting.diffs import colored, unified
 
     lines = unified(difference.path, difference.old, difference.new)
-    for line in colored(lines[:DIFF_LINES], wants_color(sys.stdout)):
-        click.echo(line, color=True)
+    for line in colored(lines[:DIFF_LINES], wants_color(sys.stdout if in_text else sys.stderr)):
+        click.echo(line, color=True, err=not in_text)
     if len(lines) > DIFF_LINES:
-        click.echo(f"… {len(lines) - DIFF_LINES} more lines")
+        click.echo(f"… {len(lines) - DIFF_LINES} more lines", err=not in_text)
 
 
 def _report(result: CheckResult, output_format: str, quiet: bool) -> None:
@@ -112,6 +116,34 @@ def _report(result: CheckResult, output_format: str, quiet: bool) -> None:
     text = render(output_format, shown, color=in_text and wants_color(sys.stderr))
     if text:
         click.echo(text.rstrip("\n"), err=in_text)
+
+
+def _clear(folder: str, quiet: bool) -> None:
+    """Forget what is remembered; tell what could not be removed."""
+    from modular_converter.entries import clear
+
+    if (reason := clear(folder)) and not quiet:
+        _tell_of_cache(folder, f"could not be cleared: {reason}")
+
+
+def _tell_trouble(result: CheckResult, cache: str | None) -> None:
+    """Say that nothing is remembered, and why, when that will cost time again."""
+    from modular_converter.cache import OnDisk
+
+    if cache is None or all(isinstance(conversion.files, OnDisk) for conversion in result.conversions):
+        return
+    from modular_converter.entries import unusable
+
+    if reason := unusable(cache):
+        _tell_of_cache(cache, f"remembers nothing for the next run: {reason}")
+
+
+def _tell_of_cache(folder: str, trouble: str) -> None:
+    from modular_converter.entries import VARIABLE
+    from modular_converter.reporting import safe
+
+    advice = f"set {VARIABLE} to a folder that can be written to, or give --no-cache"
+    click.echo(safe.line(f"the cache {folder} {trouble}; {advice}", safe.WIDEST_MESSAGE), err=True)
 
 
 def _count(result: CheckResult) -> None:

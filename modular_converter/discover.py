@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from modular_converter.config import Settings, load_settings
@@ -12,6 +12,7 @@ from modular_converter.listings import Listings
 
 
 ALL = "all"
+PROJECT_MARKS = ("pyproject.toml", ".git")
 SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist"})
 
 
@@ -61,7 +62,7 @@ def settings_of(paths: Sequence[str], arguments: Iterable[str]) -> Settings:
 def models_folder(
     package: str | None, root: str | None, configured: str, listings: Listings | None = None
 ) -> str | None:
-    """The folder of models that `--package`, `--root` or the settings name, or the nearest one below here.
+    """The folder of models that `--package`, `--root` or the settings name, or one below here or the project's folder.
 
     Raises `ConversionError` for a package or folder that does not exist.
     """
@@ -81,11 +82,30 @@ def models_folder(
             raise ConversionError(missing_file.diagnose(Location(named), reason="no such folder"))
         inner = os.path.join(folder, "models")
         return inner if os.path.isdir(inner) else folder
+    listings = listings or Listings()
+    here = os.getcwd()
+    places = dict.fromkeys((here, _project_above(here)))
+    found = (folder for place in places for folder in _model_folders_below(place))
+    return next((folder for folder in found if _modular_files_below(folder, listings)), None)
+
+
+def _project_above(folder: str) -> str:
+    """The nearest folder at or above this one that is a project's; else the folder itself."""
+    above = folder
+    while not any(os.path.exists(os.path.join(above, mark)) for mark in PROJECT_MARKS):
+        parent = os.path.dirname(above)
+        if parent == above:
+            return folder
+        above = parent
+    return above
+
+
+def _model_folders_below(folder: str) -> Iterator[str]:
     import glob
 
-    candidates = ["models", *sorted(glob.glob("src/*/models")), *sorted(glob.glob("*/models"))]
-    found = (os.path.abspath(candidate) for candidate in candidates if os.path.isdir(candidate))
-    return next((folder for folder in found if _modular_files_below(folder, listings or Listings())), None)
+    for pattern in ("models", "src/*/models", "*/models"):
+        found = sorted(glob.glob(os.path.join(glob.escape(folder), *pattern.split("/"))))
+        yield from (path for path in found if os.path.isdir(path))
 
 
 def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[str]:

@@ -27,9 +27,39 @@ def cache_folder() -> str:
     return platformdirs.user_cache_dir("modular-converter", appauthor=False)
 
 
-def clear(folder: str) -> int:
-    """Remove all entries; return how many there were."""
-    return sum(_remove(path) for path in _entries(folder))
+def clear(folder: str) -> str:
+    """Remove all entries; return why some could not be, "" if none is left."""
+    reason = ""
+    try:
+        paths = _entries(folder)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return _reason(error)
+    for path in paths:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:  # another run was quicker
+            continue
+        except OSError as error:
+            reason = _reason(error)
+    return reason
+
+
+def unusable(folder: str) -> str:
+    """Why nothing can be stored in a folder, "" when it can: found out by storing a little."""
+    from modular_converter.emit.output import replace_file
+
+    path = os.path.join(folder, f".try.{os.getpid()}.modular-tmp")  # swept like any other if we are killed here
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        return "it is no folder"
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        replace_file(path, b"\n")
+    except OSError as error:
+        return _reason(error)
+    _remove(path)
+    return ""
 
 
 def read(folder: str, name: str) -> bytes | None:
@@ -58,7 +88,11 @@ def bound(folder: str) -> None:
 
     sweep(folder)
     number = size = 0
-    for _, length, path in sorted(((*_age_and_size(path), path) for path in _entries(folder)), reverse=True):
+    try:
+        paths = _entries(folder)
+    except OSError:
+        return
+    for _, length, path in sorted(((*_age_and_size(path), path) for path in paths), reverse=True):
         number, size = number + 1, size + length
         if number > MAX_ENTRIES or size > MAX_BYTES:
             _remove(path)
@@ -70,10 +104,12 @@ def digest(content: bytes) -> str:
 
 
 def _entries(folder: str) -> list[str]:
-    try:
-        return [os.path.join(folder, name) for name in os.listdir(folder) if _OURS.fullmatch(name)]
-    except OSError:
-        return []
+    """The files of ours in a folder. Raises `OSError`."""
+    return [os.path.join(folder, name) for name in os.listdir(folder) if _OURS.fullmatch(name)]
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__
 
 
 def _age_and_size(path: str) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """What decides the result of every conversion besides the files that it reads: tool, settings, formatter.
 
-All by content, so that it is the same after a fresh checkout or install of the same things.
+By content and path, so that it is the same after a fresh checkout or install of the same things at the same places.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def fingerprint(settings: Settings) -> str:
     """A hash of all that, "" when it cannot be told. Raises `ConversionError` (MC115) when the formatter is missing."""
     try:
         tool = (__version__, sys.version, [digest(_content(path)) for path in _own_files()])
-        formatter = (formatter_stamp(settings), _extended(settings), _black_options(settings))
+        formatter = (formatter_stamp(settings), extended(settings), _black_options(settings))
         sources = [_importable(folder) for folder in settings.ruff_source_roots]
     except (OSError, ValueError):
         return ""
@@ -50,7 +50,7 @@ def _own_files() -> Iterator[str]:
         yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", ".toml")))
 
 
-def _extended(settings: Settings) -> list[tuple[str, str]]:
+def extended(settings: Settings) -> list[tuple[str, str]]:
     """The files that the ruff configuration extends, with their contents. Raises `ValueError` when that is not clear."""
     if "extend" not in settings.ruff_config or not settings.ruff_config_path:
         return []

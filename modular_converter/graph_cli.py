@@ -51,6 +51,7 @@ def graph_command(
     from modular_converter.diagnostics import ConversionError
     from modular_converter.graph import render
 
+    _refuse_missing_folder(output)
     try:
         graph, diagnostics = _read(models, package, root)
     except ConversionError as error:
@@ -64,6 +65,13 @@ def graph_command(
         else:
             diagnostics += _write(output, text)
     raise SystemExit(_report(diagnostics))
+
+
+def _refuse_missing_folder(output: str | None) -> None:
+    """Raise for an output in a folder that there is not: most likely it is mistyped."""
+    folder = os.path.dirname(output or "")
+    if folder and not os.path.isdir(folder):
+        raise click.BadParameter(f"there is no folder {folder!r}; make it first.", param_hint="'--output'")
 
 
 def _read(arguments: tuple[str, ...], package: str | None, root: str | None) -> tuple[Graph | None, list[Diagnostic]]:

@@ -19,14 +19,20 @@ def target_of(path: str, settings: Settings) -> str:
 def current_text(target: str, settings: Settings) -> str | None:
     """What a generated file holds now, with its line breaks as they are; None when it is missing or unreadable.
 
-    Raises `ConversionError` for a link out of the root.
+    Raises `ConversionError` for a link out of the root, and for a file over the size limit.
     """
     refuse_link_out(target, settings)
     if not os.path.isfile(target):  # a device or a pipe might never end
         return None
     try:
-        with open(target, encoding="utf-8", newline="") as file:
-            return file.read()
+        with open(target, "rb") as file:
+            content = file.read(settings.max_file_bytes + 1)
+        if len(content) > settings.max_file_bytes:
+            from modular_converter.rules import too_large
+
+            size = os.path.getsize(target)
+            raise ConversionError(too_large.diagnose(Location(target), size, settings.max_file_bytes))
+        return content.decode("utf-8")
     except (OSError, UnicodeDecodeError):
         return None
 

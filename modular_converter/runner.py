@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -57,12 +58,16 @@ class Run:
         done = {**known, **self._refuse_cycles(needs)}
         pending = [path for level in levels(needs) for path in level if path not in done]
         pending += [path for path in needs if path not in done and path not in pending]
+        times: Counter[str] = Counter()
         while pending:
             ready = _settled(pending, needs) if known else self._ready(pending, required, needs, library)
             batch = self._batch(ready, library)
             changed = self._lay_over(batch, library)
             done.update({conversion.path: conversion for conversion in batch})
-            again = {path for path in done if _reads_another(path, required[path], changed)} - self._cyclic
+            times.update(conversion.path for conversion in batch)
+            again = {path for path in done if _reads_another(done[path], required[path], changed)} - self._cyclic
+            # It ends, also where files turn out to change each other and nothing had told of it.
+            again = {path for path in again if times[path] <= len(needs)}
             again -= {
                 path for path in again if done[path] is known.get(path) and self._stands(done[path], changed, library)
             }
@@ -163,9 +168,10 @@ def _on_disk(path: str, library: Library) -> str | None:
         return None
 
 
-def _reads_another(path: str, required: Collection[str], changed: Mapping[str, str]) -> bool:
-    """Whether a modular file imports from a file that another one has just changed."""
-    return any(changed.get(file, path) != path for file in required)
+def _reads_another(conversion: Conversion, required: Collection[str], changed: Mapping[str, str]) -> bool:
+    """Whether a modular file imports from, or its conversion has read, a file that another one has just changed."""
+    path = conversion.path
+    return any(file in required or file in conversion.reads for file, source in changed.items() if source != path)
 
 
 def _from(circle: tuple[str, ...], path: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from modular_converter.changes import SETTINGS_FILES, affected
+from modular_converter.changes import SETTINGS_FILES, affected, named_settings
 from modular_converter.convert_command import ConvertOptions, Plan, prepare, report
 from modular_converter.dependencies import required_files
 from modular_converter.diagnostics import ConversionError, Diagnostic
@@ -227,9 +227,8 @@ def _look_around(state: Watch, plan: Plan) -> None:
     state.folders = tuple(sorted(folder for folder in folders if folders.isdisjoint(_above(folder))))
     starts = {os.path.abspath(state.options.root or os.curdir), *map(os.path.dirname, plan.found.paths[:1])}
     upwards = {folder for start in starts for folder in (start, *_above(start))}
-    named = {plan.settings.ruff_config_path, plan.settings.black_config_path} - {""}
     candidates = {os.path.join(folder, name) for folder in upwards for name in SETTINGS_FILES}
-    state.settings = tuple(sorted(named | candidates))
+    state.settings = tuple(sorted(named_settings(plan.settings) | candidates))
 
 
 def _roots(arguments: Sequence[str], models: str | None) -> Iterator[str]:

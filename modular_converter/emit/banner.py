@@ -34,9 +34,13 @@ def source_path(path: str, settings: Settings) -> str:
     folder, name = os.path.split(path)
     models, model = os.path.split(folder)
     if settings.banner_root and os.path.basename(os.path.dirname(models)) == settings.package:
-        return "/".join((settings.banner_root, model, name))
-    root = _repository(folder)
-    return os.path.relpath(path, root).replace(os.sep, "/")
+        return _on_one_line("/".join((settings.banner_root, model, name)))
+    return _on_one_line(os.path.relpath(path, _repository(folder)).replace(os.sep, "/"))
+
+
+def _on_one_line(path: str) -> str:
+    """A folder's name may hold line breaks: what follows one would be code in the generated file."""
+    return "".join(one if one.isprintable() or "\udc80" <= one <= "\udcff" else ascii(one)[1:-1] for one in path)
 
 
 def is_generated(text: str) -> str:

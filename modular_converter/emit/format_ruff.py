@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from modular_converter.config import Settings
@@ -25,6 +25,8 @@ TREE = re.compile(r"^modular-converter-(\d+)-")
 """The name of a temporary tree; the number is the process that made it."""
 FILE_LIST = "files"
 """The file beside the tree that names each text, one a line: a command line has room for some only."""
+_UNREADABLE = re.compile("[\n\r\ud800-\udfff]")
+_PRIVATE = 0x100000
 
 
 class Outcome(NamedTuple):
@@ -65,23 +67,35 @@ def failure(settings: Settings, reason: str) -> ConversionError:
 def _tree(files: Mapping[str, str], settings: Settings) -> Iterator[Tree]:
     """Lay the texts out, and remove them at the end, also those that a killed process has left."""
     _sweep(tempfile.gettempdir())
-    above = os.path.realpath(tempfile.mkdtemp(prefix=f"modular-converter-{os.getpid()}-"))
+    above = ""
     try:
-        config = settings.ruff_config_path
-        if not config:
-            config = os.path.join(above, "ruff.toml")
-            _write(config, settings.ruff_config)
-        folder = os.path.join(above, "tree")
-        places = {name: _place(os.path.abspath(name), settings.ruff_folder) for name in files}
-        for parent in sorted({os.path.dirname(place) for place in places.values()}):
-            os.makedirs(os.path.join(folder, parent), exist_ok=True)
-            _mirror_packages(folder, parent, settings.ruff_folder)
-        for name, place in places.items():
-            _write(os.path.join(folder, place), files[name])
-        _write(os.path.join(above, FILE_LIST), "".join(f"{place}\n" for place in places.values()))
-        yield Tree(folder, places, _options(config, settings))
+        try:
+            above = os.path.realpath(tempfile.mkdtemp(prefix=f"modular-converter-{os.getpid()}-"))
+            tree = _lay_out(files, settings, above)
+        except OSError as error:
+            raise failure(settings, f"its temporary tree cannot be written: {error.strerror or error}") from None
+        yield tree
     finally:
         shutil.rmtree(above, ignore_errors=True)
+
+
+def _lay_out(files: Mapping[str, str], settings: Settings, above: str) -> Tree:
+    """Write the tree, the configuration and the list of the texts into a folder. Raises `OSError`."""
+    config = settings.ruff_config_path
+    if not config:
+        config = os.path.join(above, "ruff.toml")
+        _write(config, settings.ruff_config)
+    folder = os.path.join(above, "tree")
+    places = {name: _readable(_place(os.path.abspath(name), settings.ruff_folder)) for name in files}
+    if len(set(places.values())) < len(places):
+        raise failure(settings, "two files would have one name in its temporary tree; rename one of them")
+    for parent in sorted({os.path.dirname(place) for place in places.values()}):
+        os.makedirs(os.path.join(folder, parent), exist_ok=True)
+        _mirror_packages(folder, parent, settings.ruff_folder)
+    for name, place in places.items():
+        _write(os.path.join(folder, place), files[name])
+    _write(os.path.join(above, FILE_LIST), "".join(f".{os.sep}{place}\n" for place in places.values()))
+    return Tree(folder, places, _options(config, _readable_roots(settings.ruff_source_roots, above)))
 
 
 def _place(path: str, base: str) -> str:
@@ -94,6 +108,23 @@ def _place(path: str, base: str) -> str:
     return os.path.splitdrive(path)[1].lstrip("/\\")
 
 
+def _readable(place: str) -> str:
+    """The place with signs of private use for what a list of files in UTF-8 cannot hold: other bytes, line breaks."""
+    return _UNREADABLE.sub(lambda match: chr(_PRIVATE + ord(match[0])), place)
+
+
+def _readable_roots(roots: Sequence[str], above: str) -> list[str]:
+    """The source roots, a link in place of one whose path cannot be said in UTF-8."""
+    found = []
+    for number, root in enumerate(roots):
+        if _UNREADABLE.search(root):
+            link = os.path.join(above, f"root{number}")
+            os.symlink(root, link)
+            root = link
+        found.append(root)
+    return found
+
+
 def _mirror_packages(folder: str, parent: str, base: str) -> None:
     """Make `parent` a package in the tree if it is one in the project, since ruff takes that to be first-party."""
     while base and parent:
@@ -103,9 +134,9 @@ def _mirror_packages(folder: str, parent: str, base: str) -> None:
         parent = os.path.dirname(parent)
 
 
-def _options(config: str, settings: Settings) -> tuple[str, ...]:
+def _options(config: str, roots: Sequence[str]) -> tuple[str, ...]:
     """The configuration, but for what it takes from its place: who is first-party, and what is to be left out."""
-    escaped = (root.replace("\\", "\\\\").replace('"', '\\"') for root in settings.ruff_source_roots)
+    escaped = (root.replace("\\", "\\\\").replace('"', '\\"') for root in roots)
     source = "src=[" + ", ".join(f'"{root}"' for root in escaped) + "]"
     return ("--no-cache", "--no-force-exclude", "--config", config, "--config", source, f"@../{FILE_LIST}")
 
@@ -135,7 +166,11 @@ def _start(tree: Tree, settings: Settings, command: list[str]) -> tuple[int, str
         raise failure(settings, f"it took more than {limit:.0f} seconds") from None
     except OSError as error:
         raise failure(settings, f"it could not be started: {error.strerror or error}") from None
-    return done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8", errors="replace").strip()
+    return (
+        done.returncode,
+        done.stdout.decode("utf-8", errors="replace"),
+        done.stderr.decode("utf-8", errors="replace").strip(),
+    )
 
 
 def _undefined(tree: Tree, report: str) -> dict[str, tuple[UndefinedName, ...]]:

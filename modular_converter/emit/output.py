@@ -33,7 +33,7 @@ def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.Pat
     content = text.encode("utf-8")
     try:
         _refuse_special(target)
-        if _content(target) == content:
+        if _holds(target, content):
             return False
         os.makedirs(os.path.dirname(target), exist_ok=True)
         _refuse_read_only(target)
@@ -102,12 +102,13 @@ def _refuse_special(target: str) -> None:
         raise OSError(errno.EINVAL, "it is not a regular file")
 
 
-def _content(target: str) -> bytes | None:
+def _holds(target: str, content: bytes) -> bool:
+    """Whether a file has this content. One of another size, however large, is not read."""
     try:
         with open(target, "rb") as file:
-            return file.read()
+            return os.fstat(file.fileno()).st_size == len(content) and file.read() == content
     except FileNotFoundError:
-        return None
+        return False
 
 
 def _refuse_read_only(target: str) -> None:

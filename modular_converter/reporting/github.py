@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from modular_converter.diagnostics import Diagnostic, Location
-from modular_converter.reporting.paths import names_a_file, shown_posix
+from modular_converter.reporting.paths import in_checkout, names_a_file
 
 
 def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
@@ -24,7 +24,7 @@ def _command(diagnostic: Diagnostic, folder: str) -> str:
 
 def _place(location: Location, folder: str) -> dict[str, str]:
     place = {
-        "file": shown_posix(location.path, folder),
+        "file": in_checkout(location.path, folder),
         "line": str(location.line),
         "col": str(location.column),
     }

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from modular_converter.diagnostics import Diagnostic, Rule
-from modular_converter.reporting.paths import names_a_file, shown_posix
+from modular_converter.reporting.paths import in_checkout, names_a_file
 from modular_converter.rules import all_rules
 
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 TOOL = "modular-converter"
+SNIPPET = 1000
+"""A longer line is not quoted: services refuse large reports."""
 
 
 def render(diagnostics: Sequence[Diagnostic], folder: str) -> str:
@@ -90,18 +93,19 @@ def _region(diagnostic: Diagnostic) -> dict[str, Any]:
     region: dict[str, Any] = {"startLine": location.line, "startColumn": location.column}
     if location.end_line is not None and location.end_column is not None:
         region |= {"endLine": location.end_line, "endColumn": location.end_column}
-    if diagnostic.source_line:
+    if 0 < len(diagnostic.source_line) <= SNIPPET:
         region["snippet"] = {"text": diagnostic.source_line}
     return region
 
 
 def _uri(path: str, folder: str) -> str:
-    """A URI reference: relative inside `folder`, a file URI elsewhere."""
+    """A URI reference: relative to the checkout inside of it, a file URI elsewhere. Its bytes need not be UTF-8."""
     from urllib.parse import quote
 
-    place = shown_posix(path, folder)
+    place = in_checkout(path, folder)
+    quoted = quote(os.fsencode(place))
     if place.startswith("/"):
-        return "file://" + quote(place)
+        return f"file://{quoted}"
     if place[1:3] == ":/":
-        return "file:///" + place[:2] + quote(place[2:])
-    return quote(place)
+        return f"file:///{place[:2]}{quote(os.fsencode(place[2:]))}"
+    return quoted

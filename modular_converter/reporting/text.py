@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Severity
+from modular_converter.reporting import safe
 from modular_converter.reporting.paths import names_a_file, shown
 
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 TAB = "    "
+BEFORE = 100
+"""Characters before the place that are shown of a long line."""
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 
@@ -38,14 +41,26 @@ def render_rich(diagnostics: Sequence[Diagnostic], folder: str) -> str:
 
 
 def excerpt(diagnostic: Diagnostic) -> tuple[str, str, str] | None:
-    """The line number, the offending line, and the carets below it. None when the line is not known."""
+    """The line number, the offending line, and the carets below it; of a long line what is around the place.
+
+    None when the line is not known.
+    """
     line = diagnostic.source_line
     if not line.strip():
         return None
     location = diagnostic.location
     start = min(location.column, len(line) + 1) - 1
-    text = line[start : _end(location, len(line))]
-    return str(location.line), _untabbed(line), " " * _width(line[:start]) + "^" * max(1, _width(text))
+    end = max(start, _end(location, len(line)))
+    first = max(0, start - BEFORE) if len(line) > safe.WIDEST else 0
+    last = first + safe.WIDEST
+    before, marked = ("…" if first else "") + line[first:start], line[start : min(end, last)]
+    after = line[min(end, last) : last] + ("…" if len(line) > last else "")
+    before, marked, after = (_untabbed(safe.escaped(piece)) for piece in (before, marked, after))
+    return (
+        str(location.line),
+        safe.harmless(before + marked + after),
+        " " * _width(before) + "^" * max(1, _width(marked)),
+    )
 
 
 def _plain(diagnostic: Diagnostic, folder: str) -> str:
@@ -61,20 +76,20 @@ def _styled(diagnostic: Diagnostic, folder: str) -> Text:
 def _pieces(diagnostic: Diagnostic, folder: str) -> list[tuple[str, str]]:
     """The text of one diagnostic in order, each part with its style."""
     location, style = diagnostic.location, STYLES[diagnostic.severity]
-    place = shown(location.path, folder)
+    place = safe.harmless(shown(location.path, folder))
     if names_a_file(location.path):
         place += f":{location.line}:{location.column}"
     pieces = [
         (f"{place}: ", "bold"),
         (f"{diagnostic.severity.value} {diagnostic.code}", style),
-        (f" {diagnostic.message}\n", ""),
+        (f" {safe.message(diagnostic.message)}\n", ""),
     ]
     found = excerpt(diagnostic)
     if found is not None:
         number, line, carets = found
         pieces += [(f"{number:>5} | ", "dim"), (f"{line}\n", ""), ("      | ", "dim"), (f"{carets}\n", style)]
     if diagnostic.help:
-        pieces += [("  help: ", "bold cyan"), (f"{diagnostic.help}\n", "")]
+        pieces += [("  help: ", "bold cyan"), (f"{safe.message(diagnostic.help)}\n", "")]
     return pieces
 
 

@@ -40,7 +40,7 @@ def diagnose(location: Location, modular: str, definitions: Sequence[str] | None
 
 def _said(definitions: Sequence[str] | None) -> str:
     if definitions is None:
-        return "only line ends differ"
+        return "only line ends differ (`\\r\\n`, or none at the end of the file)"
     named = ", ".join(f"`{name}`" for name in definitions[:NAMED]) or "text outside of definitions"
     more = f" and {len(definitions) - NAMED} more" if len(definitions) > NAMED else ""
     return f"{named}{more} differ{'' if len(definitions) > 1 else 's'}"

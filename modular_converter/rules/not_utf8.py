@@ -28,3 +28,13 @@ def diagnose(location: Location, byte: int, offset: int) -> Diagnostic:
         f"the file is not UTF-8: byte 0x{byte:02x} at offset {offset}",
         help="Save the file as UTF-8.",
     )
+
+
+def in_the_path(location: Location) -> Diagnostic:
+    """`location` is a generated file that would quote a path, as its banner does."""
+    return Diagnostic(
+        RULE,
+        location,
+        "the path of its modular file is not UTF-8, so the generated file cannot name it",
+        help="Rename the folder or file.",
+    )

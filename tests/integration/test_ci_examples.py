@@ -46,3 +46,23 @@ def test_an_example_is_valid(block):
     assert named <= hooks
     for arguments in ours:
         check_command.make_context("check-modular-conversion", arguments)  # raises for what it does not know
+
+
+def test_a_hook_runs_at_every_commit():
+    """One that only deletes, or changes settings or the tool, makes files stale as well."""
+    texts = [(ROOT / name).read_text() for name in (".pre-commit-hooks.yaml", ".pre-commit-config.yaml")]
+    documents = [yaml.safe_load(text) for text in (*texts, *(block.values[0] for block in BLOCKS))]
+    hooks = [hook for document in documents for hook in with_entry(document)]
+    ours = [hook for hook in hooks if hook["entry"].startswith("check-modular-conversion")]
+    assert len(ours) >= 4
+    for hook in ours:
+        assert hook["always_run"] is True and hook["pass_filenames"] is False and "files" not in hook
+
+
+def with_entry(node: object) -> Iterator[dict[str, object]]:
+    """All tables that hold a command as `entry`, however deep."""
+    if isinstance(node, dict) and "entry" in node:
+        yield node
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for child in children:
+        yield from with_entry(child)

@@ -11,23 +11,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 
 
 ROOT = Path(__file__).parents[2]
 PRE_COMMIT = shutil.which("pre-commit", path=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])))
 INSTALLED_FROM = ("modular_converter", ".pre-commit-hooks.yaml", "pyproject.toml", "README.md", "LICENSE")
 UNREACHABLE = re.compile(r"NewConnectionError|Could not fetch URL|name resolution|Network is unreachable|timed out")
-LOCAL = """\
-repos:
-  - repo: local
-    hooks:
-      - id: {id}
-        name: {id}
-        entry: '"{python}" {script}'
-        language: system
-        files: \\.(py|toml)$
-        pass_filenames: false
-"""
 PACKAGED = """\
 repos:
   - repo: {source}
@@ -68,6 +58,11 @@ class Repository:
         self.call("git", "add", "-A")
         return self.call(str(PRE_COMMIT), "run", name, "--all-files", "--verbose")
 
+    def commit(self) -> subprocess.CompletedProcess[str]:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        self.call("git", "add", "-A")
+        return self.call("git", *identity, "commit", "-m", "some change")
+
     def make_stale(self) -> None:
         neighbour = self.work / "models/llama/modeling_llama.py"
         neighbour.write_text(neighbour.read_text().replace("        return ", "        # edited\n        return "))
@@ -85,18 +80,58 @@ def test_the_hooks_call_the_check():
     assert entries == ["check-modular-conversion --fix", "check-modular-conversion"]
 
 
+def local(*names: str) -> str:
+    """The packaged hooks, as they would be without an environment of their own: with the script of this tree."""
+    script = f'"{sys.executable}" "{ROOT / "utils/check_modular_conversion.py"}"'
+    hooks = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
+    changed = [
+        {
+            **hooks[name],
+            "language": "system",
+            "entry": hooks[name]["entry"].replace("check-modular-conversion", script),
+        }
+        for name in names
+    ]
+    return str(yaml.safe_dump({"repos": [{"repo": "local", "hooks": changed}]}))
+
+
 @needs_pre_commit
 def test_pre_commit_refuses_what_is_stale_and_puts_it_right(repository):
-    def hook(name: str, *options: str) -> subprocess.CompletedProcess[str]:
-        script = " ".join((f'"{ROOT / "utils/check_modular_conversion.py"}"', *options))
-        return repository.hook(name, LOCAL.format(id=name, python=sys.executable, script=script))
+    def hook(name: str) -> subprocess.CompletedProcess[str]:
+        return repository.hook(name, local(name))
 
     repository.make_stale()
     refused = hook("check-modular-conversion")
     assert refused.returncode == 1 and "MC401" in refused.stdout, refused.stdout + refused.stderr
-    assert "files were modified" in hook("modular-convert", "--fix").stdout
+    assert "files were modified" in hook("modular-convert").stdout
     passed = hook("check-modular-conversion")
     assert passed.returncode == 0, passed.stdout + passed.stderr
+
+
+@needs_pre_commit
+@pytest.mark.parametrize(
+    ("removed", "said"),
+    [("models/gemma/modular_gemma.py", "MC403"), ("models/gemma/modeling_gemma.py", "MC402")],
+)
+def test_a_commit_that_only_deletes_is_checked(repository, removed, said):
+    assert "files were modified" in repository.hook("modular-convert", local("modular-convert")).stdout
+    repository.hook("check-modular-conversion", local("check-modular-conversion"))
+    assert repository.call(str(PRE_COMMIT), "install").returncode == 0
+    done = repository.commit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    (repository.work / removed).unlink()
+    refused = repository.commit()
+    assert refused.returncode == 1 and said in refused.stdout + refused.stderr, refused.stdout + refused.stderr
+
+
+@needs_pre_commit
+def test_a_generated_file_that_was_deleted_is_written_again(repository):
+    repository.hook("modular-convert", local("modular-convert"))
+    assert repository.call(str(PRE_COMMIT), "install").returncode == 0
+    assert repository.commit().returncode == 0
+    (repository.work / "models/gemma/modeling_gemma.py").unlink()
+    repository.commit()
+    assert (repository.work / "models/gemma/modeling_gemma.py").exists()
 
 
 def packaged(repository: Repository, source: Path) -> str:

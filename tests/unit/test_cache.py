@@ -290,8 +290,8 @@ def test_it_is_bounded_and_can_be_cleared(tree, monkeypatch):
     entries.bound(str(folder))
     assert len(list(folder.iterdir())) == 1 and hits(tree) == ["first", "second"]
     (folder / "package.json").write_text("{}")
-    assert clear(str(folder)) == 1
-    assert clear(str(folder)) == 0 and (folder / "package.json").exists()
+    assert clear(str(folder)) == clear(str(folder)) == clear(str(tree / "none")) == ""
+    assert [path.name for path in folder.iterdir()] == ["package.json"]
 
 
 def test_a_run_over_one_file_keeps_what_is_known_of_the_others(tree):

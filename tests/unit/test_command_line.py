@@ -69,3 +69,56 @@ def test_usage_errors_keep_their_form():
 )
 def test_files_behind_an_option_are_plain_arguments(given, plain):
     assert spread_files(given) == plain
+
+
+PRINTS = """
+import sys
+import click
+from modular_converter.command_line import run_command
+
+@click.command()
+def prints():
+    {how}
+
+run_command(prints, [], "prints")
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the device that is always full")
+@pytest.mark.parametrize(
+    "how",
+    ["click.echo('x')", "print('x')", "sys.stdout.buffer.write(b'x' * 1_000_000)", "raise SystemExit(print('x'))"],
+)
+def test_a_full_disk_is_no_mistake_of_ours(how):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", PRINTS.format(how=how)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        both = subprocess.run(command, stdout=full, stderr=full, env=ENVIRONMENT)
+    said = "Error: the output could not be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, said)
+    assert both.returncode == 2
+
+
+@pytest.mark.parametrize("how", ["click.echo('x')", "print('x')"])
+def test_a_reader_that_has_gone_is_no_finding(how):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        command = [sys.executable, "-c", PRINTS.format(how=how)]
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("how", ["raise OSError(5, 'Input/output error')", "open('/no/such/file')"])
+def test_other_errors_of_the_system_are_still_ours(how):
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTS.format(how=how)], capture_output=True, text=True, env=ENVIRONMENT
+    )
+    assert done.returncode == 2 and "MC199" in done.stderr
+
+
+def test_a_closed_output_is_not_written_to():
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *CHECK, "--version"], capture_output=True, text=True, env=ENVIRONMENT
+    )
+    assert (done.returncode, done.stderr) == (0, "")

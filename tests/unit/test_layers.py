@@ -23,7 +23,7 @@ LAYERS = [
     {"dependencies", "placement", "contents", "listings"},
     {"runner"},
     {"entries", "fingerprint", "findings", "remembered", "cache", "recall", "orphans"},
-    {"api", "discover", "reporting", "check", "changes", "graph"},
+    {"api", "discover", "reporting", "check", "repository", "changes", "causes", "graph"},
     {"convert_command"},
     {"watch"},
     {"command_line"},

@@ -29,3 +29,11 @@ def test_a_banner_is_recognised() -> None:
     assert is_generated(text + "x = 1\n") == "src/transformers/models/new/modular_new.py"
     assert is_generated("x = 1\n") == ""
     assert all(line.startswith("#") for line in text.splitlines())
+
+
+def test_a_folders_name_does_not_break_out_of_the_banner(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    path = str(tmp_path / "new\nimport os  # \u2028" / "modular_new.py")
+    text = banner(path, dataclasses.replace(profile_settings(), banner_root=""))
+    assert all(line.startswith("#") for line in text.splitlines())
+    assert is_generated(text) == "new\\nimport os  # \\u2028/modular_new.py"

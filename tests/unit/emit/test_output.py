@@ -42,6 +42,15 @@ def test_a_file_is_written_once(tmp_path: pathlib.Path) -> None:
 
 
 @posix
+@posix
+def test_a_file_of_another_size_is_not_read(tmp_path: pathlib.Path) -> None:
+    target = tmp_path / "modeling_new.py"
+    with target.open("wb") as file:
+        file.truncate(1 << 40)  # more than any memory holds, and no block of a disk
+    assert write_atomically(target, "x = 1\n", tmp_path)
+    assert target.read_text() == "x = 1\n"
+
+
 def test_the_mode_is_kept(tmp_path: pathlib.Path) -> None:
     target = tmp_path / "x.py"
     target.write_text("old")

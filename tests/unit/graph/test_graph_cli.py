@@ -123,3 +123,20 @@ def test_a_model_called_graph_is_converted_by_its_path(write, capsys, monkeypatc
         main(["./graph", "--formatter", "none"])
     assert end.value.code == 0
     assert (root / "graph" / "modeling_graph.py").is_file()
+
+
+@pytest.mark.parametrize("name", ["no/such/dir/x.html", "file/x.html"])
+def test_no_folder_is_made_for_the_output(zoo, tmp_path, capsys, name):
+    (tmp_path / "file").write_text("")
+    code, out, err = call(capsys, "--root", str(zoo), "-o", str(tmp_path / name))
+    assert (code, out) == (2, "") and "there is no folder" in err and "--output" in err
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the device that is always full")
+@pytest.mark.parametrize("format", ["html", "text"])
+def test_a_full_disk_is_told(zoo, format):
+    code = f"from modular_converter.cli import main; main(['graph', '--root', {str(zoo)!r}, '--format', {format!r}])"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("Error: the output could not be written")

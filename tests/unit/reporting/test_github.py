@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
 from modular_converter.reporting import render
+from modular_converter.rules import unused_definition
 
 
 RULE = Rule("MC902", "a-warning", Severity.WARNING, "a summary", "an explanation")
@@ -35,5 +38,37 @@ RULE = Rule("MC902", "a-warning", Severity.WARNING, "a summary", "an explanation
         ),
     ],
 )
-def test_one_command_a_line(diagnostic: Diagnostic, command: str) -> None:
+def test_one_command_a_line(monkeypatch: pytest.MonkeyPatch, diagnostic: Diagnostic, command: str) -> None:
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
     assert render("github", [diagnostic], cwd="/project") == command + "\n"
+
+
+@pytest.mark.parametrize(
+    ("workspace", "path", "file"),
+    [
+        ("/checkout", "/checkout/sub/a/m.py", "sub/a/m.py"),
+        ("/checkout", "a/m.py", "sub/a/m.py"),
+        ("/elsewhere", "/checkout/sub/a/m.py", "a/m.py"),
+        ("/checkout", "/lib/m.py", "/lib/m.py"),
+        ("relative", "/checkout/sub/m.py", "m.py"),
+    ],
+)
+@pytest.mark.parametrize("format", ["github", "sarif"])
+def test_paths_are_those_of_the_checkout(
+    monkeypatch: pytest.MonkeyPatch, format: str, workspace: str, path: str, file: str
+) -> None:
+    """A step may work in a folder of its own."""
+    monkeypatch.setenv("GITHUB_WORKSPACE", workspace)
+    found = Diagnostic(unused_definition.RULE, Location(path), "odd")
+    report = render(format, [found], cwd="/checkout/sub")
+    assert (
+        f"file={file}," in report if format == "github" else f'"uri": "{"file://" * (file[0] == "/")}{file}"' in report
+    )
+
+
+def test_a_workspace_may_be_a_link(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "real/sub").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path / "link"))
+    report = render("github", [Diagnostic(RULE, Location(str(tmp_path / "real/sub/m.py")), "odd")])
+    assert "file=sub/m.py," in report

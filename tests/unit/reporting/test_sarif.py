@@ -60,6 +60,7 @@ def test_a_finding_points_to_its_rule_and_place() -> None:
         ("/project/a b/é#.py", "a%20b/%C3%A9%23.py"),
         ("/elsewhere/m.py", "file:///elsewhere/m.py"),
         ("m.py", "m.py"),
+        ("/project/f\udcff/m.py", "f%FF/m.py"),
     ],
 )
 def test_places_are_uris(path: str, uri: str) -> None:
@@ -75,3 +76,10 @@ def test_what_is_about_the_run_is_no_result() -> None:
     assert not invocation["executionSuccessful"]
     (note,) = invocation["toolExecutionNotifications"]
     assert note["descriptor"] == {"id": "MC117"} and "main" in note["message"]["text"]
+
+
+def test_a_line_without_end_is_not_quoted() -> None:
+    found = unused_definition.diagnose(Location("m.py"), "helper")
+    for line, quoted in (("x" * 1000, True), ("x" * 1001, False)):
+        (result,) = run_of(found.with_source(line))["results"]
+        assert ("snippet" in result["locations"][0]["physicalLocation"]["region"]) is quoted

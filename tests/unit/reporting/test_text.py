@@ -130,3 +130,33 @@ def test_plain_text_does_not_import_rich() -> None:
         "print('rich' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+def test_a_long_line_is_shown_around_the_place() -> None:
+    line = "a" * 5000 + "bad" + "c" * 3_000_000
+    _, shown, carets = text(Diagnostic(ERROR, Location("m.py", 1, 5001, 1, 5004), "wrong", source_line=line))
+    assert len(shown) < 320 and shown.startswith("    1 | …aaa") and shown.endswith("ccc…")
+    assert shown[carets.index("^") : carets.index("^") + 3] == "bad" and carets.count("^") == 3
+    whole = Diagnostic(ERROR, Location("m.py", 1, 1, 1, 3_000_000), "wrong", source_line=line)
+    assert max(map(len, text(whole))) < 320
+
+
+def test_control_characters_are_escaped_everywhere() -> None:
+    nasty = "\x1b[2J\x1b]0;t\x07\x9b\u202e"
+    location = Location(f"/project/x{nasty}\n::stop-commands::t/m.py", 1, 1)
+    diagnostic = Diagnostic(ERROR, location, f"in {nasty}\n::set-output::x", f"not {nasty}", f"{nasty}\tx = ##[group]")
+    for color in (False, True):
+        report = render("text", [diagnostic], color=color, cwd="/project")
+        assert not any(sign in report for sign in ("\x07", "\x9b", "\u202e", "[2J\x1b]"))
+        assert "x\\x1b[2J\\x1b]0;t\\x07\\x9b\\u202e\\x0a::stop-commands::t/m.py" in report
+        assert "##[" not in report
+        assert not any(line.lstrip().startswith("::") for line in report.splitlines())
+
+
+def test_a_path_begins_no_command_of_a_ci_log() -> None:
+    assert text(Diagnostic(ERROR, Location("::stop-commands::t/m.py"), "x"))[0].startswith("\\x3a:stop-commands")
+
+
+def test_carets_count_what_is_shown_of_control_characters() -> None:
+    lines = text(Diagnostic(ERROR, Location("m.py", 1, 2, 1, 3), "wrong", source_line="\x0c\x0bx"))
+    assert lines[1:] == ["    1 | \\x0c\\x0bx", "      |     ^^^^"]
