@@ -107,6 +107,9 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "model_hidden_channels": 16,
     },
     "whisper": {"max_source_positions": 40},
+    "falcon_h1": {"mamba_d_state": 32, "mamba_chunk_size": 8},
+    "pe_audio": {"audio_config.dac_config.downsampling_ratios": [8, 8]},
+    "pe_audio_encoder": {"dac_config.downsampling_ratios": [8, 8]},
     "muse_glimmer": {"text_config.hidden_size": 416, "text_config.intermediate_size": 1248},
     "pp_ocrv5_mobile_rec": {"head_out_channels": 160, "backbone_config.scale": 0.25},
     "pp_formulanet": {
