@@ -32,7 +32,8 @@ class History:
         try:
             repository = self._trees.of(os.path.dirname(path))
             changed = self._since(repository, "HEAD")
-            real = _own_place(path) if _own_place(path) in changed.paths else os.path.realpath(path)
+            own = changed.place_of(path)
+            real = own if own in changed.paths else os.path.realpath(own)
             if path not in changed:
                 return self._explain_committed(repository, real, new, fresh, stale)
             if repository.text("HEAD", real) == new:  # that proves it, whatever else has changed
@@ -97,11 +98,6 @@ class History:
         if key not in self._changed:
             self._changed[key] = Touched(repository.changed_since(ref))
         return self._changed[key]
-
-
-def _own_place(path: str) -> str:
-    """Where a file itself lies, be it a link or not."""
-    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def _made_from(moved: Sequence[str], stale: Sequence[str]) -> str:

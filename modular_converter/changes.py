@@ -11,6 +11,7 @@ from modular_converter.config import Settings
 from modular_converter.dependencies import ancestor_files, modular_of, removes_attributes, required_files
 from modular_converter.diagnostics import ConversionError
 from modular_converter.fingerprint import extended
+from modular_converter.folders import upwards
 from modular_converter.placement import target_of
 from modular_converter.repository import GitError, Repository, Touched, WorkTrees
 from modular_converter.source.library import Library, models_folder_of
@@ -188,7 +189,7 @@ def _means_all(changed: Touched, paths: Collection[str], settings: Settings) -> 
         return True
     if any(path in changed for path in _tables(paths, settings) | named_settings(settings)):
         return True
-    above = {folder for path in paths for folder in _above(os.path.dirname(os.path.realpath(path)))}
+    above = {folder for path in paths for folder in upwards(os.path.dirname(os.path.realpath(path)))}
     return any(
         os.path.basename(path) in SETTINGS_FILES
         or path.startswith(os.path.join(PACKAGE, ""))
@@ -199,12 +200,3 @@ def _means_all(changed: Touched, paths: Collection[str], settings: Settings) -> 
 
 def _is_pin(name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in PINS)
-
-
-def _above(folder: str) -> set[str]:
-    """A folder and those above it."""
-    found = {folder}
-    while (above := os.path.dirname(folder)) != folder:
-        folder = above
-        found.add(folder)
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Any
 
 from modular_converter import toml_files
 from modular_converter.diagnostics import Severity
+from modular_converter.folders import upwards
 from modular_converter.toml_files import SettingsError, TomlFile
 
 
@@ -137,12 +139,7 @@ def _settings(project: TomlFile | None, ruff: str, black: str) -> Settings:
 def _upwards(path: str) -> Iterator[str]:
     """The folder at `path` and those above it, up to a folder of installed packages."""
     folder = path if os.path.isdir(path) else os.path.dirname(path)
-    while os.path.basename(folder) not in INSTALLED:
-        yield folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return
-        folder = parent
+    return itertools.takewhile(lambda here: os.path.basename(here) not in INSTALLED, upwards(folder))
 
 
 def _profile_name(project: TomlFile | None, table: Mapping[str, object]) -> str:

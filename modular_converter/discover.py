@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from modular_converter.config import Settings, load_settings
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
+from modular_converter.folders import project_above
 from modular_converter.listings import Listings
 
 
 ALL = "all"
-PROJECT_MARKS = ("pyproject.toml", ".git")
 SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist"})
 
 
@@ -84,20 +84,9 @@ def models_folder(
         return inner if os.path.isdir(inner) else folder
     listings = listings or Listings()
     here = os.getcwd()
-    places = dict.fromkeys((here, _project_above(here)))
+    places = dict.fromkeys((here, project_above(here) or here))
     found = (folder for place in places for folder in _model_folders_below(place))
     return next((folder for folder in found if _modular_files_below(folder, listings)), None)
-
-
-def _project_above(folder: str) -> str:
-    """The nearest folder at or above this one that is a project's; else the folder itself."""
-    above = folder
-    while not any(os.path.exists(os.path.join(above, mark)) for mark in PROJECT_MARKS):
-        parent = os.path.dirname(above)
-        if parent == above:
-            return folder
-        above = parent
-    return above
 
 
 def _model_folders_below(folder: str) -> Iterator[str]:

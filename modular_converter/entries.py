@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -120,9 +121,6 @@ def _age_and_size(path: str) -> tuple[int, int]:
     return facts.st_mtime_ns, facts.st_size
 
 
-def _remove(path: str) -> bool:
-    try:
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
         os.unlink(path)
-    except OSError:
-        return False
-    return True

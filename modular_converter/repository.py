@@ -145,11 +145,15 @@ class Touched:
     def __contains__(self, path: str) -> bool:
         return any(place in self.paths or self._is_below(os.path.dirname(place)) for place in self._places(path))
 
-    def _places(self, path: str) -> tuple[str, str]:
+    def place_of(self, path: str) -> str:
+        """Where a file itself lies, be it a link or not."""
         folder, name = os.path.split(path)
         if folder not in self._folders:
             self._folders[folder] = os.path.realpath(folder)
-        place = os.path.join(self._folders[folder], name)
+        return os.path.join(self._folders[folder], name)
+
+    def _places(self, path: str) -> tuple[str, str]:
+        place = self.place_of(path)
         return place, os.path.realpath(place)
 
     def _is_below(self, folder: str) -> bool:

@@ -7,6 +7,7 @@ date. Kept between passes is only which files each conversion has read, and what
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import sys
 import time
@@ -17,6 +18,7 @@ from modular_converter.changes import SETTINGS_FILES, affected, named_settings
 from modular_converter.convert_command import ConvertOptions, Plan, prepare, report
 from modular_converter.dependencies import required_files
 from modular_converter.diagnostics import ConversionError, Diagnostic
+from modular_converter.folders import upwards
 from modular_converter.placement import put_in_place, target_of
 from modular_converter.reporting.counts import count
 from modular_converter.reporting.paths import shown
@@ -224,10 +226,13 @@ def _look_around(state: Watch, plan: Plan) -> None:
     if plan.found.problems:  # a file that is gone may come again, with the same neighbours
         folders.update(state.folders)
     folders = {folder for folder in folders if not is_installed(folder)}
-    state.folders = tuple(sorted(folder for folder in folders if folders.isdisjoint(_above(folder))))
+    state.folders = tuple(
+        sorted(folder for folder in folders if folders.isdisjoint(itertools.islice(upwards(folder), 1, None)))
+    )
     starts = {os.path.abspath(state.options.root or os.curdir), *map(os.path.dirname, plan.found.paths[:1])}
-    upwards = {folder for start in starts for folder in (start, *_above(start))}
-    candidates = {os.path.join(folder, name) for folder in upwards for name in SETTINGS_FILES}
+    candidates = {
+        os.path.join(folder, name) for start in starts for folder in upwards(start) for name in SETTINGS_FILES
+    }
     state.settings = tuple(sorted(named_settings(plan.settings) | candidates))
 
 
@@ -242,12 +247,6 @@ def _roots(arguments: Sequence[str], models: str | None) -> Iterator[str]:
             yield os.path.dirname(os.path.abspath(argument))
         elif models:
             yield models
-
-
-def _above(folder: str) -> Iterator[str]:
-    while (parent := os.path.dirname(folder)) != folder:
-        yield parent
-        folder = parent
 
 
 def _fixed_part(pattern: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from modular_converter.config import Settings
+from modular_converter.folders import project_above
 
 
 _SIREN = "\N{POLICE CARS REVOLVING LIGHT}"
@@ -35,7 +36,8 @@ def source_path(path: str, settings: Settings) -> str:
     models, model = os.path.split(folder)
     if settings.banner_root and os.path.basename(os.path.dirname(models)) == settings.package:
         return _on_one_line("/".join((settings.banner_root, model, name)))
-    return _on_one_line(os.path.relpath(path, _repository(folder)).replace(os.sep, "/"))
+    root = project_above(folder) or os.path.dirname(models)
+    return _on_one_line(os.path.relpath(path, root).replace(os.sep, "/"))
 
 
 def _on_one_line(path: str) -> str:
@@ -49,14 +51,3 @@ def is_generated(text: str) -> str:
     if start < 0:
         return ""
     return text[start + len(_NOTICE) : text.index("\n", start)].strip().rstrip(".")
-
-
-def _repository(folder: str) -> str:
-    start = folder
-    while True:
-        if any(os.path.exists(os.path.join(folder, mark)) for mark in ("pyproject.toml", ".git")):
-            return folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return os.path.dirname(os.path.dirname(start))
-        folder = parent

@@ -102,7 +102,8 @@ def _check(given: dict[str, Any]) -> None:
     if isinstance(given["model"], Parallelized):
         raise ApplyError("the model is parallelized already; take it back with .cpu() first")
     if _in_group():
-        idle = _IDLE_IN_GROUP[given["num_gpus"] == int(os.environ.get("WORLD_SIZE", "0")) :]
+        right = given["num_gpus"] == int(os.environ.get("WORLD_SIZE", "0"))
+        idle = tuple(name for name in _IDLE_IN_GROUP if name != "num_gpus" or not right)
         _refuse_idle(given, idle, "in a process group each process that runs already keeps its share")
         return
     if given["mesh"] is not None:
@@ -113,7 +114,6 @@ def _check(given: dict[str, Any]) -> None:
 
 
 _LOST = "_modular_converter_lost"
-# First the one that may be given if it is right.
 _IDLE_IN_GROUP = ("num_gpus", "master_port", "init_method", "compile", "timeout", "session")
 _IDLE_IN_SESSION = ("num_gpus", "master_port", "device", "init_method", "timeout")
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from modular_converter.check import CheckOptions, check
+from tests.unit.trees import BASE, add, commit, fix
 
 
 ROOT = Path(__file__).parents[2]
-
-
-def git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="session")
@@ -25,13 +19,31 @@ def current(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("zoo") / "mödels of ours"
     shutil.copytree(ROOT / "models", root / "models", ignore=shutil.ignore_patterns("__pycache__"))
     (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
-    check(CheckOptions(root=str(root), fix=True))
-    git(root, "init", "-q")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "first")
+    fix(root)
+    commit(root, new=True)
     return root
 
 
 @pytest.fixture
 def zoo(current: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(current, tmp_path / current.name))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """`heir` builds on `base`, `leaf` on `heir`; all is current and committed."""
+    root = tmp_path / "tree"
+    add(root / "models", "heir", "base")
+    add(root / "models", "leaf", "heir")
+    (root / "models/base").mkdir()
+    (root / "models/base/modeling_base.py").write_text(BASE)
+    (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+    fix(root)
+    commit(root, new=True)
+    return root
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of this test's own."""
+    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))

@@ -10,46 +10,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.check import CheckOptions, check
-
-
-BASE = "from torch import nn\n\n\nclass BaseMLP(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
-HEIR = 'from ..{old}.modeling_{old} import {Old}MLP\n\n\nclass {New}MLP({Old}MLP):\n    pass\n\n\n__all__ = ["{New}MLP"]\n'
-
-
-def git(folder: Path, *arguments: str) -> str:
-    options = ("user.name=a", "user.email=a@b", "commit.gpgsign=false", "protocol.file.allow=always")
-    command = ["git", "-C", str(folder), *(word for option in options for word in ("-c", option)), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def commit(folder: Path) -> str:
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", "a commit", "--allow-empty")
-    return git(folder, "rev-parse", "HEAD")[:8]
-
-
-def add(models: Path, new: str, old: str) -> None:
-    (models / new).mkdir(parents=True, exist_ok=True)
-    (models / new / f"modular_{new}.py").write_text(HEIR.format(old=old, new=new, Old=old.title(), New=new.title()))
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """`heir` builds on `base`, `leaf` on `heir`; all is current and committed."""
-    root = tmp_path / "tree"
-    add(root / "models", "heir", "base")
-    add(root / "models", "leaf", "heir")
-    (root / "models/base").mkdir()
-    (root / "models/base/modeling_base.py").write_text(BASE)
-    (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
-    git(tmp_path, "init", "-q", "-b", "main", str(root))
-    fix(root)
-    commit(root)
-    return root
-
-
-def fix(tree: Path) -> None:
-    assert check(CheckOptions(root=str(tree), fix=True)).exit_code == 0
+from tests.unit.trees import commit, fix, git
 
 
 def edit(tree: Path, model: str, old: str, new: str, kind: str = "modeling") -> None:
@@ -71,7 +32,7 @@ def cause(tree: Path, model: str = "heir") -> str:
 
 def test_a_committed_hand_edit_stays_one_when_its_sources_change_in_passing(tree):
     edit(tree, "heir", "x + 1", "x + 5")
-    commit_of_it = commit(tree)
+    commit_of_it = commit(tree)[:8]
     assert cause(tree) == f"it was edited by hand in {commit_of_it}"
     comment(tree)
     commit(tree)
@@ -86,7 +47,7 @@ def test_so_does_one_that_is_not_committed(tree):
 
 def test_hand_edits_on_top_of_each_other(tree):
     edit(tree, "heir", "x + 1", "x + 5")
-    first = commit(tree)
+    first = commit(tree)[:8]
     edit(tree, "heir", "x + 5", "x + 6")
     assert cause(tree) == f"it was edited by hand in {first}, and again since"
     commit(tree)
@@ -98,7 +59,7 @@ def test_hand_edits_on_top_of_each_other(tree):
 def test_sources_that_go_back_to_what_they_were_are_no_hand_edit(tree):
     edit(tree, "base", "x + 1", "x + 2")
     fix(tree)
-    last = commit(tree)
+    last = commit(tree)[:8]
     edit(tree, "base", "x + 2", "x + 1")
     commit(tree)
     assert cause(tree) == f"what it is made from has changed: modeling_base.py since {last}, which last wrote it"
@@ -133,7 +94,7 @@ def test_an_heir_of_a_file_that_is_out_of_date(tree):
 def test_a_file_that_never_was_right(tree):
     edit(tree, "heir", "x + 1", "x + 5")
     edit(tree, "heir", "pass", "y = 1", kind="modular")
-    last = commit(tree)
+    last = commit(tree)[:8]
     assert cause(tree) == f"cannot tell why: it was not right in {last}, which last wrote it"
     edit(tree, "heir", "x + 5", "x + 6")
     assert cause(tree) == "cannot tell why: it has changed since the last commit, and was not right there"
@@ -158,7 +119,7 @@ def test_a_link_in_the_place_of_a_file_that_was_right(tree):
 def test_sources_that_git_knows_nothing_of_are_not_blamed(tree):
     shutil.rmtree(tree / ".git")
     git(tree, "init", "-q", "models/heir")
-    last = commit(tree / "models/heir")
+    last = commit(tree / "models/heir")[:8]
     edit(tree, "base", "x + 1", "x + 2")
     assert cause(tree) == f"cannot tell why: it was not right in {last}, which last wrote it"
     edit(tree, "heir", "pass", "y = 1", kind="modular")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,52 +14,16 @@ from modular_converter.check import CheckOptions, check
 from modular_converter.check_cli import check_command
 from modular_converter.config import load_settings
 from modular_converter.source.library import Library
+from tests.unit.trees import BASE, add, commit, git
 
 
-BASE = "from torch import nn\n\n\nclass BaseMLP(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
-HEIR = 'from ..{old}.modeling_{old} import {Old}MLP\n\n\nclass {New}MLP({Old}MLP):\n    pass\n\n\n__all__ = ["{New}MLP"]\n'
 posix = pytest.mark.skipif(os.name == "nt", reason="links of POSIX")
-
-
-def git(folder: Path, *arguments: str) -> str:
-    options = ("user.name=a", "user.email=a@b", "commit.gpgsign=false", "protocol.file.allow=always")
-    command = ["git", "-C", str(folder), *(word for option in options for word in ("-c", option)), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def commit(folder: Path, *, new: bool = False) -> str:
-    if new:
-        git(folder, "init", "-q", "-b", "main")
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", "a commit", "--allow-empty")
-    return git(folder, "rev-parse", "HEAD")
-
-
-def add(models: Path, new: str, old: str) -> Path:
-    path = models / new / f"modular_{new}.py"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(HEIR.format(old=old, new=new, Old=old.title(), New=new.title()))
-    return path
 
 
 def append(path: Path, text: str = "# by hand\n") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as file:
         file.write(text)
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """`heir` and `leaf` build on `base` and on `heir`; all is current and committed."""
-    root = tmp_path / "tree"
-    add(root / "models", "heir", "base")
-    add(root / "models", "leaf", "heir")
-    (root / "models/base").mkdir()
-    (root / "models/base/modeling_base.py").write_text(BASE)
-    (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
-    assert check(CheckOptions(root=str(root), fix=True)).exit_code == 0
-    commit(root, new=True)
-    return root
 
 
 def touched(tree: Path, ref: str = "HEAD", models: str = "models") -> str:

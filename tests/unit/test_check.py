@@ -7,41 +7,22 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from modular_converter.check import changed_definitions
 from modular_converter.check_cli import check_command
+from tests.unit.trees import edit, git, run
 
 
 ROOT = Path(__file__).parents[2]
-
-
-def git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
     files = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
-
-
-def run(zoo: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(check_command, ["--root", str(zoo), *arguments])
-
-
-def edit(zoo: Path, name: str, old: str, new: str) -> None:
-    path = next(zoo.rglob(name))
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))
 
 
 def test_a_current_tree_passes_and_is_not_touched(zoo):

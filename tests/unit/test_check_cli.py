@@ -12,32 +12,17 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from modular_converter.check import CheckResult
-from modular_converter.check_cli import DIFF_LINES, _count, check_command
+from modular_converter.check_cli import DIFF_LINES, _count
 from modular_converter.diagnostics import Diagnostic, Location
 from modular_converter.entries import unusable
 from modular_converter.rules import by_code
+from tests.unit.trees import edit, run
 
 
 ROOT = Path(__file__).parents[2]
-
-
-def run(zoo: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(check_command, ["--root", str(zoo), *arguments])
-
-
-def edit(zoo: Path, name: str, old: str, new: str) -> None:
-    path = next(zoo.rglob(name))
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def test_a_diff_is_bounded_in_time_and_width(zoo):

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[2] / "modular_converter"
 LAYERS = [
     {"diagnostics"},
     {"rules"},
-    {"toml_files"},
+    {"toml_files", "folders"},
     {"config"},
     {"results", "records", "source"},
     {"inherit", "inline", "emit"},

@@ -52,9 +52,9 @@ def _uses_of_one() -> int:
 @functools.lru_cache(maxsize=1)
 def _advise() -> Callable[[int, int, Any], int] | None:
     """The system's ``madvise``, where it frees memory at once."""
-    if _DONTNEED is None or not hasattr(ctypes.CDLL(None), "madvise"):
+    found: Any = getattr(ctypes.CDLL(None), "madvise", None)
+    if _DONTNEED is None or found is None:
         return None
-    found: Any = ctypes.CDLL(None, use_errno=True).madvise
     found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     made: Callable[[int, int, Any], int] = found
     return made

@@ -22,13 +22,7 @@ from modular_converter.parallel.engine.handover import (
     slot_bytes,
 )
 from modular_converter.parallel.engine.outputs import caches_in, has_content, with_stream
-from modular_converter.parallel.engine.packing import (
-    OnRanks,
-    handle_for,
-    names_of,
-    stand_in,
-    write,
-)
+from modular_converter.parallel.engine.packing import OnRanks, handle_for, names_of, stand_in, write
 from modular_converter.parallel.engine.pages import empty_rows, is_alone
 from modular_converter.parallel.engine.random_states import random_states, set_random_states
 from modular_converter.parallel.engine.session import RemoteError, Session
@@ -53,7 +47,7 @@ class Placement:
         times: seconds that each rank took for the last call, by its own clock.
         dropped: numbers of objects on the ranks that nobody here can name any more; the next call tells them.
         handles: what stands for objects on the ranks, by number.
-        settings: the model's settings as the ranks have them; see ``proxy.settings_of``.
+        settings: the model's settings as the ranks have them; see ``settings.settings_of``.
     """
 
     session: Session

@@ -35,8 +35,13 @@ ON_WHOLE_MODELS = (
     "set_input_embeddings",
     "set_output_embeddings",
 )
+# What cannot work on ranks of a main process besides: there are no gradients, and calls come one by one.
+_NOT_ON_RANKS = (*ON_WHOLE_MODELS, "gradient_checkpointing_enable", "generate_batch")
 
-
+_OUT_OF_REACH = (
+    "{name} would not reach the weights, which are on the ranks; take the model back with .cpu(), call {name}, and "
+    "parallelize it again"
+)
 # How hooks are put on a module.
 _HOOKS = (
     "register_forward_hook",
@@ -179,8 +184,7 @@ def _routed_class(own: type[Any]) -> type[Any]:
     body: dict[str, Any] = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
     for name in _routed_names(own):
         body[name] = _route(name, getattr(own, name))
-    refused = (*ON_WHOLE_MODELS, "gradient_checkpointing_enable", "generate_batch")
-    body |= {name: _refusal(name, getattr(own, name)) for name in refused if hasattr(own, name)}
+    body |= refusals(own, _NOT_ON_RANKS, PlanError, _OUT_OF_REACH)
     return type(own.__name__, (Parallelized, own), body)
 
 
@@ -234,13 +238,17 @@ def _there(value: Any, placement: Placement) -> Any:
     return ModelThere(value._placement.number)
 
 
-def _refusal(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+def refusals(
+    own: type[Any], names: tuple[str, ...], kind: type[PlanError], text: str
+) -> dict[str, Callable[..., Any]]:
+    """Methods that raise, for those of a class that have these names; ``{name}`` in the text is the method's."""
+    return {name: _refusal(getattr(own, name), kind, text.format(name=name)) for name in names if hasattr(own, name)}
+
+
+def _refusal(own: Callable[..., Any], kind: type[PlanError], text: str) -> Callable[..., Any]:
     @functools.wraps(own)
     def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise PlanError(
-            f"{name} would not reach the weights, which are on the ranks; take the model back with .cpu(), call {name}, "
-            "and parallelize it again"
-        )
+        raise kind(text)
 
     return refused
 

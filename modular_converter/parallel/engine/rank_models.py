@@ -35,12 +35,7 @@ from modular_converter.parallel.engine.outputs import (
     wants_attentions,
     whole_heads,
 )
-from modular_converter.parallel.engine.packing import (
-    COPY,
-    pack,
-    read,
-    unpack,
-)
+from modular_converter.parallel.engine.packing import COPY, pack, read, unpack
 from modular_converter.parallel.engine.profiling import profile
 from modular_converter.parallel.engine.random_states import adopt, changed_since
 from modular_converter.parallel.engine.settings import Change, apply_changes
@@ -202,19 +197,23 @@ class Worker:
         with torch.inference_mode(), recorded as owners:  # a token is a thousand small operations: no gradients
             result = getattr(loaded.model, method)(*args, **kwargs)
             result = whole_heads(result, loaded.model, self.group.size, owners, self._all_heads)
-        held = hold(result, name, loaded.held)
-        new = held.keys() - loaded.held.keys()
-        loaded.held.update(held)
         answer = None if self.group.rank else (result, changed_since(states, self.device))
-        if not self.answer(answer, {id(v): k for k, v in held.items()}, share and not self.group.rank):
-            for unnamed in new:
-                del loaded.held[unnamed]
+        self._answer_and_hold(loaded, result, answer, name, share and not self.group.rank)
 
     def on_profile(self, number: int, method: str, args: Any, kwargs: Any) -> None:
         """Run a method under torch's profiler; each rank's table of what its time went to."""
         model: Any = self.models[number].model
         target = model if method == "forward" else getattr(model, method)
         self.answer(profile(lambda: target(*args, **kwargs), self.device))
+
+    def _answer_and_hold(self, loaded: Loaded, result: Any, answer: Any, name: int, share: bool = False) -> None:
+        """Send an answer with the caches of a result as handles; they stay here, unless nobody hears of them."""
+        held = hold(result, name, loaded.held)
+        new = held.keys() - loaded.held.keys()
+        loaded.held.update(held)
+        if not self.answer(answer, {id(v): k for k, v in held.items()}, share):
+            for unnamed in new:
+                del loaded.held[unnamed]
 
     def _all_heads(self, value: torch.Tensor) -> torch.Tensor:
         return self.group.gather_last(value.movedim(1, -1).contiguous()).movedim(-1, 1)
@@ -241,9 +240,7 @@ class Worker:
             else:
                 result = getattr(value, method) if args is None else getattr(value, method)(*args, **kwargs)
         check_plain(result, f"{type(value).__name__}.{method}")
-        found = hold(result, name, loaded.held)
-        loaded.held.update(found)
-        self.answer(None if self.group.rank else result, {id(v): k for k, v in found.items()})
+        self._answer_and_hold(loaded, result, None if self.group.rank else result, name)
 
     def on_settings(self, number: int, changes: list[Change]) -> None:
         """Make changes of settings here too."""

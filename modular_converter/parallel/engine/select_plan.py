@@ -63,7 +63,7 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
     if given is not None:
         return _tried(model, given_plan(given, name), ranks)
     target = target_like(model)
-    overrides = settings_of(model)
+    overrides = small_settings(model)
     committed = committed_plan(model, target, overrides)
     refused = committed if isinstance(committed, str) else ""
     if isinstance(committed, Plan):
@@ -81,7 +81,7 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
 def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
     """A given plan, and what a small instance says of it."""
     try:
-        target, overrides = target_like(model), settings_of(model)
+        target, overrides = target_like(model), small_settings(model)
         wider = wider_heads(_small(target, overrides).model.config, overrides)
         verdict = _verified(target, overrides | (wider if _builds(target, overrides | wider) else {}), ranks, plan)
     except PlanError as error:
@@ -182,7 +182,7 @@ def _verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan)
     return _VERDICTS[key]
 
 
-def settings_of(model: Any) -> dict[str, Any]:
+def small_settings(model: Any) -> dict[str, Any]:
     """Settings that give a small instance a model's arithmetic and ratios of heads, as far as one can be built so.
 
     Raises:

@@ -20,7 +20,7 @@ from modular_converter.parallel.engine.handover import dismantle, kept_types
 from modular_converter.parallel.engine.memory import usage
 from modular_converter.parallel.engine.outputs import heads_recorded, local_modules, wants_attentions, whole_heads
 from modular_converter.parallel.engine.preflight import check_fit
-from modular_converter.parallel.engine.proxy import ON_WHOLE_MODELS
+from modular_converter.parallel.engine.proxy import ON_WHOLE_MODELS, refusals
 from modular_converter.parallel.engine.select_plan import GivenPlan, select_plan
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
@@ -30,6 +30,7 @@ from modular_converter.parallel.shard.shards import unshard as put_together
 
 
 logger = logging.getLogger(__name__)
+_ALONE = "{name} would change this process's share alone; call unshard(), {name}, and parallelize again"
 # Entries of each weight that are compared between processes.
 _PROBES = 256
 
@@ -163,19 +164,10 @@ def parallelize_here(
         name: _with_whole_heads(getattr(own, name)) for name in ("forward", "generate") if hasattr(own, name)
     }
     body |= agreeing_methods(own, group)
-    body |= {name: _refusal(name) for name in ON_WHOLE_MODELS if hasattr(own, name)}
+    body |= refusals(own, ON_WHOLE_MODELS, ApplyError, _ALONE)
     body |= {"__module__": own.__module__, "__doc__": own.__doc__}
     model.__class__ = type(own.__name__, (Sharded, own), body)
     return model
-
-
-def _refusal(name: str) -> Callable[..., Any]:
-    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise ApplyError(
-            f"{name} would change this process's share alone; call unshard(), {name}, and parallelize again"
-        )
-
-    return refused
 
 
 def _with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:

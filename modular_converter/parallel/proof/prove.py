@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.words import placed
 from modular_converter.parallel.proof.compare import Verdict
 from modular_converter.parallel.proof.conditioning import Subject, conditioned
 from modular_converter.parallel.proof.forms import Form, other_forms, refusal
@@ -73,7 +74,7 @@ def derive_model(
     first = replace(first, forms=forms)
     if refused is None:
         return first
-    why = f"{refused.layer}: {refused.reason}"
+    why = placed(refused.layer, refused.reason)
     for form in forms:
         second = _derived(target, form.small, form.subject, ranks, options)
         verdict = screen(first.subject, second.plan, ranks)
@@ -94,7 +95,7 @@ def _derived(
     tried: list[Derived] = []
     for plan in _ladder(trace, tried):
         verdict = screen(subject, plan, ranks)
-        retreat = f"{tried[0].screen.layer}: {tried[0].screen.reason}" if tried else ""
+        retreat = placed(tried[0].screen.layer, tried[0].screen.reason) if tried else ""
         tried.append(Derived(target, small, trace, plan, subject, verdict, options, retreat))
         if verdict.passed:
             return tried[-1]

@@ -8,8 +8,8 @@ import torch
 from modular_converter.parallel.engine.select_plan import (
     given_plan,
     select_plan,
-    settings_of,
     small_overrides,
+    small_settings,
 )
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
@@ -76,7 +76,7 @@ def test_integers_that_shrink_are_part_of_a_given_plan():
 def test_the_plan_is_derived_and_proven_with_the_models_own_ratio_of_heads(groups, kept):
     model = real(TiledModel, groups)
     plan, where = select_plan(model, None, 2)
-    assert settings_of(model) == ({} if kept is None else {"num_key_value_heads": kept})
+    assert small_settings(model) == ({} if kept is None else {"num_key_value_heads": kept})
     assert "the derived plan, verified on 2 ranks" in where
     assert check_in_threads(model, plan, {"input_ids": torch.arange(24).view(2, 12)}, 2).passed
 
@@ -95,7 +95,7 @@ def test_a_given_plan_is_tried_with_the_models_own_ratio_of_heads():
 
 def test_a_ratio_that_no_small_instance_can_have_is_warned_of(caplog):
     with caplog.at_level(logging.WARNING, "modular_converter"):
-        assert settings_of(real(UngroupedModel, 2)) == {}
+        assert small_settings(real(UngroupedModel, 2)) == {}
     assert "another ratio of heads" in caplog.text
 
 

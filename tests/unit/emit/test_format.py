@@ -8,7 +8,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 
 import pytest
 
@@ -23,12 +22,7 @@ MESSY = "import os\nimport torch\nfrom transformers import cache_utils\nclass A:
 NEAT = "import torch\n\n\nclass A:\n    x = torch.zeros(1)\n"
 
 
-@pytest.fixture(autouse=True)
-def private_temporary_folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
+pytestmark = pytest.mark.usefixtures("private_temporary_folder")
 
 
 def named(formatter: str) -> Settings:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import sys
-import tempfile
 
 import pytest
 
@@ -14,12 +13,7 @@ from modular_converter.diagnostics import ConversionError
 from modular_converter.emit.format import format_files
 
 
-@pytest.fixture(autouse=True)
-def private_temporary_folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
+pytestmark = pytest.mark.usefixtures("private_temporary_folder")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names that are not UTF-8")

@@ -1,0 +1,25 @@
+"""The folders that a folder lies in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+
+PROJECT_MARKS = ("pyproject.toml", ".git")
+
+
+def upwards(folder: str) -> Iterator[str]:
+    """A folder and those above it, the nearest first."""
+    yield folder
+    while (parent := os.path.dirname(folder)) != folder:
+        yield parent
+        folder = parent
+
+
+def project_above(folder: str) -> str:
+    """The nearest folder at or above this one that is a project's or a repository's; "" where none is."""
+    marked = (
+        here for here in upwards(folder) if any(os.path.exists(os.path.join(here, mark)) for mark in PROJECT_MARKS)
+    )
+    return next(marked, "")
