@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from modular_converter.api import convert_file, convert_paths, convert_source
-    from modular_converter.config import Settings, load_settings
+    from modular_converter.convert.conversion import Conversion
     from modular_converter.diagnostics import Diagnostic, Location, Severity
-    from modular_converter.results import Conversion
+    from modular_converter.settings.load import Settings, load_settings
 
 __version__ = "0.1.0"
 
@@ -17,12 +17,12 @@ _PUBLIC = {
     "convert_file": "api",
     "convert_paths": "api",
     "convert_source": "api",
-    "Settings": "config",
-    "load_settings": "config",
+    "Settings": "settings.load",
+    "load_settings": "settings.load",
     "Diagnostic": "diagnostics",
     "Location": "diagnostics",
     "Severity": "diagnostics",
-    "Conversion": "results",
+    "Conversion": "convert.conversion",
 }
 
 __all__ = [

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from modular_converter.config import Settings, load_settings
-from modular_converter.results import Conversion
-from modular_converter.runner import Progress, Run
+from modular_converter.convert.batch import Progress, Run
+from modular_converter.convert.conversion import Conversion
+from modular_converter.settings.load import Settings, load_settings
 
 
 def convert_source(source: str, path: str | os.PathLike[str], settings: Settings | None = None) -> Conversion:

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from modular_converter.config import Settings, profile_settings
-from modular_converter.emit.format import format_files
-from modular_converter.pipeline import convert
-from modular_converter.source.library import Library
+from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.pipeline import convert
+from modular_converter.convert.source.library import Library
+from modular_converter.settings.load import Settings, profile_settings
 
 
 CASES = pathlib.Path(__file__).parent / "cases"

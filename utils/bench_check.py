@@ -41,9 +41,9 @@ for path in open(sys.argv[1], encoding="utf-8").read().splitlines():
 """
 LIST_FILES = """
 import os, sys
-from modular_converter.config import load_settings
-from modular_converter.discover import discover
-from modular_converter.runner import Run
+from modular_converter.settings.load import load_settings
+from modular_converter.files.arguments import discover
+from modular_converter.convert.batch import Run
 paths = discover([sys.argv[1]], None).paths
 conversions = Run(load_settings(sys.argv[1])).convert(paths)
 print(len(paths), sum(len(one.files) for one in conversions), file=sys.stderr)

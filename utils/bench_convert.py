@@ -28,10 +28,10 @@ IMPORT_LIBCST = [sys.executable, "-c", "import libcst"]
 PARSE = """
 import sys, libcst
 sys.path.insert(0, {root!r})
-from modular_converter.config import profile_settings
-from modular_converter.dependencies import required_files
-from modular_converter.discover import discover
-from modular_converter.source.library import Library
+from modular_converter.settings.load import profile_settings
+from modular_converter.convert.build_order import required_files
+from modular_converter.files.arguments import discover
+from modular_converter.convert.source.library import Library
 library = Library(profile_settings())
 modular = discover([{models!r}], None).paths
 neighbours = {{file for path in modular for file in required_files(path, library)}}
@@ -43,8 +43,8 @@ STEPS = """
 import cProfile, pstats, sys
 sys.path.insert(0, {root!r})
 from modular_converter import pipeline, runner
-from modular_converter.config import profile_settings
-from modular_converter.discover import discover
+from modular_converter.settings.load import profile_settings
+from modular_converter.files.arguments import discover
 profile = cProfile.Profile()
 paths = discover([{models!r}], None).paths
 profile.runcall(runner.Run(profile_settings(), workers=1).convert, paths)

@@ -90,8 +90,8 @@ def run_one(shape: str, devices: int, parts: set[str]) -> None:
     """One device, nothing between."""
     import torch
 
-    from modular_converter.parallel.engine.memory import usage
-    from modular_converter.parallel.engine.profiling import profile
+    from modular_converter.parallel.engine.ranks.memory import usage
+    from modular_converter.parallel.engine.ranks.profiling import profile
 
     place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = build(shape).to(place)

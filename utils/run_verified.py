@@ -49,7 +49,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 def run_all(rows: list[dict[str, Any]], done: Path, limit: int | None) -> None:
     """Append a row for each verified model that has none yet."""
     from modular_converter.parallel.commands.run import row
-    from modular_converter.parallel.engine.session import Session
+    from modular_converter.parallel.engine.ranks.session import Session
 
     known = {found["model"] for found in read(done)}
     todo = [one for one in rows if one["state"] == "verified" and one["model"] not in known][:limit]

@@ -7,16 +7,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from modular_converter.dependencies import levels, modular_of, required_files
+from modular_converter.convert.build_order import levels, modular_of, required_files
+from modular_converter.convert.emit.banner import is_generated
+from modular_converter.convert.inherit.resolve import module_path, neighbour_module
+from modular_converter.convert.records import ImportedName, Role, Statement
+from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
-from modular_converter.emit.banner import is_generated
+from modular_converter.files.generated_files import target_of
+from modular_converter.files.packages import package_of
 from modular_converter.graph.records import Edge, GeneratedFile, Graph, ImportedThing, InheritedClass, Model
-from modular_converter.inherit.resolve import module_path, neighbour_module
-from modular_converter.placement import target_of
-from modular_converter.records import ImportedName, Role, Statement
 from modular_converter.rules import missing_file, unknown_neighbour
-from modular_converter.source.library import Library
-from modular_converter.source.packages import package_of
 
 
 _DEFINED = re.compile(r"^(?:(?:async[ \t]+)?(def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]*)?=)", re.MULTILINE)

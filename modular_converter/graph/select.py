@@ -6,11 +6,11 @@ import glob
 import os
 from collections.abc import Sequence
 
+from modular_converter.convert.source.library import models_folder_of
 from modular_converter.diagnostics import ConversionError, Diagnostic
-from modular_converter.discover import ALL, discover
+from modular_converter.files.arguments import ALL, discover
 from modular_converter.graph.build import model_name
 from modular_converter.graph.records import Graph
-from modular_converter.source.library import models_folder_of
 
 
 def modular_files(arguments: Sequence[str], models: str | None) -> tuple[str, tuple[str, ...]]:

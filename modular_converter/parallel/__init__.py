@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from modular_converter.parallel.api import parallelize
-    from modular_converter.parallel.engine.session import Session
+    from modular_converter.parallel.engine.ranks.session import Session
 
 __all__ = ["Session", "parallelize"]
 
@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
 
         return parallelize
     if name == "Session":
-        from modular_converter.parallel.engine.session import Session
+        from modular_converter.parallel.engine.ranks.session import Session
 
         return Session
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

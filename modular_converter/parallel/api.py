@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.handover import Skeleton, dismantle, kept_types
-from modular_converter.parallel.engine.placement import place
-from modular_converter.parallel.engine.preflight import check_fit, check_home, check_text, devices_for
-from modular_converter.parallel.engine.processes import refuse_import_in_child
-from modular_converter.parallel.engine.proxy import Parallelized, install
-from modular_converter.parallel.engine.select_plan import GivenPlan, select_plan
-from modular_converter.parallel.engine.session import RemoteError, Session
+from modular_converter.parallel.engine.choice.preflight import check_fit, check_home, check_text, devices_for
+from modular_converter.parallel.engine.choice.select_plan import GivenPlan, select_plan
+from modular_converter.parallel.engine.ranks.processes import refuse_import_in_child
+from modular_converter.parallel.engine.ranks.session import RemoteError, Session
+from modular_converter.parallel.engine.remote.handover import Skeleton, dismantle, kept_types
+from modular_converter.parallel.engine.remote.placement import place
+from modular_converter.parallel.engine.remote.proxy import Parallelized, install
 from modular_converter.parallel.errors import ApplyError, RankError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
@@ -133,8 +133,8 @@ def _in_group() -> bool:
 def _in_place(
     model: Any, dtype: torch.dtype | None, given: GivenPlan | None, device: str | None, mesh: Any, verbose: str | None
 ) -> Any:
-    from modular_converter.parallel.engine.memory import usage
-    from modular_converter.parallel.engine.torchrun import Sharded, parallelize_here
+    from modular_converter.parallel.engine.group.in_process_group import Sharded, parallelize_here
+    from modular_converter.parallel.engine.ranks.memory import usage
 
     if isinstance(model, Sharded):
         raise ApplyError("the model is sharded already; make it whole with .unshard() first")

@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 from modular_converter.parallel.commands.common import derived_of, ranks_option, reports_errors, set_option
-from modular_converter.parallel.commands.forms import form_option, plan_text
 from modular_converter.parallel.commands.kinds import committed, derive_kind, kind_option, verify_kind
+from modular_converter.parallel.commands.plan_formats import form_option, plan_text
 from modular_converter.parallel.commands.run import run
 from modular_converter.parallel.commands.show import diff, show
 from modular_converter.parallel.commands.write import write
 from modular_converter.parallel.plans.files import read_plan
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.words import placed
+from modular_converter.parallel.plans.text_checks import placed
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -73,9 +73,9 @@ def verify(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: 
     A pipeline plan runs stage by stage in this process instead, with nothing handed over but the named tensors.
     """
     from modular_converter.parallel.plans.resolve import check_whole, resolve
+    from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.proof.prove import prove
-    from modular_converter.parallel.proof.ranks import RankPool
-    from modular_converter.parallel.solve.report import static_findings
+    from modular_converter.parallel.solve.cost import static_findings
 
     if kind != "tensor":
         sys.exit(0 if verify_kind(kind, model, plan_file, settings, ranks, library) else 1)

@@ -9,12 +9,12 @@ from importlib.metadata import version
 
 import pytest
 
-from modular_converter.config import profile_settings
+from modular_converter.convert.batch import Run
+from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.emit.banner import is_generated
 from modular_converter.diagnostics import Severity
-from modular_converter.discover import discover
-from modular_converter.emit.banner import is_generated
-from modular_converter.results import Conversion
-from modular_converter.runner import Run
+from modular_converter.files.arguments import discover
+from modular_converter.settings.load import profile_settings
 
 
 MODELS = os.path.join(os.path.dirname(importlib.util.find_spec("transformers").origin), "models")

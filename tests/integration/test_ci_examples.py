@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from modular_converter.check_cli import check_command
+from modular_converter.commands.check import check_command
 
 
 ROOT = Path(__file__).parents[2]

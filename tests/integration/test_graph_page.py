@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.config import profile_settings
-from modular_converter.discover import discover, models_folder
+from modular_converter.convert.source.library import Library
+from modular_converter.files.arguments import discover, models_folder
 from modular_converter.graph import Graph, render
 from modular_converter.graph.build import build
-from modular_converter.source.library import Library
+from modular_converter.settings.load import profile_settings
 from tests.integration.browser import Page, browser_page, find_browser, pixels
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from modular_converter.check_cli import check_command
-from modular_converter.cli import convert_command
-from modular_converter.runner import Run
+from modular_converter.commands.check import check_command
+from modular_converter.commands.convert import convert_command
+from modular_converter.convert.batch import Run
 
 
 posix = pytest.mark.skipif(os.name == "nt", reason="links and modes of POSIX")

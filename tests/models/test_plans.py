@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.parallel.plans.attributes import gathered
-from modular_converter.parallel.proof.ranks import RankPool
-from modular_converter.parallel.proof.screen import check_in_threads
+from modular_converter.parallel.plans.class_settings import gathered
+from modular_converter.parallel.proof.on_processes import RankPool
+from modular_converter.parallel.proof.on_threads import check_in_threads
 from modular_converter.parallel.solve.read_library import from_library
-from modular_converter.parallel.source.settle import settle
+from modular_converter.parallel.source.what_to_write import settle
 from modular_converter.parallel.source.write_source import changes
 from modular_converter.parallel.tiny.build import build
 from modular_converter.parallel.tiny.model_files import base_classes, open_file

@@ -9,7 +9,7 @@ import pytest
 def ranks():
     """Two CPU ranks."""
     pytest.importorskip("transformers")
-    from modular_converter.parallel.engine.session import Session
+    from modular_converter.parallel.engine.ranks.session import Session
 
     with Session(("cpu", "cpu"), init_method="forkserver", limit_s=120.0) as session:
         session.start()

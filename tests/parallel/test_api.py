@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 import modular_converter.parallel as parallel
 from modular_converter.parallel import Session, api, parallelize
-from modular_converter.parallel.engine import placement
+from modular_converter.parallel.engine.remote import placement
 from modular_converter.parallel.errors import ApplyError, RankError
 from modular_converter.parallel.plans.plan import Plan, Rule
 from tests.parallel.troubled import PLAN, Troubled

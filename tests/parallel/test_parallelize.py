@@ -222,7 +222,7 @@ def refused(said, model, **options):
 
 
 def test_errors_before_anything_starts(monkeypatch):
-    import modular_converter.parallel.engine.session as session
+    import modular_converter.parallel.engine.ranks.session as session
 
     monkeypatch.setattr(session.Session, "start", lambda self: pytest.fail("processes were started"))
     model = small("llama").model

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from modular_converter.parallel.plans.plan import Rule
-from modular_converter.parallel.proof.screen import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_in_threads
 from modular_converter.parallel.solve.derive import derive
 from modular_converter.parallel.trace.record import record
 

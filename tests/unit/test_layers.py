@@ -14,20 +14,8 @@ PACKAGE = Path(__file__).parents[2] / "modular_converter"
 LAYERS = [
     {"diagnostics"},
     {"rules"},
-    {"toml_files", "folders"},
-    {"config"},
-    {"results", "records", "source"},
-    {"inherit", "inline", "emit"},
-    {"lint"},
-    {"pipeline"},
-    {"dependencies", "placement", "contents", "listings"},
-    {"runner"},
-    {"entries", "fingerprint", "findings", "remembered", "cache", "recall", "orphans"},
-    {"api", "discover", "reporting", "check", "repository", "changes", "causes", "graph"},
-    {"convert_command"},
-    {"watch"},
-    {"command_line"},
-    {"cli", "check_cli", "parallel", "graph_cli"},
+    {"settings", "convert", "files", "check", "git", "graph", "reporting", "api"},
+    {"commands", "parallel"},
     {"__init__", "__main__"},
 ]
 HEAVY = {"libcst", "torch", "transformers", "black"}
@@ -71,7 +59,7 @@ def test_the_core_imports_nothing_heavy(path):
 
 
 def test_help_imports_only_click():
-    code = "import sys; from modular_converter.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
+    code = "import sys; from modular_converter.commands.convert import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert not loaded & {"rich", "libcst", "modular_converter.pipeline", "modular_converter.config"}
+    assert not loaded & {"rich", "libcst", "modular_converter.convert.pipeline", "modular_converter.settings.load"}

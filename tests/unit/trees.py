@@ -7,8 +7,8 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from modular_converter.check import CheckOptions, check
-from modular_converter.check_cli import check_command
+from modular_converter.check.compare import CheckOptions, check
+from modular_converter.commands.check import check_command
 
 
 BASE = "from torch import nn\n\n\nclass BaseMLP(nn.Module):\n    def forward(self, x):\n        return x + 1\n"

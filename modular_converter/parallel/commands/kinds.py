@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modular_converter.parallel.commands.common import overrides_of, quiet_library, reports_errors
-from modular_converter.parallel.commands.forms import plan_text
+from modular_converter.parallel.commands.plan_formats import plan_text
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.files import read_plan
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.words import placed
+from modular_converter.parallel.plans.text_checks import placed
 
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def derive_kind(
         found = expert_derived(model, settings, head)
         verdict, text = found.screen, plan_text(found, form)
     else:
-        from modular_converter.parallel.pipeline.run import verify_pipeline
+        from modular_converter.parallel.pipeline.prove import verify_pipeline
         from modular_converter.parallel.plans.pipeline_plan import library_text
 
         if form == "torch":
@@ -61,14 +61,14 @@ def verify_kind(
     between each two layers.
     """
     if kind == "pipeline":
-        from modular_converter.parallel.pipeline.run import verify_pipeline
+        from modular_converter.parallel.pipeline.prove import verify_pipeline
 
         small, inputs, chain = pipeline_derived(model, settings, plan_file=plan_file)
         verdict = verify_pipeline(small.model, chain, inputs, ranks)
         return _report(model, f"{ranks} stages", verdict)
     from modular_converter.parallel.plans.resolve import check_whole
+    from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.proof.prove import prove
-    from modular_converter.parallel.proof.ranks import RankPool
 
     found = expert_derived(model, settings, needed=not plan_file)
     plan = read_plan(plan_file, Plan) if plan_file else found.plan
@@ -95,9 +95,9 @@ def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", ne
     Raises:
         PlanError: the model cannot be built, or has no experts that can be divided (if a plan is ``needed``).
     """
-    from modular_converter.parallel.proof.conditioning import conditioned
+    from modular_converter.parallel.proof.on_threads import screen
+    from modular_converter.parallel.proof.precision import conditioned
     from modular_converter.parallel.proof.prove import Derived
-    from modular_converter.parallel.proof.screen import screen
     from modular_converter.parallel.solve.experts import derive_experts
     from modular_converter.parallel.trace.record import record
 
@@ -122,7 +122,7 @@ def pipeline_derived(
         PlanError: the model cannot be built, or is no chain; the reason is in the message.
     """
     from modular_converter.parallel.pipeline.derive import derive_pipeline
-    from modular_converter.parallel.pipeline.run import with_mask
+    from modular_converter.parallel.pipeline.prove import with_mask
     from modular_converter.parallel.trace.record import record
 
     target, small = _built(model, settings, head)
@@ -154,7 +154,7 @@ def committed(models: tuple[str, ...], kind: str, library: bool) -> None:
     MODELS are model types, by default all that carry such a plan. The table goes to stdout as Markdown; it lists what
     differs or does not run. Exit code: 0 all the same and verified, 1 not.
     """
-    from modular_converter.parallel.proof.ranks import RankPool
+    from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.tables.committed import committed_types, compare, table
 
     quiet_library()

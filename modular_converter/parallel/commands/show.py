@@ -52,9 +52,9 @@ def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width:
     from rich.console import Console
     from rich.table import Table
 
+    from modular_converter.parallel.solve.cost import calls
     from modular_converter.parallel.solve.derive import ALL_RULES
     from modular_converter.parallel.solve.flow import follow
-    from modular_converter.parallel.solve.report import calls
     from modular_converter.parallel.solve.rules_compute import pointwise
     from modular_converter.parallel.tables.summary import amount, layers, rows
 
@@ -107,7 +107,7 @@ def diff(model: str, settings: tuple[str, ...], ranks: int) -> None:
     \b
     Exit code: 0 the same, 1 they differ, 2 it could not be compared.
     """
-    from modular_converter.parallel.proof.difference import outcome, points, source_plan
+    from modular_converter.parallel.proof.compare_plans import outcome, points, source_plan
 
     found = derived_of(model, settings)
     source, unknown = source_plan(found)

@@ -75,8 +75,8 @@ def write(
 def _changes(
     model: str, settings: tuple[str, ...], ranks: int, convert: bool, unverified: bool
 ) -> tuple[ModelFile, list[Change]]:
-    from modular_converter.parallel.proof.ranks import RankPool
-    from modular_converter.parallel.source.settle import settle
+    from modular_converter.parallel.proof.on_processes import RankPool
+    from modular_converter.parallel.source.what_to_write import settle
     from modular_converter.parallel.source.write_source import changes, refuse_installed
     from modular_converter.parallel.tiny.model_files import base_classes, chosen
 
@@ -120,11 +120,11 @@ def _show(found: list[Change], diff: bool) -> None:
 
 def _write_json(model: str, settings: tuple[str, ...], ranks: int, path: str, unverified: bool) -> None:
     from modular_converter.diagnostics import ConversionError
-    from modular_converter.emit.output import write_atomically
+    from modular_converter.files.atomic_write import write_atomically
     from modular_converter.parallel.errors import WriteError
-    from modular_converter.parallel.plans.words import placed
+    from modular_converter.parallel.plans.text_checks import placed
+    from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.proof.prove import prove
-    from modular_converter.parallel.proof.ranks import RankPool
 
     found: Any = derived_of(model, settings)
     if not unverified:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.words import shortened, shown
+from modular_converter.parallel.plans.text_checks import shortened, shown
 
 
 class _Parsed(Protocol):

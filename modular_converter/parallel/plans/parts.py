@@ -15,7 +15,7 @@ from math import gcd
 from typing import Any
 
 from modular_converter.parallel.errors import ApplyError, PlanFormatError
-from modular_converter.parallel.plans.words import shown
+from modular_converter.parallel.plans.text_checks import shown
 
 
 Part = int | str

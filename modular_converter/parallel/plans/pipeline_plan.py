@@ -10,7 +10,7 @@ from typing import Any
 
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.files import from_json
-from modular_converter.parallel.plans.words import LINE, checked_line, shown
+from modular_converter.parallel.plans.text_checks import LINE, checked_line, shown
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*")

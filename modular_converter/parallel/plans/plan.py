@@ -13,7 +13,7 @@ from typing import Any
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.files import from_json
 from modular_converter.parallel.plans.parts import Part, checked_parts
-from modular_converter.parallel.plans.words import LINE, checked_line, checked_path, shortened, shown
+from modular_converter.parallel.plans.text_checks import LINE, checked_line, checked_path, shortened, shown
 
 
 # style -> what it does; the first group are names of transformers 5.23, the second are ours.

@@ -11,7 +11,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.parts import lengths_of, look_up_from
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan, Rule
-from modular_converter.parallel.plans.words import shortened
+from modular_converter.parallel.plans.text_checks import shortened
 
 
 COLUMN, ROW, GATHER, VOCABULARY, LOCAL, GRADIENT, SPLIT_ROW = (

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.words import placed
+from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.compare import Verdict
-from modular_converter.parallel.proof.conditioning import Subject, conditioned
-from modular_converter.parallel.proof.forms import Form, other_forms, refusal
-from modular_converter.parallel.proof.ranks import RankPool, Task
-from modular_converter.parallel.proof.screen import screen
+from modular_converter.parallel.proof.head_variants import Form, other_forms, refusal
+from modular_converter.parallel.proof.on_processes import RankPool, Task
+from modular_converter.parallel.proof.on_threads import screen
+from modular_converter.parallel.proof.precision import Subject, conditioned
 from modular_converter.parallel.solve.budget import within
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.derive import ALL_RULES, Aim, plan_of

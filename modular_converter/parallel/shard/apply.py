@@ -17,7 +17,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import TAIL, Piece, Resolution, resolve
 from modular_converter.parallel.shard.collectives import Group, enter, summed
 from modular_converter.parallel.shard.experts import dispatch, local_experts
-from modular_converter.parallel.shard.roles import make_parameter
+from modular_converter.parallel.shard.role_parameters import make_parameter
 from modular_converter.parallel.shard.shards import shard, unshard
 
 

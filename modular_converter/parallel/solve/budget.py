@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.solve.choose import choose
+from modular_converter.parallel.solve.cost import calls, covered
 from modular_converter.parallel.solve.derive import ALL_RULES, Aim, plan_of
 from modular_converter.parallel.solve.flow import Flow, follow
-from modular_converter.parallel.solve.report import calls, covered
 from modular_converter.parallel.solve.rules_compute import pointwise
 from modular_converter.parallel.trace.graph import Trace
 

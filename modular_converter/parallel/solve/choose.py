@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from modular_converter.parallel.solve.classes import Candidate, Place, candidates, layout
+from modular_converter.parallel.solve.candidates import Candidate, Place, candidates, layout
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.requirements import Conflict, solve
 

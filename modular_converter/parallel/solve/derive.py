@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.solve.block_lengths import parts_of
+from modular_converter.parallel.solve.candidates import DIVISOR, layout
 from modular_converter.parallel.solve.choose import Choice, choose
-from modular_converter.parallel.solve.classes import DIVISOR, layout
 from modular_converter.parallel.solve.flow import Flow, follow, uses
 from modular_converter.parallel.solve.gradients import Entries, entries
-from modular_converter.parallel.solve.part_names import parts_of
 from modular_converter.parallel.solve.rules_compute import COMPUTE_RULES, pointwise
 from modular_converter.parallel.solve.rules_view import VIEW_RULES
 from modular_converter.parallel.solve.write_rules import Sharded, generic_attributes, rules_of

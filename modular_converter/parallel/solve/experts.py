@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.solve.axes import Seq
-from modular_converter.parallel.solve.classes import DIVISOR
+from modular_converter.parallel.solve.candidates import DIVISOR
 from modular_converter.parallel.solve.derive import ALL_RULES
 from modular_converter.parallel.solve.flow import Flow, follow, integer
 from modular_converter.parallel.solve.rules_compute import pointwise

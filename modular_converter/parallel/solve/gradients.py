@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from modular_converter.parallel.plans.parts import Part
 from modular_converter.parallel.solve.axes import size
+from modular_converter.parallel.solve.block_lengths import parts_of
 from modular_converter.parallel.solve.flow import Flow
-from modular_converter.parallel.solve.part_names import parts_of
 from modular_converter.parallel.trace.graph import PARAM, Op
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.solve.block_lengths import parts_of
 from modular_converter.parallel.solve.derive import ALL_RULES
 from modular_converter.parallel.solve.flow import Flow, follow
-from modular_converter.parallel.solve.part_names import parts_of
 from modular_converter.parallel.solve.rules_compute import pointwise
 from modular_converter.parallel.trace.graph import Trace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modular_converter.parallel.solve.axes import size
-from modular_converter.parallel.solve.classes import local_size
+from modular_converter.parallel.solve.candidates import local_size
 from modular_converter.parallel.solve.flow import Flow, Requirement
 from modular_converter.parallel.trace.graph import Source
 

@@ -8,7 +8,7 @@ from modular_converter.parallel.plans.parts import Part
 from modular_converter.parallel.plans.plan import Rule
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.gradients import Entries
-from modular_converter.parallel.solve.partial import sums_at_border
+from modular_converter.parallel.solve.partial_sums import sums_at_border
 from modular_converter.parallel.trace.graph import Parameter, Trace
 
 

@@ -9,18 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from modular_converter.api import convert_source
-from modular_converter.config import load_settings
-from modular_converter.dependencies import required_files
+from modular_converter.convert.build_order import required_files
+from modular_converter.convert.emit.banner import is_generated
+from modular_converter.convert.source.library import Library, models_folder_of
 from modular_converter.diagnostics import ConversionError
-from modular_converter.discover import discover
-from modular_converter.emit.banner import is_generated
-from modular_converter.emit.output import write_atomically
+from modular_converter.files.arguments import discover
+from modular_converter.files.atomic_write import write_atomically
+from modular_converter.files.links import is_installed
 from modular_converter.parallel.errors import WriteError
-from modular_converter.parallel.plans.attributes import Setting
+from modular_converter.parallel.plans.class_settings import Setting
 from modular_converter.parallel.source.edit_class import BOM, set_dictionary
 from modular_converter.parallel.tiny.model_files import ModelFile
-from modular_converter.source.library import Library, models_folder_of
-from modular_converter.source.links import is_installed
+from modular_converter.settings.load import load_settings
 
 
 @dataclass(frozen=True)

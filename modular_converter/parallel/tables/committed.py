@@ -12,7 +12,7 @@ from modular_converter.parallel.errors import BuildError, PlanError
 
 if TYPE_CHECKING:
     from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
-    from modular_converter.parallel.proof.ranks import RankPool
+    from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.tiny.build import Target
 
 
@@ -94,7 +94,7 @@ def compare(kind: str, name: str, pool: RankPool | None = None) -> Row:
 
 def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> Row:
     from modular_converter.parallel.pipeline.derive import derive_pipeline
-    from modular_converter.parallel.pipeline.run import verify_pipeline, with_mask
+    from modular_converter.parallel.pipeline.prove import verify_pipeline, with_mask
     from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
     from modular_converter.parallel.trace.record import record
 
@@ -160,9 +160,9 @@ def _expert_row(
     pool: RankPool | None,
 ) -> Row:
     from modular_converter.parallel.plans.emit import to_library
-    from modular_converter.parallel.proof.conditioning import conditioned
+    from modular_converter.parallel.proof.on_threads import screen
+    from modular_converter.parallel.proof.precision import conditioned
     from modular_converter.parallel.proof.prove import Derived, prove
-    from modular_converter.parallel.proof.screen import screen
     from modular_converter.parallel.solve.experts import derive_experts
     from modular_converter.parallel.solve.read_library import from_library
     from modular_converter.parallel.trace.record import record

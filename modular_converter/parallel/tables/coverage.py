@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.plans.words import placed
+from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.tables.row_file import Row, RowFile
 
 
@@ -36,7 +36,7 @@ def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[R
         ranks: number of gloo processes to prove on; the screen in threads runs on 2 and on 4.
         tick: called when a name is done, with its last row.
     """
-    from modular_converter.parallel.proof.ranks import RankPool
+    from modular_converter.parallel.proof.on_processes import RankPool
 
     file = RowFile(done) if done is not None else None
     rows = list(file.rows) if file is not None else []
@@ -117,9 +117,9 @@ def _row(target: Any, pool: Any) -> Row:
 def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
     """Derive, screen on four ranks, prove on processes, and compare with the plan in the source."""
     from modular_converter.parallel.plans.resolve import resolve
+    from modular_converter.parallel.proof.on_threads import screen
     from modular_converter.parallel.proof.prove import derive_model, prove
-    from modular_converter.parallel.proof.screen import screen
-    from modular_converter.parallel.solve.report import cost
+    from modular_converter.parallel.solve.cost import cost
 
     derived = derive_model(target)
     small, plan = derived.small, derived.plan
@@ -173,8 +173,8 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
     from modular_converter.parallel.plans.resolve import resolve
     from modular_converter.parallel.proof.prove import prove
     from modular_converter.parallel.solve.budget import within
+    from modular_converter.parallel.solve.cost import cost
     from modular_converter.parallel.solve.read_library import from_library
-    from modular_converter.parallel.solve.report import cost
 
     model, trace = derived.small.model, derived.trace
     rules = getattr(model.config, "base_model_tp_plan", None)

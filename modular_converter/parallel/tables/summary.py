@@ -12,7 +12,7 @@ from modular_converter.parallel.plans.patterns import first_number_wild, matches
 from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.plans.resolve import Piece, resolve
 from modular_converter.parallel.shard.shards import blocks_of
-from modular_converter.parallel.solve.report import COLLECTIVES
+from modular_converter.parallel.solve.cost import COLLECTIVES
 
 
 OUTSIDE = "outside layers"

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import BuildError
-from modular_converter.parallel.tiny.advice import check_fields, explained
+from modular_converter.parallel.tiny.build_errors import check_fields, explained
 from modular_converter.parallel.tiny.inputs import candidates
 from modular_converter.parallel.tiny.shrink import STRATEGIES, shrink
 from modular_converter.parallel.tiny.targets import Target, target_of, targets_of_folder

@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.tiny import images, series, sounds
+from modular_converter.parallel.tiny import audio, by_name, images
 from modular_converter.parallel.tiny.fields import TEXT, integer, sub, token
+from modular_converter.parallel.tiny.model_overrides import SEQUENCE_LENGTHS
 from modular_converter.parallel.tiny.request import Request, Values
 from modular_converter.parallel.tiny.sizes import BATCH, SEQUENCE
-from modular_converter.parallel.tiny.table import SEQUENCE_LENGTHS
 
 
-_KINDS = (("image", images.layouts), ("audio", sounds.layouts))
+_KINDS = (("image", images.layouts), ("audio", audio.layouts))
 
 
 def candidates(model: torch.nn.Module, seed: int = 0, text_alone: bool = False) -> Iterator[Values]:
@@ -107,7 +107,7 @@ def _assemble(request: Request, modal: Values, shape: tuple[int, ...] = (BATCH, 
         values["input_ids"] = _ids(request, shape[:2] if decodes else shape)
     if decodes:
         values["decoder_input_ids"] = _ids(request, shape)[:, :8]
-    values |= request.only_taken(series.floats(request) | series.past(request) | series.ids(request)) | modal
+    values |= request.only_taken(by_name.floats(request) | by_name.past(request) | by_name.ids(request)) | modal
     for kind, count in counts.items():
         if count:
             _place(request, values, kind, count)

@@ -11,11 +11,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from modular_converter.config import load_settings, split_stem
+from modular_converter.files.packages import package_of
 from modular_converter.parallel.errors import BuildError
 from modular_converter.parallel.tiny.importing import import_file, lay_over, reach
 from modular_converter.parallel.tiny.targets import Target
-from modular_converter.source.packages import package_of
+from modular_converter.settings.load import load_settings, split_stem
 
 
 _RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)", re.MULTILINE)

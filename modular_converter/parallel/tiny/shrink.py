@@ -14,8 +14,8 @@ from typing import Any
 
 from modular_converter.parallel.tiny import relations
 from modular_converter.parallel.tiny.fields import is_config, is_list_of_ints, raw
+from modular_converter.parallel.tiny.model_overrides import OVERRIDES
 from modular_converter.parallel.tiny.sizes import DEPTH_KINDS, HIDDEN, WIDTH_KEPT, small_value, width_of
-from modular_converter.parallel.tiny.table import OVERRIDES
 
 
 STRATEGIES = ("sizes", "ratios", "scale", "depth")

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 
 pytest.importorskip("transformers")
-import modular_converter.parallel.engine.session as sessions  # noqa: E402
+import modular_converter.parallel.engine.ranks.session as sessions  # noqa: E402
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.commands.run import load, row  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402

@@ -7,7 +7,7 @@ from torch import nn
 from modular_converter.parallel.errors import ApplyError, PlanFormatError
 from modular_converter.parallel.plans.parts import checked_parts, lengths_of, look_up_from
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.screen import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_in_threads
 from modular_converter.parallel.solve.derive import derive
 from modular_converter.parallel.trace.record import record
 

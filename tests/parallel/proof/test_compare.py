@@ -11,7 +11,7 @@ from torch import nn
 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.compare import reference, relative_error, scale_of
-from modular_converter.parallel.proof.screen import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_in_threads
 
 
 PAIR = Plan.parse("plan x\nrule up colwise\nrule down rowwise\n")

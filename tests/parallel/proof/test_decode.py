@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from modular_converter.parallel.proof.compare import Reference
-from modular_converter.parallel.proof.conditioning import conditioned
 from modular_converter.parallel.proof.decode import decoded, generation_inputs
+from modular_converter.parallel.proof.on_threads import screen
+from modular_converter.parallel.proof.precision import conditioned
 from modular_converter.parallel.proof.prove import derive_model
-from modular_converter.parallel.proof.screen import screen
 from modular_converter.parallel.solve.derive import derive
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.screen import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_in_threads
 
 
 class Shared(nn.Module):

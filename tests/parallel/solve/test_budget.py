@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.proof.screen import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_in_threads
 from modular_converter.parallel.solve.budget import fill, within
-from modular_converter.parallel.solve.report import cost
+from modular_converter.parallel.solve.cost import cost
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
 

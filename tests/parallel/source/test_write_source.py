@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.compare import Verdict  # noqa: E402
-from modular_converter.parallel.source import settle as settling  # noqa: E402
+from modular_converter.parallel.source import what_to_write as settling  # noqa: E402
 
 
 ZOO = Path(__file__).parents[3] / "models"
@@ -143,11 +143,11 @@ def test_what_the_zoo_holds_is_what_is_written(folder, files, zoo, two_ranks):
 @pytest.fixture(scope="module")
 def two_ranks():
     """One pool for all tests of this file: the command starts its own otherwise."""
-    from modular_converter.parallel.proof import ranks
+    from modular_converter.parallel.proof import on_processes
 
-    pool = ranks.RankPool(2)
+    pool = on_processes.RankPool(2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranks, "RankPool", lambda size: Lent(pool))
+        patch.setattr(on_processes, "RankPool", lambda size: Lent(pool))
         yield pool
     pool.stop()
 

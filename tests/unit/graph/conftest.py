@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.config import profile_settings
+from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import Diagnostic
 from modular_converter.graph.build import build
 from modular_converter.graph.records import Graph
-from modular_converter.source.library import Library
+from modular_converter.settings.load import profile_settings
 
 
 LLAMA = """\

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.config import profile_settings
+from modular_converter.convert.source.library import Library
 from modular_converter.graph.build import build, model_name, printable
 from modular_converter.graph.records import GeneratedFile, ImportedThing, InheritedClass
-from modular_converter.source.library import Library
+from modular_converter.settings.load import profile_settings
 from tests.unit.graph.conftest import GEMMA
 
 

@@ -7,11 +7,11 @@ import pathlib
 import pytest
 
 from modular_converter import rules
-from modular_converter.config import profile_settings
+from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.pipeline import convert
+from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import Diagnostic, Example, Rule
-from modular_converter.emit.format import format_files
-from modular_converter.pipeline import convert
-from modular_converter.source.library import Library
+from modular_converter.settings.load import profile_settings
 
 
 WHOLE_RUN = {"cycle"}

@@ -1,0 +1,1 @@
+"""Whether generated files are what their modular files give, and why not."""

@@ -1,0 +1,1 @@
+"""Conversions that earlier checks have made, and whether they still hold."""

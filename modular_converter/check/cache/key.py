@@ -1,0 +1,95 @@
+"""What decides the result of every conversion besides the files that it reads: tool, settings, formatter.
+
+By content and path, so that it is the same after a fresh checkout or install of the same things at the same places.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, MutableMapping
+from dataclasses import replace
+
+from modular_converter import __version__
+from modular_converter.check.cache.store import digest
+from modular_converter.settings.formatter_version import formatter_stamp
+from modular_converter.settings.load import Settings
+
+
+EXTENDS_AT_MOST = 8
+"""Ruff configurations that extend each other; a longer chain is not followed, nor is anything remembered then."""
+OWN_WING = "parallel"
+"""The folder of the tool that no conversion uses."""
+
+
+def fingerprint(settings: Settings) -> str:
+    """A hash of all that, "" when it cannot be told. Raises `ConversionError` (MC115) when the formatter is missing."""
+    try:
+        tool = (__version__, sys.version, [digest(_content(path)) for path in _own_files()])
+        formatter = (formatter_stamp(settings), extended(settings), _black_options(settings))
+        sources = [_importable(folder) for folder in settings.ruff_source_roots]
+    except (OSError, ValueError):
+        return ""
+    facts = (tool, formatter, sources, replace(settings, workers=0, strict=False))
+    return digest(repr(facts).encode("utf-8", "surrogatepass"))
+
+
+def packages_above(folder: str, known: MutableMapping[str, tuple[bool, ...]]) -> tuple[bool, ...]:
+    """For a folder and each one above it, whether it is a package: that decides what its imports mean."""
+    if folder not in known:
+        parent = os.path.dirname(folder)
+        above = packages_above(parent, known) if parent != folder else ()
+        known[folder] = (os.path.isfile(os.path.join(folder, "__init__.py")), *above)
+    return known[folder]
+
+
+def _own_files() -> Iterator[str]:
+    here = os.path.dirname(os.path.abspath(__file__))
+    for folder, folders, names in os.walk(here):
+        folders[:] = sorted(name for name in folders if name not in (OWN_WING, "__pycache__"))
+        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", ".toml")))
+
+
+def extended(settings: Settings) -> list[tuple[str, str]]:
+    """The files that the ruff configuration extends, with their contents. Raises `ValueError` when that is not clear."""
+    if "extend" not in settings.ruff_config or not settings.ruff_config_path:
+        return []
+    from modular_converter.diagnostics import ConversionError
+    from modular_converter.settings.toml_files import read_toml
+
+    found: list[tuple[str, str]] = []
+    path = settings.ruff_config_path
+    for _ in range(EXTENDS_AT_MOST):
+        try:
+            file = read_toml(path)
+        except ConversionError as error:
+            raise ValueError(str(error)) from None
+        extended = file.ruff.get("extend")
+        if extended is None:
+            return found
+        if not isinstance(extended, str) or "$" in extended:  # ruff would put in a variable of the environment
+            raise ValueError(extended)
+        path = file.beside(extended)
+        found.append((path, digest(_content(path))))
+    raise ValueError(path)
+
+
+def _black_options(settings: Settings) -> str:
+    if settings.formatter != "black" or not settings.black_config_path:
+        return ""
+    return digest(_content(settings.black_config_path))
+
+
+def _importable(folder: str) -> list[str]:
+    """The names in a folder that could be imported: they decide which imports are sorted as first-party."""
+    try:
+        with os.scandir(folder) as found:
+            names = [entry.name for entry in found]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(name for name in names if name.removesuffix(".py").isidentifier())
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()

@@ -1,0 +1,126 @@
+"""The folder of the cache: files that are whole or count as absent, whatever other runs do to it meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+
+
+VARIABLE = "MODULAR_CONVERTER_CACHE"
+MAX_ENTRIES, MAX_BYTES = 256, 64 * 1024 * 1024
+"""Beyond either, the oldest entries are removed. One is about a folder of models, a kilobyte or two for each of them."""
+MAX_ENTRY_BYTES = 16 * 1024 * 1024
+"""A larger file is none of ours, and is not read."""
+_SUFFIX = ".json"
+_OURS = re.compile(r"[0-9a-f]{64}\.json")
+"""Other files in the folder are none of ours to remove: somebody may have pointed the variable at one in use."""
+
+
+def cache_folder() -> str:
+    """`$MODULAR_CONVERTER_CACHE`, else where the platform keeps caches."""
+    configured = os.environ.get(VARIABLE)
+    if configured:
+        return os.path.abspath(configured)
+    import platformdirs
+
+    return platformdirs.user_cache_dir("modular-converter", appauthor=False)
+
+
+def clear(folder: str) -> str:
+    """Remove all entries; return why some could not be, "" if none is left."""
+    reason = ""
+    try:
+        paths = _entries(folder)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return _reason(error)
+    for path in paths:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:  # another run was quicker
+            continue
+        except OSError as error:
+            reason = _reason(error)
+    return reason
+
+
+def unusable(folder: str) -> str:
+    """Why nothing can be stored in a folder, "" when it can: found out by storing a little."""
+    from modular_converter.files.atomic_write import replace_file
+
+    path = os.path.join(folder, f".try.{os.getpid()}.modular-tmp")  # swept like any other if we are killed here
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        return "it is no folder"
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        replace_file(path, b"\n")
+    except OSError as error:
+        return _reason(error)
+    _remove(path)
+    return ""
+
+
+def read(folder: str, name: str) -> bytes | None:
+    """The content of an entry; None when there is none, or it is damaged."""
+    try:
+        with open(os.path.join(folder, name + _SUFFIX), "rb", buffering=0) as file:
+            content = file.read(MAX_ENTRY_BYTES + 1)
+    except OSError:
+        return None
+    checksum, body = content[:64], content[65:]
+    return body if checksum == digest(body).encode("ascii") else None
+
+
+def write(folder: str, name: str, body: bytes) -> None:
+    """Put an entry in place of any of that name. Raises `OSError` where that cannot be."""
+    from modular_converter.files.atomic_write import replace_file
+
+    if len(body) <= MAX_ENTRY_BYTES - 65:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        replace_file(os.path.join(folder, name + _SUFFIX), digest(body).encode("ascii") + b"\n" + body)
+
+
+def bound(folder: str) -> None:
+    """Remove the oldest entries beyond the bounds, and what killed processes have left."""
+    from modular_converter.files.atomic_write import sweep
+
+    sweep(folder)
+    number = size = 0
+    try:
+        paths = _entries(folder)
+    except OSError:
+        return
+    for _, length, path in sorted(((*_age_and_size(path), path) for path in paths), reverse=True):
+        number, size = number + 1, size + length
+        if number > MAX_ENTRIES or size > MAX_BYTES:
+            _remove(path)
+
+
+def digest(content: bytes) -> str:
+    """The SHA-256 hash of a content, as 64 hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _entries(folder: str) -> list[str]:
+    """The files of ours in a folder. Raises `OSError`."""
+    return [os.path.join(folder, name) for name in os.listdir(folder) if _OURS.fullmatch(name)]
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+def _age_and_size(path: str) -> tuple[int, int]:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return 0, 0
+    return facts.st_mtime_ns, facts.st_size
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)

@@ -1,0 +1,1 @@
+"""The commands `modular-convert` and `check-modular-conversion`."""

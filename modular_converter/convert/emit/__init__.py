@@ -1,0 +1,1 @@
+"""Generated files as text: kinds, imports, the notice on top, formatting."""

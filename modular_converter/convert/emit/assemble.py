@@ -1,0 +1,120 @@
+"""Put the text of each generated file together: banner, header, imports, definitions, `__all__`."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+
+from modular_converter.convert.emit.banner import banner
+from modular_converter.convert.emit.imports import ImportSource, names_in_annotations, render_imports
+from modular_converter.convert.emit.kinds import exported_names, kind_of, names_in_strings, on_one_line, render_all
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
+from modular_converter.convert.inherit.resolve import neighbour_module
+from modular_converter.convert.inline.definitions import Collection, GeneratedFile
+from modular_converter.convert.records import Definition, ImportedName
+from modular_converter.convert.source import lexer
+from modular_converter.convert.source.library import Library
+
+
+def assemble(neighbours: Neighbourhood, collection: Collection, library: Library) -> dict[str, str]:
+    """The texts of the generated files, by file name; not formatted yet."""
+    assembler = _Assembler(neighbours, collection, library)
+    return {file.name: assembler.text(file) for file in collection.files}
+
+
+class _Assembler:
+    def __init__(self, neighbours: Neighbourhood, collection: Collection, library: Library) -> None:
+        self.target = neighbours.target
+        self.settings = library.settings
+        self.collection = collection
+        self.library = library
+        self.banner = banner(self.target.path, self.settings)
+        self.foreign = next(
+            (one.neighbour.package for one in neighbours.neighbours.values() if one.neighbour.package), ""
+        )
+        self.sources = [self._own_imports(), *(self._imports_of(one) for one in neighbours.neighbours.values())]
+
+    @cached_property
+    def importable(self) -> set[str]:
+        """Every name that any import of the sources binds."""
+        return {
+            source.rename(name).bound
+            for source in self.sources
+            for statement in source.statements
+            for name in statement.imports
+        }
+
+    def text(self, file: GeneratedFile) -> str:
+        """The text of one file."""
+        definitions = file.ordered
+        getattr_text = self._module_getattr(file.kind)
+        body = "".join(_with_lead(definition) for definition in definitions) + getattr_text
+        used = lexer.identifiers(getattr_text).union(*(definition.uses for definition in definitions))
+        imports = render_imports(
+            self.sources,
+            used | names_in_annotations(body, self.importable - used),
+            {definition.name for definition in definitions if not definition.is_store},
+            self._siblings(file),
+            optional=file.kind in self.settings.optional_kinds,
+            keep_conditions=self.settings.formatter == "ruff",
+            utils_module=self._utils_module(),
+        )
+        return "".join((self.banner, self.target.module.header, imports, body, self._all(file.kind)))
+
+    def _kind(self, name: str) -> str:
+        return kind_of(name, self.target.cased, self.settings.kinds)
+
+    def _siblings(self, file: GeneratedFile) -> list[tuple[str, str]]:
+        """The classes of the other generated files that this one refers to: `(module, name)`."""
+        siblings = []
+        for name in sorted(file.other_kinds - set(file.definitions)):
+            module = self.settings.file_name(self._kind(name), self.target.model).removesuffix(".py")
+            siblings.append((f".{module}", name))
+        return siblings
+
+    def _module_getattr(self, kind: str) -> str:
+        statement = self.target.module.definitions.get("__getattr__")
+        if statement is None or not any(self._kind(name) == kind for name in names_in_strings(statement.text)):
+            return ""
+        return statement.lead + on_one_line(statement.text)
+
+    def _all(self, kind: str) -> str:
+        statement = self.target.module.definitions.get("__all__")
+        names = [name for name in exported_names(statement) if self._kind(name) == kind]
+        return statement.lead + render_all(names) if statement and names else ""
+
+    def _utils_module(self) -> str:
+        return f"{self.settings.package}.utils" if self.foreign else "...utils"
+
+    def _own_imports(self) -> ImportSource:
+        return ImportSource(
+            self.target.module.statements,
+            rename=lambda name: name,
+            rename_text=lambda text: text,
+            skips=lambda name: neighbour_module(name.module, self.settings) is not None,
+        )
+
+    def _imports_of(self, renamed: RenamedNeighbour) -> ImportSource:
+        return ImportSource(
+            renamed.neighbour.module.statements,
+            rename=lambda name: self._portable(renamed, name),
+            rename_text=renamed.text_in_target,
+            skips=lambda name: False,
+        )
+
+    def _portable(self, renamed: RenamedNeighbour, name: ImportedName) -> ImportedName:
+        """A neighbour's import as the target has it; what its own folder will not have comes from the neighbour's."""
+        result = renamed.import_in_target(name)
+        if not renamed.neighbour.package or not result.is_relative or self._will_exist(result.module):
+            return result
+        original = ImportedName(f"{renamed.neighbour.package}{name.module}", name.name, name.asname)
+        return original if result.bound == name.bound else ImportedName(original.module, name.name, result.bound)
+
+    def _will_exist(self, module: str) -> bool:
+        file = module.lstrip(".") + ".py"
+        generated = any(file == one.name for one in self.collection.files)
+        return generated or self.library.exists(os.path.join(os.path.dirname(self.target.path), file))
+
+
+def _with_lead(definition: Definition) -> str:
+    return definition.lead + definition.text.rstrip("\n") + "\n"

@@ -1,0 +1,66 @@
+"""Format with black, for projects that do. It is an extra, and imported only here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.rules import formatter_failed
+from modular_converter.settings.load import Settings
+
+
+LINE_LENGTH = 119
+"""Of a project that has no `[tool.black]`, as in the ruff settings of the profile."""
+OPTIONS = {
+    "line_length": "line_length",
+    "preview": "preview",
+    "unstable": "unstable",
+    "skip_magic_trailing_comma": "magic_trailing_comma",
+    "skip_string_normalization": "string_normalization",
+}
+"""Keys of `[tool.black]` -> fields of `black.Mode`. The last two say the opposite."""
+
+
+def run(files: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """Format texts that are valid Python. Raises `ConversionError` when black is missing or rejects one."""
+    black = _import_black()
+    mode = _mode(black, settings)
+    texts = {}
+    for name, text in files.items():
+        try:
+            texts[name] = black.format_str(text, mode=mode)
+        except Exception as error:  # black raises several kinds, some of them its own
+            raise ConversionError(formatter_failed.diagnose(Location(name), "black", str(error))) from error
+    return texts
+
+
+def stamp() -> str:
+    """Says which black is at work."""
+    return f"black {_import_black().__version__}"
+
+
+def _import_black() -> Any:
+    try:
+        import black
+    except ImportError:
+        raise ConversionError(formatter_failed.missing("black")) from None
+    return black
+
+
+def _mode(black: Any, settings: Settings) -> Any:
+    """The project's `[tool.black]` as a `black.Mode`."""
+    path = settings.black_config_path
+    if not path:
+        return black.Mode(line_length=LINE_LENGTH)
+    try:
+        options = black.parse_pyproject_toml(path)
+        fields = {OPTIONS[key]: value for key, value in options.items() if key in OPTIONS}
+        for name in ("magic_trailing_comma", "string_normalization"):
+            if name in fields:
+                fields[name] = not fields[name]
+        targets = {black.TargetVersion[str(version).upper()] for version in options.get("target_version", [])}
+        return black.Mode(target_versions=targets, **fields)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"its settings cannot be used: {error}"
+        raise ConversionError(formatter_failed.diagnose(Location(path), "black", reason)) from None

@@ -1,0 +1,210 @@
+"""Run ruff over all texts at once: one `ruff check --fix`, then one `ruff format`, in a temporary tree."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from modular_converter.convert.records import UndefinedName
+from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.files.atomic_write import is_abandoned
+from modular_converter.rules import formatter_failed
+from modular_converter.settings.formatter_version import find_ruff
+from modular_converter.settings.load import Settings
+
+
+SECONDS, SECONDS_PER_FILE = 60.0, 0.5
+"""How long one run of ruff may take. The whole corpus takes a few seconds."""
+TREE = re.compile(r"^modular-converter-(\d+)-")
+"""The name of a temporary tree; the number is the process that made it."""
+FILE_LIST = "files"
+"""The file beside the tree that names each text, one a line: a command line has room for some only."""
+_UNREADABLE = re.compile("[\n\r\ud800-\udfff]")
+_PRIVATE = 0x100000
+
+
+class Outcome(NamedTuple):
+    """The texts as ruff left them, the undefined names it found, and what it said if a file could not be read."""
+
+    texts: Mapping[str, str]
+    undefined: Mapping[str, tuple[UndefinedName, ...]]
+    complaint: str
+
+
+class Tree(NamedTuple):
+    """A temporary tree that holds each text under its final path."""
+
+    folder: str
+    places: Mapping[str, str]
+    """Name of a text -> its path relative to `folder`."""
+    options: tuple[str, ...]
+    """Ruff's options for it, and what is to be formatted."""
+
+
+def run(files: Mapping[str, str], settings: Settings) -> Outcome:
+    """Format `files` under the ruff configuration in force. Raises `ConversionError` when ruff cannot do it at all."""
+    with _tree(files, settings) as tree:
+        report = _call(tree, settings, "check", "--fix", "--no-fix-only", "--extend-select=F821")
+        complaint = _call(tree, settings, "format")
+        if _undefined(tree, report):  # rare; formatting has moved them to other lines
+            report = _call(tree, settings, "check", "--no-fix", "--no-fix-only", "--select=F821")
+        texts = {name: _read(os.path.join(tree.folder, place)) for name, place in tree.places.items()}
+        return Outcome(texts, _undefined(tree, report), complaint)
+
+
+def failure(settings: Settings, reason: str) -> ConversionError:
+    """The error to raise when ruff itself has failed."""
+    return ConversionError(formatter_failed.diagnose(Location(settings.ruff_config_path or "ruff"), "ruff", reason))
+
+
+@contextlib.contextmanager
+def _tree(files: Mapping[str, str], settings: Settings) -> Iterator[Tree]:
+    """Lay the texts out, and remove them at the end, also those that a killed process has left."""
+    _sweep(tempfile.gettempdir())
+    above = ""
+    try:
+        try:
+            above = os.path.realpath(tempfile.mkdtemp(prefix=f"modular-converter-{os.getpid()}-"))
+            tree = _lay_out(files, settings, above)
+        except OSError as error:
+            raise failure(settings, f"its temporary tree cannot be written: {error.strerror or error}") from None
+        yield tree
+    finally:
+        shutil.rmtree(above, ignore_errors=True)
+
+
+def _lay_out(files: Mapping[str, str], settings: Settings, above: str) -> Tree:
+    """Write the tree, the configuration and the list of the texts into a folder. Raises `OSError`."""
+    config = settings.ruff_config_path
+    if not config:
+        config = os.path.join(above, "ruff.toml")
+        _write(config, settings.ruff_config)
+    folder = os.path.join(above, "tree")
+    places = {name: _readable(_place(os.path.abspath(name), settings.ruff_folder)) for name in files}
+    if len(set(places.values())) < len(places):
+        raise failure(settings, "two files would have one name in its temporary tree; rename one of them")
+    for parent in sorted({os.path.dirname(place) for place in places.values()}):
+        os.makedirs(os.path.join(folder, parent), exist_ok=True)
+        _mirror_packages(folder, parent, settings.ruff_folder)
+    for name, place in places.items():
+        _write(os.path.join(folder, place), files[name])
+    _write(os.path.join(above, FILE_LIST), "".join(f".{os.sep}{place}\n" for place in places.values()))
+    return Tree(folder, places, _options(config, _readable_roots(settings.ruff_source_roots, above)))
+
+
+def _place(path: str, base: str) -> str:
+    """Where an absolute path goes in the tree: as below the project's folder `base`, else with all its folders.
+
+    Patterns of a configuration then match as they do in the project, and no text's place depends on the others.
+    """
+    if base and path.startswith(base.rstrip(os.sep) + os.sep):
+        return os.path.relpath(path, base)
+    return os.path.splitdrive(path)[1].lstrip("/\\")
+
+
+def _readable(place: str) -> str:
+    """The place with signs of private use for what a list of files in UTF-8 cannot hold: other bytes, line breaks."""
+    return _UNREADABLE.sub(lambda match: chr(_PRIVATE + ord(match[0])), place)
+
+
+def _readable_roots(roots: Sequence[str], above: str) -> list[str]:
+    """The source roots, a link in place of one whose path cannot be said in UTF-8."""
+    found = []
+    for number, root in enumerate(roots):
+        if _UNREADABLE.search(root):
+            link = os.path.join(above, f"root{number}")
+            os.symlink(root, link)
+            root = link
+        found.append(root)
+    return found
+
+
+def _mirror_packages(folder: str, parent: str, base: str) -> None:
+    """Make `parent` a package in the tree if it is one in the project, since ruff takes that to be first-party."""
+    while base and parent:
+        marker = os.path.join(folder, parent, "__init__.py")
+        if os.path.isfile(os.path.join(base, parent, "__init__.py")) and not os.path.exists(marker):
+            _write(marker, "")
+        parent = os.path.dirname(parent)
+
+
+def _options(config: str, roots: Sequence[str]) -> tuple[str, ...]:
+    """The configuration, but for what it takes from its place: who is first-party, and what is to be left out."""
+    escaped = (root.replace("\\", "\\\\").replace('"', '\\"') for root in roots)
+    source = "src=[" + ", ".join(f'"{root}"' for root in escaped) + "]"
+    return ("--no-cache", "--no-force-exclude", "--config", config, "--config", source, f"@../{FILE_LIST}")
+
+
+def _call(tree: Tree, settings: Settings, command: str, *options: str) -> str:
+    """Run ruff in the tree. Returns the report of a check; of a format what it complained about, "" if nothing."""
+    if command == "check":
+        options = ("--exit-zero", "--output-format=json", *options)
+    code, output, errors = _start(tree, settings, [find_ruff(), command, *options, *tree.options])
+    if command == "check":
+        if code != 0:
+            raise failure(settings, errors or f"it ended with exit code {code}")
+        return output
+    return (errors or f"it ended with exit code {code}") if code != 0 else ""
+
+
+def _start(tree: Tree, settings: Settings, command: list[str]) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command. It is ended when it takes too long."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUFF_")}
+    environment["NO_COLOR"] = "1"
+    limit = SECONDS + SECONDS_PER_FILE * len(tree.places)
+    try:
+        done = subprocess.run(
+            command, cwd=tree.folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit
+        )
+    except subprocess.TimeoutExpired:
+        raise failure(settings, f"it took more than {limit:.0f} seconds") from None
+    except OSError as error:
+        raise failure(settings, f"it could not be started: {error.strerror or error}") from None
+    return (
+        done.returncode,
+        done.stdout.decode("utf-8", errors="replace"),
+        done.stderr.decode("utf-8", errors="replace").strip(),
+    )
+
+
+def _undefined(tree: Tree, report: str) -> dict[str, tuple[UndefinedName, ...]]:
+    """The undefined names of a check's report by text."""
+    if "F821" not in report:
+        return {}
+    import json
+
+    found: dict[str, list[UndefinedName]] = {}
+    names = {os.path.normcase(place): name for name, place in tree.places.items()}
+    for entry in json.loads(report):
+        name = names.get(os.path.normcase(os.path.relpath(entry["filename"], tree.folder)))
+        if entry["code"] == "F821" and name is not None:
+            place, quoted = entry["location"], entry["message"].split("`")
+            undefined = UndefinedName(quoted[1] if len(quoted) > 1 else "", place["row"], place["column"])
+            found.setdefault(name, []).append(undefined)
+    return {name: tuple(sorted(found[name], key=lambda item: (item.line, item.column))) for name in sorted(found)}
+
+
+def _sweep(folder: str) -> None:
+    """Remove the trees that killed processes of this user have left."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            match = TREE.match(name)
+            path = os.path.join(folder, name)
+            if match and is_abandoned(int(match[1]), path):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()

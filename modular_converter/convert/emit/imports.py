@@ -1,0 +1,184 @@
+"""The imports of a generated file: those of the modular file and of its neighbours whose names are used, each once."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from modular_converter.convert.records import ImportedName, Role, Statement
+
+
+OPTIONAL_LIBRARIES = ("torch", "torchvision")
+"""Libraries whose imports an optional kind of file gathers under `if is_<library>_available():`."""
+
+_QUOTED = re.compile(r"""[:>\[,|(]\s*(?:"([^"\n]+)"|'([^'\n]+)')""")
+"""A string where an annotation may be (`x: "Tensor | None"`); there are false alarms."""
+_WORD = re.compile(r"\b[^\W\d]\w*")
+
+
+@dataclass(frozen=True)
+class ImportSource:
+    """The import statements of one module, with what they become in the generated file."""
+
+    statements: Sequence[Statement]
+    rename: Callable[[ImportedName], ImportedName]
+    rename_text: Callable[[str], str]
+    skips: Callable[[ImportedName], bool]
+    """Whether an imported name is none of the generated file's (a neighbour's, which is resolved instead)."""
+
+
+@dataclass
+class _Gathered:
+    """What has been gathered so far."""
+
+    lines: list[str] = field(default_factory=list)
+    protected: list[str] = field(default_factory=list)
+    optional: dict[str, list[str]] = field(default_factory=dict)
+    bound: set[str] = field(default_factory=set)
+
+
+def names_in_annotations(body: str, importable: Collection[str]) -> set[str]:
+    """The names that a text uses in annotations that are strings.
+
+    Args:
+        importable: the names that matter: a text is parsed only when one of them occurs in a string.
+    """
+    used: set[str] = set()
+    quoted = {word for match in _QUOTED.finditer(body) for word in _WORD.findall(match[1] or match[2])}
+    if not quoted.isdisjoint(importable):
+        for node in ast.walk(ast.parse(body)):
+            for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+                if isinstance(annotation, ast.expr):
+                    used.update(_words_in_strings(annotation))
+    return used
+
+
+def _words_in_strings(annotation: ast.expr) -> Iterator[str]:
+    for part in ast.walk(annotation):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield from _WORD.findall(part.value)
+
+
+def render_imports(
+    sources: Sequence[ImportSource],
+    used: Collection[str],
+    defined: Collection[str],
+    siblings: Iterable[tuple[str, str]],
+    optional: bool,
+    keep_conditions: bool,
+    utils_module: str,
+) -> str:
+    """The import statements of a file, ordinary ones first, then protected ones.
+
+    Args:
+        sources: the modular file, then the neighbours; of imports that bind one name the first counts.
+        used: the names that the file uses.
+        defined: the names that it defines.
+        siblings: `(module, name)` of the classes that it takes from other files of its model.
+        optional: whether torch is optional in this kind of file.
+        keep_conditions: keep what any protected import tests, also where that import is not kept: ruff removes it
+            again, and the corpus bears the trace (an import that was once too long stays broken over lines).
+        utils_module: where `is_torch_available` comes from.
+    """
+    wanted = set(used) - set(defined)
+    for source in sources:
+        for statement in source.statements:
+            if statement.role is Role.PROTECTED_IMPORT and (keep_conditions or _binds(statement, source, wanted)):
+                wanted |= statement.condition
+    gathered = _Gathered(optional={library: [] for library in OPTIONAL_LIBRARIES} if optional else {})
+    behind = [f"from {module} import {name}" for module, name in siblings]
+    gathered.bound.update(name for _, name in siblings)
+    for source in sources:
+        for statement in source.statements:
+            if statement.role is Role.IMPORT:
+                _gather(statement, source, wanted, gathered)
+            elif statement.role is Role.PROTECTED_IMPORT:
+                _gather_protected(statement, source, wanted, gathered)
+    return _render(gathered, behind, sources[0], utils_module)
+
+
+def _binds(statement: Statement, source: ImportSource, wanted: Collection[str]) -> bool:
+    return any(source.rename(name).bound in wanted for name in statement.imports)
+
+
+def _gather(statement: Statement, source: ImportSource, wanted: Collection[str], gathered: _Gathered) -> None:
+    kept: list[ImportedName] = []
+    for name in statement.imports:
+        if source.skips(name):
+            continue
+        renamed = source.rename(name)
+        if renamed.bound in wanted and renamed.key not in gathered.bound:
+            gathered.bound.add(renamed.key)
+            kept.append(renamed)
+    lead = statement.lead
+    for line in _import_lines(kept):
+        library = kept[0].module.partition(".")[0]
+        if library in gathered.optional:
+            gathered.optional[library].append(line)
+        else:
+            gathered.lines.append(lead + line)
+            lead = ""
+
+
+def _import_lines(names: Sequence[ImportedName]) -> list[str]:
+    """The statements that bind these names; all come from one statement, so at most one a module."""
+    by_module: dict[str, list[str]] = {}
+    for name in names:
+        alias = f" as {name.asname}" if name.asname else ""
+        by_module.setdefault(name.module, []).append(f"{name.name or name.module}{alias}")
+    if names and not names[0].name:
+        return ["import " + ", ".join(text for texts in by_module.values() for text in texts)]
+    return [f"from {module} import {', '.join(texts)}" for module, texts in by_module.items()]
+
+
+def _gather_protected(
+    statement: Statement, source: ImportSource, wanted: Collection[str], gathered: _Gathered
+) -> None:
+    names = [source.rename(name) for name in statement.imports if not source.skips(name)]
+    text = _without_unwanted(source.rename_text(statement.text), wanted, gathered.bound)
+    if not text or not any(name.bound in wanted and name.bound not in gathered.bound for name in names):
+        return
+    gathered.bound.update(name.key for name in names)
+    test = re.match(r"if is_(\w+)_available\(\):[ \t]*\n", text)
+    if test and test[1] in gathered.optional:
+        gathered.optional[test[1]] += [line.strip() for line in text[test.end() :].splitlines() if line.strip()]
+    else:
+        gathered.protected.append(statement.lead + text)
+
+
+def _without_unwanted(text: str, wanted: Collection[str], bound: Collection[str]) -> str:
+    """A protected import without the import statements of which nothing is wanted; "" when nothing is left.
+
+    Only a plain `if` that holds nothing but imports is thinned out; in any other block a branch could become empty.
+    """
+    block = ast.parse(text).body[0]
+    inner = block.body if isinstance(block, ast.If) and not block.orelse else []
+    if not inner or not all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in inner):
+        return text
+    unwanted: set[int] = set()
+    for node in inner:
+        assert isinstance(node, (ast.Import, ast.ImportFrom))
+        names = [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
+        if not any(name in wanted and name not in bound for name in names):
+            unwanted.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    if not unwanted:
+        return text
+    lines = [line for number, line in enumerate(text.split("\n"), start=1) if number not in unwanted and line.strip()]
+    return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _render(gathered: _Gathered, behind: list[str], modular: ImportSource, utils_module: str) -> str:
+    needed = [library for library, lines in gathered.optional.items() if lines]
+    tests = {f"is_{library}_available" for library in OPTIONAL_LIBRARIES}
+    lines = gathered.lines
+    if needed and any(name.bound in tests for statement in modular.statements for name in statement.imports):
+        lines = [line.strip() for line in lines]
+    lines = [*lines, *behind, *(f"from {utils_module} import is_{library}_available" for library in needed)]
+    blocks = [
+        f"if is_{library}_available():\n" + "".join(f"    {line}\n" for line in gathered.optional[library])
+        for library in needed
+    ]
+    protected = [text.rstrip("\n") + "\n" for text in (*gathered.protected, *blocks)]
+    return "".join(line + "\n" for line in lines) + "".join(protected)

@@ -1,0 +1,1 @@
+"""Each class of a modular file laid over its parent."""

@@ -1,0 +1,163 @@
+"""Give everything that comes from a neighbour its name in the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from modular_converter.convert.inherit.prefix import Prefix, choose_prefix
+from modular_converter.convert.inherit.resolve import Resolution
+from modular_converter.convert.records import ImportedName, Module, Neighbour, Role, Statement, Target
+from modular_converter.convert.source.absolute import absolute_imports, absolute_module
+from modular_converter.convert.source.library import Library, models_folder_of
+from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.rename import RenamedModule, Renamer, rename_identifiers
+
+
+@dataclass(frozen=True)
+class RenamedNeighbour:
+    """A neighbour whose definitions carry the names that they have in the target."""
+
+    neighbour: Neighbour
+    prefix: Prefix
+    definitions: RenamedModule
+    sibling_renamer: Renamer
+    """Renames to the target model's own name, whatever the prefix: for modules of the target's own folder."""
+
+    def import_in_target(self, name: ImportedName) -> ImportedName:
+        """An import of the neighbour as the target has it."""
+        renamer = self.definitions.renamer
+        module = name.module
+        if name.is_relative and not self.neighbour.package:
+            module = self.sibling_renamer.name(module)
+        elif name.is_relative and _is_sibling(module):
+            return ImportedName(self.sibling_renamer.name(module), renamer.name(name.name), renamer.name(name.asname))
+        elif name.is_relative:
+            return replace(name, module=absolute_module(module, self.neighbour.package))
+        return ImportedName(module, renamer.name(name.name), renamer.name(name.asname))
+
+    def text_in_target(self, text: str) -> str:
+        """The text of a protected import of the neighbour as the target has it."""
+        text = self.sibling_renamer.import_modules(text)
+        if self.neighbour.package:
+            text = absolute_imports(text, self.neighbour.package)
+        return self.definitions.renamer.code(text, keep_modules=True)
+
+
+def _is_sibling(module: str) -> bool:
+    return module.startswith(".") and not module.startswith("..")
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """A target with its neighbours, renamed."""
+
+    resolution: Resolution
+    names: ModelNames
+    neighbours: Mapping[str, RenamedNeighbour]
+    """By `Neighbour.dotted`, in the order of the imports."""
+
+    @property
+    def target(self) -> Target:
+        """The modular file."""
+        return self.resolution.target
+
+    @cached_property
+    def taken(self) -> Mapping[str, tuple[str, str]]:
+        """Name in the modular file -> the neighbour that it comes from and its new name."""
+        return {
+            bound: (taken.neighbour, self.neighbours[taken.neighbour].definitions.renamer.name(taken.name))
+            for bound, taken in self.resolution.taken.items()
+        }
+
+    def parent_of(self, statement: Statement) -> tuple[str, str, str] | None:
+        """For a class with a neighbour parent: the base as written, the neighbour, the parent's new name."""
+        base = self.resolution.parent(statement)
+        return (base, *self.taken[base]) if base else None
+
+    @cached_property
+    def classes(self) -> Mapping[str, Statement]:
+        """The classes of the modular file by name; of two with one name the last, in the place of the first."""
+        statements = self.target.module.statements
+        return {statement.name: statement for statement in statements if statement.role is Role.CLASS}
+
+
+def rename_neighbours(resolution: Resolution, library: Library) -> Neighbourhood:
+    """Choose a prefix for each neighbour and rename it."""
+    target, settings = resolution.target, library.settings
+    names = library.names(models_folder_of(target.path))
+    renamed: dict[str, RenamedNeighbour] = {}
+    for dotted, neighbour in resolution.neighbours.items():
+        neighbour_names = _names_around(neighbour, names, library)
+        prefix = _prefix(dotted, resolution, neighbour_names)
+        own = Renamer(neighbour.model, neighbour_names.cased(neighbour.model), target.model, target.cased)
+        own = replace(own, kept=tuple(settings.kept_names))
+        definitions = RenamedModule(_portable(neighbour), _renamer(own, prefix, target, names))
+        renamed[dotted] = RenamedNeighbour(neighbour, prefix, definitions, own)
+    return _with_new_names(Neighbourhood(resolution, names, renamed))
+
+
+def _with_new_names(neighbours: Neighbourhood) -> Neighbourhood:
+    """Let the modular file's own code call the functions and assignments that it imports by their new names.
+
+    `llama_helper` of llama becomes `gemma_helper` in gemma, and an `as` name has no import to bind it any more.
+    """
+    renames = {
+        bound: new
+        for bound, (dotted, new) in neighbours.taken.items()
+        if bound != new
+        and new in (definitions := neighbours.neighbours[dotted].definitions)
+        and definitions.role(new) is not Role.CLASS
+    }
+    if not renames:
+        return neighbours
+    resolution = neighbours.resolution
+    module = resolution.target.module
+    statements = tuple(
+        statement if statement.imports else replace(statement, text=rename_identifiers(statement.text, renames))
+        for statement in module.statements
+    )
+    target = replace(resolution.target, module=replace(module, statements=statements))
+    return replace(neighbours, resolution=replace(resolution, target=target))
+
+
+def _names_around(neighbour: Neighbour, names: ModelNames, library: Library) -> ModelNames:
+    return library.names(models_folder_of(neighbour.path)) if neighbour.package else names
+
+
+def _prefix(dotted: str, resolution: Resolution, names: ModelNames) -> Prefix:
+    neighbour = resolution.neighbours[dotted]
+    children = [
+        (statement.name, base)
+        for statement in resolution.target.module.statements
+        if statement.role is Role.CLASS
+        for base in statement.bases
+        if base in resolution.taken
+        and resolution.taken[base].neighbour == dotted
+        and (definition := resolution.definition(base)) is not None
+        and definition.role is Role.CLASS
+    ]
+    classes = [name for name, one in neighbour.module.definitions.items() if one.role is Role.CLASS]
+    return choose_prefix(children, resolution.target.cased, names.cased(neighbour.model), classes)
+
+
+def _renamer(own: Renamer, prefix: Prefix, target: Target, names: ModelNames) -> Renamer:
+    """The renamer to the prefix. A prefix goes by way of its lowercase form, which is what occurs in strings."""
+    if prefix.cased == target.cased:
+        return own
+    lowercase = names.lowercase(prefix.cased)
+    return replace(own, new=lowercase, new_cased=names.cased(lowercase))
+
+
+def _portable(neighbour: Neighbour) -> Module:
+    """The neighbour's module; of another package, with absolute imports inside its definitions."""
+    if not neighbour.package:
+        return neighbour.module
+    statements = tuple(
+        replace(statement, text=absolute_imports(statement.text, neighbour.package))
+        if not statement.imports
+        else statement
+        for statement in neighbour.module.statements
+    )
+    return replace(neighbour.module, statements=statements)

@@ -1,0 +1,238 @@
+"""Find the neighbours of a modular file and what it takes from each."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from modular_converter.convert.records import ImportedName, Neighbour, Role, Statement, Target
+from modular_converter.convert.source.library import Library, models_folder_of
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
+from modular_converter.files.packages import find_package
+from modular_converter.settings.load import DEFAULT_KIND, Settings, split_stem
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A name that the modular file imports from a neighbour."""
+
+    neighbour: str
+    """`Neighbour.dotted`."""
+    name: str
+    """Its name there."""
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """The neighbours of a target, in the order of their imports, and the names taken from them."""
+
+    target: Target
+    neighbours: Mapping[str, Neighbour]
+    taken: Mapping[str, Taken]
+    """Name in the modular file -> where it comes from."""
+
+    def definition(self, name: str) -> Statement | None:
+        """The (not yet renamed) definition behind a name taken from a neighbour."""
+        taken = self.taken.get(name)
+        return self.neighbours[taken.neighbour].module.definitions.get(taken.name) if taken else None
+
+    def parent(self, statement: Statement) -> str | None:
+        """The base of a class that is a neighbour's class, as the class writes it."""
+        for base in statement.bases:
+            definition = self.definition(base)
+            if definition is not None and definition.role is Role.CLASS:
+                return base
+        return None
+
+
+@dataclass(frozen=True)
+class NeighbourModule:
+    """A neighbour import taken apart."""
+
+    folder: str
+    kind: str
+    model: str
+
+
+def open_target(path: str, library: Library) -> Target:
+    """Read a modular file. Raises `ConversionError` when it cannot be read or is not Python."""
+    model = os.path.basename(path)[len("modular_") : -len(".py")]
+    names = library.names(models_folder_of(path))
+    return Target(path, model, names.cased(model), library.module(path))
+
+
+def resolve(target: Target, library: Library) -> Resolution:
+    """Find what the imports of a modular file lead to.
+
+    Raises `ConversionError` with one diagnostic for each import or class header that is wrong.
+    """
+    problems: list[Diagnostic] = []
+    neighbours: dict[str, Neighbour] = {}
+    taken: dict[str, Taken] = {}
+    for statement in target.module.statements:
+        if statement.role is not Role.IMPORT:
+            continue
+        for name in statement.imports:
+            found = neighbour_module(name.module, library.settings)
+            if found is None:
+                problems += _check_ordinary(name, statement, target, library)
+                continue
+            if name.module not in neighbours:
+                neighbour = _open(name, statement, found, target, library, problems)
+                if neighbour is None:
+                    break
+                neighbours[name.module] = neighbour
+            problems += _check_taken(name, statement, found, target, library)
+            taken[name.bound] = Taken(name.module, name.name)
+    resolution = Resolution(target, neighbours, taken)
+    problems += _check_classes(resolution, library)
+    if problems:
+        raise ConversionError(*problems)
+    return resolution
+
+
+def neighbour_module(dotted: str, settings: Settings) -> NeighbourModule | None:
+    """Take `..llama.modeling_llama` apart; None for a module that is no neighbour."""
+    return _neighbour_module(dotted, tuple(settings.kinds.values()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _neighbour_module(dotted: str, kinds: tuple[str, ...]) -> NeighbourModule | None:
+    match = re.fullmatch(r"(?:\.\.|\.\.\.models\.|(?:[^\W\d]\w*\.)*models\.)([^\W\d]\w*)\.([^\W\d]\w*)", dotted)
+    if match is None or match[1] == "auto":
+        return None
+    split = split_stem(match[2], kinds)
+    return NeighbourModule(match[1], *split) if split else None
+
+
+def module_path(dotted: str, beside: str, find: Callable[[str, str], str | None] = find_package) -> str | None:
+    """The file of a module, relative to the folder `beside` or absolute; None for an unknown package."""
+    stripped = dotted.lstrip(".")
+    level = len(dotted) - len(stripped)
+    parts = stripped.split(".")
+    if level:
+        folder = beside
+        for _ in range(level - 1):
+            folder = os.path.dirname(folder)
+    else:
+        package = find(parts[0], beside)
+        if package is None:
+            return None
+        folder, parts = package, parts[1:]
+    return os.path.join(folder, *parts) + ".py"
+
+
+def _open(
+    name: ImportedName,
+    statement: Statement,
+    found: NeighbourModule,
+    target: Target,
+    library: Library,
+    problems: list[Diagnostic],
+) -> Neighbour | None:
+    """Read the neighbour behind an import, or note why it cannot be read."""
+    folder = os.path.dirname(target.path)
+    path = module_path(name.module, folder, library.find_package)
+    if path is None or not library.exists(path):
+        from modular_converter.rules import unknown_neighbour
+
+        location = _locate(target, statement, name.module, library)
+        looked = (
+            os.path.relpath(path, folder).replace(os.sep, "/")
+            if path
+            else f"package `{name.module.partition('.')[0]}`"
+        )
+        candidates = _modules_like(path) if path else ()
+        problems.append(unknown_neighbour.diagnose(location, name.module, looked, candidates=candidates))
+        return None
+    try:
+        module = library.module(path)
+    except ConversionError as error:
+        problems += error.diagnostics
+        return None
+    package = ""
+    if not name.is_relative:
+        home, away = library.package_of(folder)[1], library.package_of(os.path.dirname(path))[1]
+        if home.partition(".")[0] != away.partition(".")[0]:
+            package = away
+    return Neighbour(name.module, path, found.model, module, package)
+
+
+def _modules_like(path: str) -> list[str]:
+    """The neighbours that there are, for a hint: `..llama.modeling_llama` of each model folder."""
+    kind = os.path.basename(path).partition("_")[0]
+    models = models_folder_of(path)
+    try:
+        folders = sorted(entry.name for entry in os.scandir(models) if entry.is_dir())
+    except OSError:
+        return []
+    return [f"..{folder}.{kind}_{folder}" for folder in folders]
+
+
+def _check_ordinary(name: ImportedName, statement: Statement, target: Target, library: Library) -> list[Diagnostic]:
+    if name.module != library.settings.package or not name.name:
+        return []
+    from modular_converter.rules import import_from_package_root
+
+    return [import_from_package_root.diagnose(_locate(target, statement, name.name, library), name.name, name.module)]
+
+
+def _check_taken(
+    name: ImportedName,
+    statement: Statement,
+    found: NeighbourModule,
+    target: Target,
+    library: Library,
+) -> list[Diagnostic]:
+    if found.kind == DEFAULT_KIND and name.name.endswith("Config"):
+        from modular_converter.rules import config_from_modeling
+
+        location = _locate(target, statement, name.name, library)
+        return [config_from_modeling.diagnose(location, name.name, name.module)]
+    return []
+
+
+def _check_classes(resolution: Resolution, library: Library) -> list[Diagnostic]:
+    problems: list[Diagnostic] = []
+    target = resolution.target
+    for statement in target.module.statements:
+        if statement.role is not Role.CLASS:
+            continue
+        parents = [base for base in statement.bases if _is_class(resolution.definition(base))]
+        if len(parents) > 1:
+            from modular_converter.rules import two_parents
+
+            location = _locate(target, statement, statement.name, library)
+            problems.append(two_parents.diagnose(location, statement.name, tuple(parents)))
+        for base in statement.bases:
+            if base in resolution.taken and not _exists(base, resolution):
+                from modular_converter.rules import unknown_parent
+
+                neighbour = resolution.neighbours[resolution.taken[base].neighbour]
+                candidates = tuple(neighbour.module.definitions)
+                at = _locate(target, statement, base, library)
+                problems.append(unknown_parent.diagnose(at, base, neighbour.dotted, candidates=candidates))
+            if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[.*\])?", base, re.DOTALL):
+                from modular_converter.rules import base_not_a_name
+
+                location = _locate(target, statement, statement.name, library)
+                problems.append(base_not_a_name.diagnose(location, statement.name, base))
+    return problems
+
+
+def _exists(name: str, resolution: Resolution) -> bool:
+    """Whether the neighbour that a name is taken from defines or at least imports it."""
+    taken = resolution.taken[name]
+    module = resolution.neighbours[taken.neighbour].module
+    return taken.name in module.definitions or taken.name in module.imported
+
+
+def _is_class(definition: Statement | None) -> bool:
+    return definition is not None and definition.role is Role.CLASS
+
+
+def _locate(target: Target, statement: Statement, word: str, library: Library) -> Location:
+    return locate_word(target.path, word, library.text(target.path), statement.line)

@@ -1,0 +1,1 @@
+"""Which definitions a generated file needs, and in which order."""

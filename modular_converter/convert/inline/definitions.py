@@ -1,0 +1,259 @@
+"""Gather, for each generated file, its definitions in order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from modular_converter.convert.emit.kinds import COPIES_FROM, kind_of
+from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
+from modular_converter.convert.inline.needed import OWN, Needs, Scope, Symbol
+from modular_converter.convert.inline.order import Positions, emission_order
+from modular_converter.convert.records import Definition, Origin, Role, Statement
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.rename import RenamedModule
+
+
+FIRST = ("logger", "_CHECKPOINT_FOR_DOC", "_CONFIG_FOR_DOC")
+"""Assignments that open a file, in this order."""
+
+
+@dataclass
+class GeneratedFile:
+    """A file on its way: its definitions in order, and the classes that it takes from its sister files."""
+
+    kind: str
+    name: str
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    other_kinds: set[str] = field(default_factory=set)
+
+    @property
+    def ordered(self) -> list[Definition]:
+        """The definitions as they stand in the file."""
+        first = [self.definitions[name] for name in FIRST if name in self.definitions]
+        return first + [definition for name, definition in self.definitions.items() if name not in FIRST]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All files generated from one modular file."""
+
+    files: tuple[GeneratedFile, ...]
+
+    def file(self, kind: str) -> GeneratedFile | None:
+        """The file of a kind."""
+        return next((file for file in self.files if file.kind == kind), None)
+
+
+def collect(neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], library: Library) -> Collection:
+    """Put each class into the file of its kind, with what it needs before it."""
+    collector = _Collector(neighbours, classes, library)
+    # A file that copies from its sibling comes after it.
+    for name in sorted(classes, key=lambda name: collector.kinds[name] in COPIES_FROM):
+        collector.add(classes[name])
+    files = sorted(collector.files.values(), key=lambda file: file.kind)
+    return Collection(tuple(files))
+
+
+class _Collector:
+    def __init__(self, neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], library: Library) -> None:
+        self.neighbours = neighbours
+        self.classes = classes
+        self.library = library
+        self.target = neighbours.target
+        self.kinds = {name: self._kind(name) for name in classes}
+        self.files: dict[str, GeneratedFile] = {}
+
+    def add(self, built: BuiltClass) -> None:
+        """Put a class into its file."""
+        self.library.note(built.name)
+        kind = self.kinds[built.name]
+        file = self.files.get(kind)
+        if file is None:
+            name = self.library.settings.file_name(kind, self.target.model)
+            file = self.files[kind] = GeneratedFile(kind, name)
+        copies = self._copies(kind)
+        scope = self._scope(built.neighbour, kind, copies)
+        child_uses = built.statement.uses if built.parent else built.uses
+        needs = scope.needs(built.name, built.uses, child_uses)
+        siblings = set(needs.siblings)
+        file.other_kinds |= needs.other_kinds
+
+        def needs_of(symbol: Symbol) -> Needs:
+            inner = self._scope(symbol.source, kind, copies).needs(symbol.name, symbol.uses, ())
+            siblings.update(inner.siblings)
+            file.other_kinds.update(inner.other_kinds)
+            return inner
+
+        ordered = emission_order(built.name, needs, needs_of, self._positions(built.neighbour))
+        wanted = {name: copy for name, copy in copies.items() if name in siblings}
+        self._put(file, ordered, wanted)
+        how = "merged" if built.parent else "written"
+        origin = Origin(self.target.path, built.statement.line, built.name, how)
+        file.definitions[built.name] = Definition(built.name, Role.CLASS, built.lead, built.text, built.uses, origin)
+
+    def _put(self, file: GeneratedFile, ordered: list[Symbol], copies: Mapping[str, Definition]) -> None:
+        """Put what a class needs into its file; what is copied from a sibling stands behind the leading constants."""
+        constants = list(itertools.takewhile(lambda symbol: symbol.role is Role.ASSIGNMENT, ordered))
+        for symbol in constants:
+            file.definitions.setdefault(symbol.name, self._definition(symbol))
+        for name, copy in copies.items():
+            file.definitions.setdefault(name, copy)
+        for symbol in ordered[len(constants) :]:
+            if symbol.name not in file.definitions:
+                file.definitions[symbol.name] = self._definition(symbol)
+
+    def _kind(self, name: str) -> str:
+        return kind_of(name, self.target.cased, self.library.settings.kinds)
+
+    def _copies(self, kind: str) -> Mapping[str, Definition]:
+        """What a file of this kind may copy from its sibling."""
+        sibling = self.files.get(COPIES_FROM.get(kind, ""))
+        return sibling.definitions if sibling else {}
+
+    def _scope(self, dotted: str, kind: str, copies: Mapping[str, Definition]) -> Scope:
+        parent = self._symbols(dotted) if dotted else {}
+        elsewhere = _Elsewhere(lambda name: self._kind(name) != kind)
+        siblings = {name: Symbol(name, OWN, copy.role, copy.uses) for name, copy in copies.items()}
+        imports = self._sibling_imports(dotted, COPIES_FROM[kind]) if siblings else ()
+        return Scope(parent, self.table, self.classes, elsewhere, siblings, imports)
+
+    def _sibling_imports(self, dotted: str, sibling: str) -> set[str]:
+        """The names that the modular file or a neighbour imports from the sibling file of a kind."""
+        imports = list(self.target.module.imported.values())
+        if dotted:
+            renamed = self.neighbours.neighbours[dotted]
+            imports += map(renamed.import_in_target, renamed.neighbour.module.imported.values())
+        module = "." + self.library.settings.file_name(sibling, self.target.model).removesuffix(".py")
+        return {name.bound for name in imports if name.module == module}
+
+    def _symbols(self, dotted: str) -> Mapping[str, Symbol]:
+        symbols = self._symbol_tables.get(dotted)
+        if symbols is None:
+            symbols = self._symbol_tables[dotted] = _Symbols(dotted, self.neighbours)
+        return symbols
+
+    @cached_property
+    def _symbol_tables(self) -> dict[str, Mapping[str, Symbol]]:
+        return {}
+
+    @cached_property
+    def own(self) -> Mapping[str, Statement]:
+        """The functions and assignments of the modular file."""
+        definitions = self.target.module.definitions
+        return {name: one for name, one in definitions.items() if one.role is not Role.CLASS}
+
+    @cached_property
+    def table(self) -> Mapping[str, Symbol]:
+        """The target's own name space: see `inline.closure`."""
+        table = {name: _own_symbol(statement) for name, statement in self.own.items()}
+        for dotted, asked in self.neighbours.taken.values():
+            symbols = self._symbols(dotted)
+            todo = [asked]
+            while todo:
+                name = todo.pop()
+                symbol = symbols.get(name)
+                if symbol is None or name in table or (symbol.role is Role.CLASS and name == asked):
+                    continue
+                if symbol.role is Role.CLASS and name in self.classes:
+                    continue
+                table[name] = symbol
+                if symbol.role is not Role.CLASS:
+                    todo += [use for use in symbol.uses if use in symbols]
+        return table
+
+    def _positions(self, dotted: str) -> Positions:
+        renamed = self.neighbours.neighbours
+        parent = renamed[dotted].definitions.order if dotted else {}
+        return Positions(parent, {n: s.line for n, s in self.own.items()}, self._lines, self._asked, self._asked_from)
+
+    @cached_property
+    def _lines(self) -> list[_Lines]:
+        return [_Lines(renamed.definitions) for renamed in self.neighbours.neighbours.values()]
+
+    @cached_property
+    def _asked(self) -> set[str]:
+        return {name for _, name in self.neighbours.taken.values()}
+
+    @cached_property
+    def _asked_from(self) -> set[int]:
+        order = {dotted: position for position, dotted in enumerate(self.neighbours.neighbours)}
+        return {
+            order[dotted]
+            for dotted, name in self.neighbours.taken.values()
+            if name in (definitions := self.neighbours.neighbours[dotted].definitions)
+            and definitions.role(name) is not Role.CLASS
+        }
+
+    def _definition(self, symbol: Symbol) -> Definition:
+        if symbol.source == OWN:
+            statement, path, how = self.own[symbol.name], self.target.path, "written"
+        else:
+            renamed = self.neighbours.neighbours[symbol.source]
+            statement, path, how = renamed.definitions[symbol.name], renamed.neighbour.path, "copied"
+        origin = Origin(path, statement.line, symbol.name, how)
+        return Definition(
+            symbol.name, statement.role, statement.lead, statement.text, statement.uses, origin, statement.is_store
+        )
+
+
+class _Elsewhere(set[str]):
+    """The classes for which a test holds, as a set."""
+
+    def __init__(self, test: Callable[[str], bool]) -> None:
+        super().__init__()
+        self.test = test
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.test(name)
+
+
+class _Symbols(dict[str, Symbol]):
+    """The symbols of a renamed neighbour, each made when it is first asked for."""
+
+    def __init__(self, dotted: str, neighbours: Neighbourhood) -> None:
+        super().__init__()
+        self.dotted = dotted
+        self.definitions = neighbours.neighbours[dotted].definitions
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.definitions
+
+    def get(self, name: str, default: object = None) -> Symbol | None:  # type: ignore[override]
+        if name not in self.definitions:
+            return None
+        symbol = super().get(name)
+        if symbol is None:
+            uses = self.definitions.uses(name)
+            symbol = self[name] = Symbol(name, self.dotted, self.definitions.role(name), uses)
+        return symbol
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class _Lines(Mapping[str, int]):
+    """Definitions of a renamed neighbour -> line."""
+
+    def __init__(self, definitions: RenamedModule) -> None:
+        self.definitions = definitions
+
+    def __getitem__(self, name: str) -> int:
+        return self.definitions.line(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.definitions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.definitions)
+
+    def __len__(self) -> int:
+        return len(self.definitions)
+
+
+def _own_symbol(statement: Statement) -> Symbol:
+    is_none = statement.role is Role.ASSIGNMENT and statement.text.rpartition("=")[2].strip() == "None"
+    return Symbol(statement.name, OWN, statement.role, statement.uses, is_none)

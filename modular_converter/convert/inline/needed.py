@@ -1,0 +1,135 @@
+"""What a generated class needs: pure graph code over names, without texts or syntax trees.
+
+Two name spaces meet in a generated class. Its *parent's module* (renamed) holds what the inherited code
+uses; the *target's own table* holds the functions and assignments of the modular file and those that it
+imports by name, with their dependencies. What the child's code uses is looked up in the table first;
+inherited code finds a table entry only where it takes the place of a definition of the parent's module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from modular_converter.convert.records import Role
+
+
+OWN = ""
+"""The source of what the modular file itself defines."""
+
+SIBLING = "."
+"""The source of what is copied from a sibling file."""
+
+OVERRIDING_ASSIGNMENTS = ("_CHECKPOINT", "_EXPECTED", "_FOR_DOC", "_HIDDEN_STATES_START_POSITION")
+"""An own assignment with one of these in its name takes the place of the parent module's."""
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A definition as the graph sees it."""
+
+    name: str
+    source: str
+    """`OWN`, or the neighbour that it comes from."""
+    role: Role
+    uses: Collection[str]
+    is_none: bool = False
+    """Whether it is the assignment of `None`."""
+
+
+@dataclass
+class Needs:
+    """What one class needs, as found; `inline.order` puts it in order."""
+
+    functions: dict[str, Symbol] = field(default_factory=dict)
+    """Functions and assignments, their own dependencies included."""
+    classes: dict[str, Symbol] = field(default_factory=dict)
+    """The classes used by the class or by its functions, not followed further."""
+    other_kinds: set[str] = field(default_factory=set)
+    """Classes that belong to another generated file."""
+    siblings: set[str] = field(default_factory=set)
+    """Names to be copied from a sibling file."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The name spaces around one class."""
+
+    parent: Mapping[str, Symbol]
+    """The parent's module; empty for a class without a parent."""
+    table: Mapping[str, Symbol]
+    """The target's functions and assignments, own and imported, and the classes that imported ones need."""
+    own_classes: Collection[str]
+    """The classes of the modular file."""
+    elsewhere: Collection[str]
+    """The classes, own or the parent module's, that belong to another kind of file."""
+    siblings: Mapping[str, Symbol] = field(default_factory=dict)
+    """What a sibling file defines and this one copies instead of importing it."""
+    sibling_imports: Collection[str] = ()
+    """The names that the parent's module or the modular file import from that sibling."""
+
+    def needs(self, name: str, uses: Collection[str], child_uses: Collection[str]) -> Needs:
+        """Follow what a class uses through functions and assignments; classes are only noted.
+
+        Args:
+            uses: every name in the class as it is generated.
+            child_uses: those that occur in the modular file's own text of it.
+        """
+        needs = Needs()
+        todo = [(use, use in child_uses and use in self.table, OWN, True) for use in sorted(uses)]
+        seen: set[tuple[str, bool, str]] = set()
+        while todo:
+            use, by_table, source, direct = todo.pop()
+            if use == name or (use, by_table, source) in seen:
+                continue
+            seen.add((use, by_table, source))
+            if self._is_copied(use, source):
+                needs.siblings.add(use)
+                todo += [(other, False, SIBLING, False) for other in sorted(self.siblings[use].uses)]
+            elif use in self.own_classes:
+                if use in self.elsewhere:
+                    needs.other_kinds.add(use)
+            elif symbol := self._resolve(use, by_table, source, direct):
+                if symbol.role is Role.CLASS:
+                    self._note_class(symbol, needs)
+                else:
+                    needs.functions[use] = symbol
+                    todo += [(other, by_table and other in self.table, symbol.source, False) for other in symbol.uses]
+        return needs
+
+    def _is_copied(self, use: str, source: str) -> bool:
+        """Whether a name is one that this file copies: it would import it from its sibling."""
+        if use not in self.siblings or use in self.table:
+            return False
+        if self.siblings[use].role is Role.CLASS:
+            return use in self.elsewhere or use not in self.parent
+        return use not in self.parent and (source == SIBLING or use in self.sibling_imports)
+
+    def _note_class(self, symbol: Symbol, needs: Needs) -> None:
+        if symbol.name in self.elsewhere:
+            needs.other_kinds.add(symbol.name)
+        else:
+            needs.classes[symbol.name] = symbol
+
+    def _resolve(self, use: str, by_table: bool, source: str, direct: bool) -> Symbol | None:
+        """The symbol behind a name.
+
+        Args:
+            by_table: whether the name was reached through the child's own code.
+            source: where the definition that uses it comes from.
+            direct: whether the class itself uses it.
+        """
+        inherited, listed = self.parent.get(use), self.table.get(use)
+        if inherited is None:
+            reachable = by_table or direct or (listed is not None and listed.source == source)
+            return listed if reachable else None
+        return listed if listed is not None and _takes_place_of(listed) else inherited
+
+
+def _takes_place_of(listed: Symbol) -> bool:
+    """Whether an entry of the target's table takes the place of the parent module's definition of that name."""
+    if listed.role is not Role.ASSIGNMENT:
+        return True
+    if "_DOCSTRING" in listed.name:
+        return not listed.is_none
+    return any(part in listed.name for part in OVERRIDING_ASSIGNMENTS)

@@ -1,0 +1,79 @@
+"""In which order a class and what it needs are emitted: pure graph code over names.
+
+From the parent's module in that module's order; what is imported by name from other neighbours after
+that; what the modular file itself defines last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from modular_converter.convert.inline.needed import OWN, Needs, Symbol
+
+
+Key = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Where definitions stand, for sorting."""
+
+    parent: Mapping[str, int]
+    """Definitions of the parent's module -> position."""
+    own: Mapping[str, int]
+    """Definitions of the modular file -> line."""
+    neighbours: Sequence[Mapping[str, int]]
+    """For each neighbour, in the order of the imports: definitions -> line."""
+    asked: Collection[str]
+    """Names that the modular file imports by name (not those that only come along)."""
+    asked_from: Collection[int]
+    """The neighbours from which functions or assignments are imported by name."""
+
+    def key(self, symbol: Symbol) -> Key:
+        """Sorts what one class needs."""
+        name = symbol.name
+        if symbol.source == OWN:
+            return (2, 0, self.own[name])
+        if name in self.parent:
+            return (0, 0, self.parent[name])
+        # As the corpus has it: what only comes along counts as the first neighbour's that has it, among all of them
+        # for a class with a parent; what is asked for by name as the first's from which anything is asked for.
+        everywhere = bool(self.parent) and name not in self.asked
+        for position, lines in enumerate(self.neighbours):
+            if name in lines and (everywhere or position in self.asked_from):
+                return (1, position, lines[name])
+        return (1, len(self.neighbours), 0)
+
+
+def emission_order(name: str, needs: Needs, needs_of: Callable[[Symbol], Needs], positions: Positions) -> list[Symbol]:
+    """Everything that class `name` needs, in the order in which it is to stand before the class.
+
+    First the classes: those of the whole closure in the order of their module, each after the functions and
+    assignments that it needs and after the classes that it needs itself. Then the class's own functions.
+    """
+    closure: dict[str, tuple[Symbol, Needs]] = {}
+    todo = list(needs.classes.values())
+    while todo:
+        symbol = todo.pop()
+        if symbol.name not in closure and symbol.name != name:
+            closure[symbol.name] = (symbol, needs_of(symbol))
+            todo += closure[symbol.name][1].classes.values()
+    ordered: dict[str, Symbol] = {}
+
+    def emit(symbol: Symbol) -> None:
+        if symbol.name in visited or symbol.name not in closure:
+            return
+        visited.add(symbol.name)
+        for needed in sorted(closure[symbol.name][1].classes.values(), key=positions.key):
+            emit(needed)
+        ordered.setdefault(symbol.name, symbol)
+
+    visited: set[str] = set()
+    for symbol, its_needs in sorted(closure.values(), key=lambda entry: positions.key(entry[0])):
+        for function in sorted(its_needs.functions.values(), key=positions.key):
+            ordered.setdefault(function.name, function)
+        emit(symbol)
+    for function in sorted(needs.functions.values(), key=positions.key):
+        ordered.setdefault(function.name, function)
+    return list(ordered.values())

@@ -1,0 +1,45 @@
+"""The conversion of one modular file, as one line of steps:
+
+read -> index -> resolve neighbours -> rename -> merge classes -> close dependencies -> split -> imports -> text
+
+Formatting and writing are done for all files of a run together (`runner.py`).
+"""
+
+from __future__ import annotations
+
+import os
+
+from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.emit.assemble import assemble
+from modular_converter.convert.inherit.build import build_classes
+from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
+from modular_converter.convert.inherit.resolve import open_target, resolve
+from modular_converter.convert.inline.definitions import collect
+from modular_converter.convert.lint import lint
+from modular_converter.convert.source.library import Library
+from modular_converter.diagnostics import ConversionError
+
+
+def convert(path: str, library: Library) -> Conversion:
+    """Convert the modular file at an absolute path. The texts are not formatted yet.
+
+    Never raises for what is wrong with the input: that is in the diagnostics, and then there are no files.
+    """
+    library.start()
+    try:
+        target = open_target(path, library)
+        resolution = resolve(target, library)
+        neighbours = rename_neighbours(resolution, library)
+        classes = build_classes(neighbours, library)
+        collection = collect(neighbours, classes, library)
+        files = assemble(neighbours, collection, library)
+        diagnostics = lint(neighbours, classes, collection, library)
+    except ConversionError as error:
+        return Conversion(path, {}, error.diagnostics, reads=library.reads)
+    if any(diagnostic.is_error for diagnostic in diagnostics):
+        return Conversion(path, {}, diagnostics, reads=library.reads)
+    folder = os.path.dirname(path)
+    texts = {os.path.join(folder, name): text for name, text in files.items()}
+    origins = {os.path.join(folder, file.name): tuple(one.origin for one in file.ordered) for file in collection.files}
+    facts = library.reads, library.parts, library.packages
+    return Conversion(path, texts, diagnostics, origins, *facts)

@@ -1,0 +1,156 @@
+"""The values that the steps of a conversion hand to each other: frozen, plain, and free of syntax trees."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from modular_converter.convert.source import lexer
+
+
+class Role(enum.Enum):
+    """What a top-level statement is to the converter."""
+
+    IMPORT = "import"
+    PROTECTED_IMPORT = "protected import"
+    ASSIGNMENT = "assignment"
+    FUNCTION = "function"
+    CLASS = "class"
+    OTHER = "other"
+
+
+DEFINITIONS = frozenset({Role.ASSIGNMENT, Role.FUNCTION, Role.CLASS})
+
+
+@dataclass(frozen=True)
+class ImportedName:
+    """One name that an import statement binds: `from module import name as asname` (`name` is "" for `import module`)."""
+
+    module: str
+    """Dotted module with its leading dots, as written."""
+    name: str
+    asname: str = ""
+
+    @property
+    def bound(self) -> str:
+        """The name that the statement defines; for `import a.b` this is `a`."""
+        return self.asname or self.name or self.module.partition(".")[0]
+
+    @property
+    def key(self) -> str:
+        """What tells two imports of one file apart: the bound name, but `a` and `a.b` are two."""
+        return self.asname or self.name or self.module
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the module begins with a dot."""
+        return self.module.startswith(".")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One top-level statement of a module, whole: decorators, body, trailing comments."""
+
+    role: Role
+    name: str
+    """The name that it defines; "" for imports."""
+    text: str
+    line: int
+    """Line of its first own token (the decorator, if any), from 1."""
+    lead: str = ""
+    """The blank lines and comments above it: whole lines, each with its newline."""
+    imports: tuple[ImportedName, ...] = ()
+    condition: frozenset[str] = frozenset()
+    """Of a protected import: the identifiers of its tests."""
+    bases: tuple[str, ...] = ()
+    """Of a class: its bases as written."""
+    is_store: bool = False
+    """Of an assignment: whether it only stores into the global `name`, which is bound elsewhere."""
+
+    @cached_property
+    def uses(self) -> frozenset[str]:
+        """Every identifier that occurs in its code."""
+        return lexer.identifiers(self.text)
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module as a list of top-level statements."""
+
+    path: str
+    header: str
+    """The comments and blank lines above the first statement."""
+    statements: tuple[Statement, ...]
+
+    @cached_property
+    def definitions(self) -> Mapping[str, Statement]:
+        """Functions, classes and assignments by name, in order; of several with one name the last."""
+        return {statement.name: statement for statement in self.statements if statement.role in DEFINITIONS}
+
+    @cached_property
+    def imported(self) -> Mapping[str, ImportedName]:
+        """What its imports bind, protected ones included."""
+        return {name.bound: name for statement in self.statements for name in statement.imports}
+
+
+@dataclass(frozen=True)
+class Target:
+    """The modular file that is being converted."""
+
+    path: str
+    """Absolute path of the modular file."""
+    model: str
+    """`gemma` of `modular_gemma.py`."""
+    cased: str
+    """`Gemma`."""
+    module: Module
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A module of another model that the modular file imports from."""
+
+    dotted: str
+    """The module as the modular file writes it: `..llama.modeling_llama`."""
+    path: str
+    model: str
+    """`llama` of `modeling_llama`."""
+    module: Module
+    package: str = ""
+    """Dotted name of its folder when it lies in another package than the target; else ""."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a generated definition comes from: `path:line name`, and how it got here."""
+
+    path: str
+    line: int
+    name: str
+    how: str
+    """`written`, `merged` (a child laid over its parent) or `copied`."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A definition of a generated file, under its final name."""
+
+    name: str
+    role: Role
+    lead: str
+    text: str
+    uses: frozenset[str]
+    origin: Origin
+    is_store: bool = False
+    """See `Statement.is_store`."""
+
+
+class UndefinedName(NamedTuple):
+    """A name that a formatted text uses but neither defines nor imports. Line and column count from 1."""
+
+    name: str
+    line: int
+    column: int

@@ -1,0 +1,143 @@
+"""Read a module into a list of top-level statements with their text. No syntax tree leaves this file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from modular_converter.convert.records import ImportedName, Module, Role, Statement
+
+
+def index_module(text: str, path: str) -> Module:
+    """Split `text` into its statements.
+
+    Raises:
+        SyntaxError: `text` is not Python, as `ast.parse` says it (for a null byte, `ValueError` before 3.12).
+    """
+    body = ast.parse(text, path).body
+    lines = text.split("\n")
+    first = first_line(body[0]) if body else len(lines) + 1
+    header = whole_lines(lines, 0, first - 1)
+    previous = first - 1
+    if body and is_docstring(body[0]):
+        previous, body = body[0].end_lineno or 0, body[1:]
+    statements: list[Statement] = []
+    for position, node in enumerate(body):
+        start = first_line(node)
+        limit = first_line(body[position + 1]) - 1 if position + 1 < len(body) else len(lines)
+        end = end_with_footer(lines, node.end_lineno or start, limit, 0)
+        lead = whole_lines(lines, previous, start - 1)
+        statements.append(_statement(node, "\n".join(lines[start - 1 : end]), start, lead))
+        previous = max(end, previous)
+    return Module(path, header, tuple(_attach_stores(statements)))
+
+
+def _attach_stores(statements: list[Statement]) -> list[Statement]:
+    """Let what stores into a global (`TABLE["x"] = f`) follow the assignment of that global.
+
+    A store into a global that is imported becomes the definition that goes with its name.
+    """
+    attached: list[Statement] = []
+    places: dict[str, int] = {}
+    for statement in statements:
+        place = places.get(statement.name) if statement.name else None
+        if statement.role is Role.OTHER and statement.name:
+            if place is not None:
+                before = attached[place]
+                attached[place] = replace(before, text=f"{before.text}\n{statement.lead}{statement.text}")
+                continue
+            statement = replace(statement, role=Role.ASSIGNMENT, is_store=True)
+        if statement.role is Role.ASSIGNMENT:
+            places[statement.name] = len(attached)
+        attached.append(statement)
+    return attached
+
+
+def first_line(node: ast.stmt) -> int:
+    """The line of a statement's first token, decorators included."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def end_with_footer(lines: list[str], end: int, limit: int, column: int) -> int:
+    """Where a statement ends when the comments below it that are indented deeper count as its own.
+
+    Args:
+        end: the number of lines up to the statement's own end.
+        limit: the number of lines up to the next statement.
+        column: the statement's indentation.
+    """
+    last = end
+    for number in range(end, limit):
+        stripped = lines[number].lstrip()
+        if stripped.startswith("#") and len(lines[number]) - len(stripped) > column:
+            last = number + 1
+        elif stripped.strip():
+            break
+    return last
+
+
+def whole_lines(lines: list[str], start: int, end: int) -> str:
+    """The lines `start` to `end` (half-open, from 0), each with a newline."""
+    return "".join(line + "\n" for line in lines[start:end])
+
+
+def is_docstring(node: ast.stmt) -> bool:
+    """Whether the statement is a string by itself."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _statement(node: ast.stmt, text: str, line: int, lead: str) -> Statement:
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return Statement(Role.IMPORT, "", text, line, lead, imports=imported_names(node))
+    if isinstance(node, ast.ClassDef):
+        return Statement(Role.CLASS, node.name, text, line, lead, bases=tuple(map(ast.unparse, node.bases)))
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return Statement(Role.FUNCTION, node.name, text, line, lead)
+    if isinstance(node, (ast.If, ast.Try)):
+        imports = tuple(name for child in _imports_in(node) for name in imported_names(child))
+        if imports:
+            condition = frozenset(_names_of_tests(node))
+            return Statement(Role.PROTECTED_IMPORT, "", text, line, lead, imports=imports, condition=condition)
+    name = assigned_name(node)
+    return Statement(Role.ASSIGNMENT if name else Role.OTHER, name or _stored_into(node), text, line, lead)
+
+
+def imported_names(node: ast.Import | ast.ImportFrom) -> tuple[ImportedName, ...]:
+    """The names that one import statement binds."""
+    if isinstance(node, ast.Import):
+        return tuple(ImportedName(alias.name, "", alias.asname or "") for alias in node.names)
+    module = "." * node.level + (node.module or "")
+    return tuple(ImportedName(module, alias.name, alias.asname or "") for alias in node.names)
+
+
+def _imports_in(node: ast.stmt) -> Iterator[ast.Import | ast.ImportFrom]:
+    return (child for child in ast.walk(node) if isinstance(child, (ast.Import, ast.ImportFrom)))
+
+
+def _names_of_tests(node: ast.stmt) -> Iterator[str]:
+    for child in ast.walk(node):
+        if isinstance(child, ast.If):
+            yield from (name.id for name in ast.walk(child.test) if isinstance(name, ast.Name))
+
+
+def assigned_name(node: ast.stmt) -> str:
+    """The plain name that an assignment statement binds, or ""."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        return node.targets[0].id
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return node.target.id
+    return ""
+
+
+def _stored_into(node: ast.stmt) -> str:
+    """The global into which `GLOBAL["key"] = …`, `GLOBAL.x = …` or `GLOBAL += …` stores, or ""."""
+    target: ast.expr | None = None
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target = node.targets[0]
+    elif isinstance(node, ast.AugAssign):
+        target = node.target
+    while isinstance(target, (ast.Subscript, ast.Attribute)):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else ""

@@ -1,0 +1,187 @@
+"""Rename a neighbour's text as a whole: old model -> new model, keeping case (docs/guide.md, Names)."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from modular_converter.convert.records import Module, Role, Statement
+from modular_converter.convert.source import lexer
+from modular_converter.convert.source.names import ModelNames
+
+
+_ABSOLUTE_IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?P<module>[A-Za-z_][\w.]*)", re.MULTILINE)
+_RELATIVE_IMPORT = re.compile(r"^[ \t]*from[ \t]+(?P<module>\.[\w.]*)", re.MULTILINE)
+_COPIED_FROM = re.compile(r"^[ \t]*#[ \t]*Copied from[^\n]*(?:\n|\Z)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Renamer:
+    """Turns the text of model `old` into that of model `new`; a model has a lowercase and a cased form."""
+
+    old: str
+    old_cased: str
+    new: str
+    new_cased: str
+    kept: tuple[str, ...] = ()
+    """Third-party names that contain a model's name and are left alone, as whole tokens."""
+
+    @cached_property
+    def _forms(self) -> dict[str, str]:
+        """Spelling of the old name -> spelling of the new one. A cased form wins over an equal capital form."""
+        return {self.old: self.new, self.old.upper(): self.new.upper(), self.old_cased: self.new_cased}
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        names = "|".join(map(re.escape, self._forms))
+        return re.compile(f"(?<![a-z0-9])(?i:{names})")
+
+    @cached_property
+    def _kept_pattern(self) -> re.Pattern[str]:
+        names = "|".join(re.escape(name) for name in sorted(self.kept, key=len, reverse=True))
+        return re.compile(f"(?<![\\w-])(?:{names})(?![\\w-])")
+
+    @classmethod
+    def between_models(cls, names: ModelNames, old: str, new: str, kept: tuple[str, ...] = ()) -> Renamer:
+        """The renamer from one lowercase model name to another; the cased forms follow from `names`."""
+        return cls(old, names.cased(old), new, names.cased(new), kept)
+
+    def name(self, name: str) -> str:
+        """Rename one identifier."""
+        renamed = self._renamed.get(name)
+        if renamed is None:
+            renamed = name if name in self.kept else self._pattern.sub(self._replacement, name)
+            self._renamed[name] = renamed
+        return renamed
+
+    @cached_property
+    def _renamed(self) -> dict[str, str]:
+        """The identifiers renamed so far: the same ones occur in many definitions."""
+        return {}
+
+    def import_modules(self, text: str) -> str:
+        """Rename only the relative modules that the import statements of `text` import from."""
+        pieces: list[str] = []
+        position = 0
+        for match in _RELATIVE_IMPORT.finditer(lexer.code_only(text)):
+            start, end = match.span("module")
+            pieces += (text[position:start], self.between(text, start, end))
+            position = end
+        return "".join((*pieces, text[position:]))
+
+    def code(self, text: str, keep_modules: bool = False) -> str:
+        """Rename in code, strings and comments, but not in the text of f-strings nor in absolute module names.
+
+        A `# Copied from` comment is dropped: after the renaming it would no longer be true. With `keep_modules`,
+        relative module names stay too.
+        """
+        if "Copied from" in text:
+            text = _COPIED_FROM.sub("", text)
+        if self._pattern.search(text) is None:
+            return text
+        pieces: list[str] = []
+        position = 0
+        for start, end in self._protected_spans(text, keep_modules):
+            if start < position:
+                continue
+            pieces += (self.between(text, position, start), text[start:end])
+            position = end
+        pieces.append(self.between(text, position, len(text)))
+        return "".join(pieces)
+
+    def between(self, text: str, start: int, end: int) -> str:
+        """Rename in the slice `text[start:end]`, where nothing is protected, and return it."""
+        pieces: list[str] = []
+        position = start
+        for match in self._pattern.finditer(text, start, end):
+            pieces += (text[position : match.start()], self._replacement(match))
+            position = match.end()
+        pieces.append(text[position:end])
+        return "".join(pieces)
+
+    def _replacement(self, match: re.Match[str]) -> str:
+        found = match.group()
+        if len(self._forms) == 2 and found.isupper():
+            following = match.string[match.end() : match.end() + 1]
+            return self.new_cased if following.isalpha() else self.new.upper()
+        return self._forms.get(found, self.new_cased)
+
+    def _protected_spans(self, text: str, keep_modules: bool) -> list[tuple[int, int]]:
+        spans: list[tuple[int, int]] = []
+        if lexer.has_template(text):
+            spans += lexer.template_text_spans(text)
+        if "import" in text:
+            code = lexer.code_only(text)
+            spans += (match.span("module") for match in _ABSOLUTE_IMPORT.finditer(code))
+            if keep_modules:
+                spans += (match.span("module") for match in _RELATIVE_IMPORT.finditer(code))
+        if self.kept and any(name in text for name in self.kept):
+            spans += (match.span() for match in self._kept_pattern.finditer(text))
+        # Of two spans that begin together the longer one counts.
+        return sorted(spans, key=lambda span: (span[0], -span[1]))
+
+
+class RenamedModule(Mapping[str, Statement]):
+    """The definitions of a neighbour under their new names; a text is renamed when it is first asked for."""
+
+    def __init__(self, module: Module, renamer: Renamer) -> None:
+        self.module = module
+        self.renamer = renamer
+        self._originals = {renamer.name(name): definition for name, definition in module.definitions.items()}
+        self._renamed: dict[str, Statement] = {}
+        self.order = {name: position for position, name in enumerate(self._originals)}
+
+    def __getitem__(self, name: str) -> Statement:
+        renamed = self._renamed.get(name)
+        if renamed is None:
+            renamed = self._renamed[name] = rename_statement(self._originals[name], self.renamer)
+        return renamed
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._originals)
+
+    def __len__(self) -> int:
+        return len(self._originals)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._originals
+
+    def role(self, name: str) -> Role:
+        """The role of a definition, without renaming its text."""
+        return self._originals[name].role
+
+    def uses(self, name: str) -> frozenset[str]:
+        """What a definition uses, under the new names, without renaming its text."""
+        return frozenset(map(self.renamer.name, self._originals[name].uses))
+
+    def line(self, name: str) -> int:
+        """The line of a definition in the neighbour's file."""
+        return self._originals[name].line
+
+
+def rename_statement(statement: Statement, renamer: Renamer) -> Statement:
+    """The statement under its new names, with its `uses` renamed rather than computed anew."""
+    renamed = dataclasses.replace(
+        statement,
+        name=renamer.name(statement.name),
+        text=renamer.code(statement.text),
+        lead=renamer.code(statement.lead),
+        bases=tuple(renamer.name(base) for base in statement.bases),
+    )
+    # `cached_property` keeps its value in `__dict__`, which a frozen dataclass does not guard.
+    renamed.__dict__["uses"] = frozenset(map(renamer.name, statement.uses))
+    return renamed
+
+
+def rename_identifiers(text: str, names: Mapping[str, str]) -> str:
+    """The text with whole identifiers renamed in its code; attributes, strings and comments stay."""
+    pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})(?!\w)")
+    pieces: list[str] = []
+    position = 0
+    for match in pattern.finditer(lexer.code_only(text)):
+        pieces += (text[position : match.start()], names[match.group()])
+        position = match.end()
+    return "".join((*pieces, text[position:]))

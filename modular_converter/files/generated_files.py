@@ -1,0 +1,59 @@
+"""Where generated files go, and putting them there: never into an installed package, never out of the root."""
+
+from __future__ import annotations
+
+import os
+
+from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.files.links import is_installed, refuse_link_out, root_of
+from modular_converter.settings.load import Settings
+
+
+def target_of(path: str, settings: Settings) -> str:
+    """Where a generated file goes: beside its modular file, or below the configured folder."""
+    if not settings.output_dir:
+        return path
+    return os.path.join(settings.output_dir, os.path.basename(os.path.dirname(path)), os.path.basename(path))
+
+
+def current_text(target: str, settings: Settings) -> str | None:
+    """What a generated file holds now, with its line breaks as they are; None when it is missing or unreadable.
+
+    Raises `ConversionError` for a link out of the root, and for a file over the size limit.
+    """
+    refuse_link_out(target, settings)
+    if not os.path.isfile(target):  # a device or a pipe might never end
+        return None
+    try:
+        with open(target, "rb") as file:
+            content = file.read(settings.max_file_bytes + 1)
+        if len(content) > settings.max_file_bytes:
+            from modular_converter.rules import too_large
+
+            size = os.path.getsize(target)
+            raise ConversionError(too_large.diagnose(Location(target), size, settings.max_file_bytes))
+        return content.decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bool:
+    """Write a generated file; return whether that changed anything.
+
+    Raises `ConversionError` when it may not or cannot be written, and when its modular file is there no more: a model
+    that was removed during the run does not come back.
+    """
+    from modular_converter.files.atomic_write import resolve_inside, sweep, write_atomically
+
+    if not settings.output_dir and is_installed(target):
+        from modular_converter.rules import read_only_target
+
+        raise ConversionError(read_only_target.diagnose(Location(target), "it belongs to an installed package"))
+    if not os.path.isfile(modular):
+        from modular_converter.rules import missing_file
+
+        raise ConversionError(missing_file.diagnose(Location(modular), reason="it was removed during the run"))
+    if not settings.output_dir:
+        resolve_inside(target, root_of(target, settings))
+    sweep(os.path.dirname(target))
+    return write_atomically(target, text, settings.output_dir or os.path.dirname(target))

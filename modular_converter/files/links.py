@@ -1,0 +1,46 @@
+"""Symbolic links that lead out of the root: a stranger's link must not make the tool print or copy a private file."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.settings.load import INSTALLED, Settings
+
+
+def is_installed(path: str) -> bool:
+    """Whether a path lies in a folder of installed packages. They are read only, and trusted."""
+    return not INSTALLED.isdisjoint(path.split(os.sep))
+
+
+def root_of(path: str, settings: Settings) -> str:
+    """The folder that no link in the path of a model's file may lead out of.
+
+    That is the configured root, when the file lies below it, and else its folder of models.
+    """
+    if settings.root and path.startswith(os.path.join(settings.root, "")):
+        return settings.root
+    return os.path.dirname(os.path.dirname(path))
+
+
+def refuse_link_out(path: str, settings: Settings) -> None:
+    """Raise `ConversionError` (MC114) for a model's file that is, or lies behind, a link out of the root.
+
+    A file of the same name may lie outside: build tools and package caches lay out trees of such links. Looks at the
+    file and its folder only, and follows nothing unless one of them is a link.
+    """
+    if not (_is_link(path) or _is_link(os.path.dirname(path))) or is_installed(path):
+        return
+    target, root = os.path.realpath(path), os.path.realpath(root_of(path, settings))
+    if os.path.basename(target) != os.path.basename(path) and not target.startswith(os.path.join(root, "")):
+        from modular_converter.rules import outside_root
+
+        raise ConversionError(outside_root.diagnose(Location(path), target, root))
+
+
+def _is_link(path: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False

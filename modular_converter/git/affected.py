@@ -1,0 +1,202 @@
+"""Which modular files are affected by what has changed since a commit, or by files that were saved."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+from collections.abc import Collection, Iterable, Iterator
+
+from modular_converter.check.cache.key import extended
+from modular_converter.convert.build_order import ancestor_files, modular_of, removes_attributes, required_files
+from modular_converter.convert.source.library import Library, models_folder_of
+from modular_converter.diagnostics import ConversionError
+from modular_converter.files.generated_files import target_of
+from modular_converter.files.links import is_installed
+from modular_converter.files.parent_folders import upwards
+from modular_converter.git.work_tree import GitError, Repository, Touched, WorkTrees
+from modular_converter.settings.load import Settings
+
+
+SETTINGS_FILES = frozenset({"pyproject.toml", "ruff.toml", ".ruff.toml"})
+PINS = (".pre-commit-config.yaml", "requirements*.txt", "constraints*.txt", "pylock*.toml", "*.lock")
+"""Files that settle which version of this tool, or of the formatter, is at work."""
+PACKAGE = os.path.dirname(os.path.realpath(__file__))
+"""Where this tool lies."""
+
+
+def touched_since(ref: str, paths: Collection[str], library: Library) -> list[str]:
+    """The modular files that what has changed since a commit affects, directly or through others, sorted.
+
+    A modular file is affected when one of the files that it is made from has changed, come or gone: itself, its
+    generated files, its neighbours, what these are generated from in turn, and, where it removes attributes, the files
+    that the ancestors of its neighbours' classes are imported from. That is told from texts, not from a cache, so that
+    it is the same everywhere, and is rather too much than too little. A change of settings, of what pins versions, of
+    the tables of model names or of this tool affects all.
+
+    Files may lie in several work trees. What git cannot tell of counts as changed; installed packages do not.
+
+    Raises `ConversionError` when git knows nothing of the folders of models, or no such commit there.
+    """
+    if not paths:
+        return []
+    grounds = _Grounds(library)
+    try:
+        changed = Touched(_changed_since(ref, paths, grounds))
+    except GitError as error:
+        from modular_converter.rules import unknown_revision
+
+        raise ConversionError(unknown_revision.diagnose(ref, str(error))) from None
+    return sorted(paths) if _means_all(changed, paths, library.settings) else _affected(changed, paths, grounds)
+
+
+def affected(changed: Iterable[str], paths: Iterable[str], library: Library) -> list[str]:
+    """The modular files that are changed, whose generated files are, or that build on such, however far away."""
+    return _affected(Touched(changed), paths, _Grounds(library))
+
+
+class _Grounds:
+    """What files are made from. Each is looked at once."""
+
+    def __init__(self, library: Library) -> None:
+        self.settings = library.settings
+        self._library = library
+        self._direct: dict[str, frozenset[str]] = {}
+        self._ancestors: dict[str, frozenset[str]] = {}
+
+    def of(self, start: str) -> set[str]:
+        """The file itself, and all that it is made from, however far away."""
+        seen, waiting = {start}, [start]
+        while waiting:
+            new = self._of_one(waiting.pop()) - seen
+            seen |= new
+            waiting += new
+        return seen
+
+    def _of_one(self, path: str) -> frozenset[str]:
+        if path not in self._direct:
+            neighbours = required_files(path, self._library)
+            found = {*neighbours, modular_of(path, self.settings)} - {""}
+            if os.path.basename(path).startswith("modular_") and removes_attributes(path, self._library):
+                found |= self._above(neighbours)
+            self._direct[path] = frozenset(found)
+        return self._direct[path]
+
+    def _above(self, neighbours: Collection[str]) -> set[str]:
+        """The files in which the ancestors of the classes of these may lie."""
+        seen: set[str] = set()
+        waiting = list(neighbours)
+        while waiting:
+            path = waiting.pop()
+            if path not in self._ancestors:
+                self._ancestors[path] = frozenset() if is_installed(path) else ancestor_files(path, self._library)
+            new = self._ancestors[path] - seen
+            seen |= new
+            waiting += new
+        return seen
+
+
+def _affected(changed: Touched, paths: Iterable[str], grounds: _Grounds) -> list[str]:
+    settings = grounds.settings
+    givers = {os.path.realpath(modular) for path in changed.paths if (modular := modular_of(path, settings))}
+    known: dict[str, bool] = {}
+
+    def is_touched(path: str) -> bool:
+        if path not in known:
+            places = path, target_of(path, settings), *_links_of(path, settings)
+            known[path] = any(place in changed or os.path.realpath(place) in givers for place in places)
+        return known[path]
+
+    return sorted(path for path in paths if any(is_touched(one) for one in grounds.of(path)))
+
+
+def _links_of(path: str, settings: Settings) -> Iterator[str]:
+    """The generated files of a modular file that are links: what they lead to may have any name."""
+    if os.path.basename(path).startswith("modular_"):
+        target = target_of(path, settings)
+        with contextlib.suppress(OSError), os.scandir(os.path.dirname(target)) as found:
+            yield from (one.path for one in found if one.is_symlink() and modular_of(one.path, settings) == target)
+
+
+def _changed_since(ref: str, paths: Collection[str], grounds: _Grounds) -> set[str]:
+    """What has changed in all work trees that matter. Raises `GitError` when it cannot be told of the models' own."""
+    trees = WorkTrees()
+    own = {_own_tree(path, trees) for path in paths}
+    told = {tree: tree.changed_since(ref) for tree in own}
+    changed: set[str] = set()
+    for folder in sorted(_folders(paths, grounds)):
+        try:
+            tree = trees.of(folder)
+        except GitError:
+            changed.add(folder)
+            continue
+        if tree not in told:
+            try:
+                told[tree] = tree.changed_since(_base(ref, tree, own, trees))
+            except GitError:
+                told[tree] = frozenset({tree.top})
+    return changed.union(*told.values())
+
+
+def _folders(paths: Collection[str], grounds: _Grounds) -> set[str]:
+    """Those of all files that decide what these modular files give, but for the tool and installed packages."""
+    settings = grounds.settings
+    files = {file for path in paths for file in grounds.of(path)}
+    files |= {target_of(path, settings) for path in paths} | named_settings(settings) | _tables(paths, settings)
+    places = {place for file in files for place in (file, os.path.realpath(file))}
+    return {os.path.dirname(place) for place in places if not is_installed(place)}
+
+
+def _tables(paths: Collection[str], settings: Settings) -> set[str]:
+    folders = {models_folder_of(path) for path in paths}
+    return {os.path.join(folder, table) for folder in folders for table in settings.auto_tables}
+
+
+def named_settings(settings: Settings) -> set[str]:
+    """The files that settings come from, as far as they can be followed."""
+    named = {settings.pyproject, settings.ruff_config_path, settings.black_config_path}
+    with contextlib.suppress(OSError, ValueError):
+        named.update(path for path, _ in extended(settings))
+    return named - {""}
+
+
+def _own_tree(path: str, trees: WorkTrees) -> Repository:
+    """The work tree of the folder of models: that is where a commit is looked up that people name."""
+    try:
+        return trees.of(models_folder_of(path))
+    except GitError:
+        return trees.of(os.path.dirname(path))
+
+
+def _base(ref: str, tree: Repository, own: Collection[Repository], trees: WorkTrees) -> str:
+    """The commit to compare with: in a submodule, the one that the work tree around it names for it."""
+    above = os.path.dirname(tree.top)
+    if tree not in own and above != tree.top:
+        try:
+            outer = trees.of(above)
+            if link := outer.link(_base(ref, outer, own, trees), tree.top):
+                return link
+        except GitError:
+            pass
+    return tree.commit(ref)
+
+
+def _means_all(changed: Touched, paths: Collection[str], settings: Settings) -> bool:
+    """Whether settings, what pins versions, the table of model names, or this tool are among what has changed."""
+    try:
+        extended(settings)
+    except (OSError, ValueError):  # it could be any file
+        return True
+    if any(path in changed for path in _tables(paths, settings) | named_settings(settings)):
+        return True
+    above = {folder for path in paths for folder in upwards(os.path.dirname(os.path.realpath(path)))}
+    return any(
+        os.path.basename(path) in SETTINGS_FILES
+        or path.startswith(os.path.join(PACKAGE, ""))
+        or (os.path.dirname(path) in above and _is_pin(os.path.basename(path)))
+        for path in changed.paths
+    )
+
+
+def _is_pin(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in PINS)

@@ -1,0 +1,1 @@
+"""Which plan a model is run with, and whether it fits."""

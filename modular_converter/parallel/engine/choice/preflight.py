@@ -1,0 +1,142 @@
+"""What can be known before a process starts: the devices, the plan's fit, and the largest number of ranks that works.
+
+A rank's model is put together on the meta device, sharded for that many ranks, and run once without data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from modular_converter.parallel.engine.remote.handover import Skeleton, assemble
+from modular_converter.parallel.errors import ApplyError, PlanFormatError
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.tiny.inputs import make_inputs
+
+
+META = torch.device("meta")
+
+
+class _Guesses(TorchFunctionMode):
+    """Answers questions about values of tensors that have none, such as whether a mask is all ones, with no or zero."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _ANSWERS and args and isinstance(args[0], torch.Tensor) and args[0].is_meta:
+            return _ANSWERS[name]
+        return func(*args, **(kwargs or {}))
+
+
+_ANSWERS = {"__bool__": False, "item": 0, "__int__": 0, "__index__": 0, "__float__": 0.0}
+
+
+class OneOf:
+    """The first of so many ranks, for shapes alone: collectives give what they would, without the other ranks."""
+
+    def __init__(self, size: int) -> None:
+        self.rank, self.size = 0, size
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.clone()
+
+    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        return [tensor] * self.size
+
+
+def devices_for(number: int, device: str | None) -> tuple[str, ...]:
+    """One device name a rank.
+
+    Args:
+        device: ``cpu`` or ``cuda``; GPUs where there are some if None.
+
+    Raises:
+        ApplyError: there are fewer, or none.
+    """
+    if number < 1:
+        raise ApplyError(f"num_gpus={number}: at least one device is needed")
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    kind = device or ("cuda" if found else "cpu")
+    if kind not in ("cpu", "cuda"):
+        raise ApplyError(f"device={device!r}: give 'cpu' or 'cuda'")
+    if kind == "cpu":
+        return ("cpu",) * number
+    if number > found:
+        raise ApplyError(f"num_gpus={number}, but this machine has {found}; the largest number that works is {found}")
+    return tuple(f"cuda:{n}" for n in range(number))
+
+
+def check_home(model: torch.nn.Module) -> None:
+    """Raise ``ApplyError`` unless all weights lie in the main process's memory."""
+    places = sorted({tensor.device.type for tensor in (*model.parameters(), *model.buffers())} - {"cpu"})
+    if "meta" in places:
+        raise ApplyError("the model has no weights (meta device); load them first, or was it parallelized before?")
+    if places:
+        raise ApplyError(f"the model is on {places[0]} already; call parallelize first, or move it back with .cpu()")
+
+
+def check_text(plan: Plan) -> None:
+    """Raise ``ApplyError`` unless the plan's text, which is what ranks get, is a plan."""
+    try:
+        Plan.parse(str(plan))
+    except (PlanFormatError, ValueError) as error:
+        raise ApplyError(f"the plan cannot be sent to other processes as text: {error}") from error
+
+
+def check_fit(skeleton: Skeleton, plan: Plan, size: int) -> dict[int, Piece]:
+    """How each item is split, by number.
+
+    Raises:
+        ApplyError: the plan does not fit the model on ``size`` ranks; the largest smaller number that does is named.
+    """
+    try:
+        return _fit(skeleton, plan, size)
+    except ApplyError as error:
+        smaller = next((n for n in range(size - 1, 0, -1) if n == 1 or _fits(skeleton, plan, n)), 1)
+        hint = f"the largest number that works is {smaller}" if smaller > 1 else "no smaller number above 1 works"
+        raise ApplyError(f"num_gpus={size} does not fit this model: {error}; {hint}") from error
+
+
+def _fits(skeleton: Skeleton, plan: Plan, size: int) -> bool:
+    try:
+        _fit(skeleton, plan, size)
+    except ApplyError:
+        return False
+    return True
+
+
+def _fit(skeleton: Skeleton, plan: Plan, size: int) -> dict[int, Piece]:
+    model, _ = assemble(skeleton, META)
+    runs = size > 1 and _runs(assemble(skeleton, META)[0])
+    pieces = apply(model, plan, OneOf(size)).resolution.pieces
+    problem = _forward(model) if runs else None
+    if problem is not None:
+        raise ApplyError(f"its heads or widths do not divide over {size} ranks ({problem})")
+    return {n: pieces[item.name] for n, item in enumerate(skeleton.items) if item.parameter and item.name in pieces}
+
+
+def _runs(model: torch.nn.Module) -> bool:
+    """Whether the whole model runs without data: only then a failure of the sharded one means something."""
+    return _forward(model) is None
+
+
+def _forward(model: Any) -> str | None:
+    try:
+        with torch.no_grad():
+            inputs = {name: _meta(value) for name, value in make_inputs(model).items()}
+            with _Guesses():
+                model.eval()(**inputs)
+    except Exception as error:  # whatever a model's own code raises
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+    return None
+
+
+def _meta(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to("meta")
+    if isinstance(value, (list, tuple)):
+        return type(value)(_meta(item) for item in value)
+    return value

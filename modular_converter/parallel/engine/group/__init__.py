@@ -1,0 +1,1 @@
+"""Use inside a process group that the caller started (torchrun)."""

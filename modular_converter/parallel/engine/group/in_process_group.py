@@ -1,0 +1,260 @@
+"""``parallelize`` inside ``torchrun``: this process keeps its share of the model, and can train it.
+
+Every process calls it with the same model, and gives the same inputs. Gradients come through the parameters' roles;
+an optimizer is made after the call, because the parameters are new ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.engine.choice.preflight import check_fit
+from modular_converter.parallel.engine.choice.select_plan import GivenPlan, select_plan
+from modular_converter.parallel.engine.inference.agreement import agreeing_methods
+from modular_converter.parallel.engine.ranks.memory import usage
+from modular_converter.parallel.engine.remote.handover import dismantle, kept_types
+from modular_converter.parallel.engine.remote.proxy import ON_WHOLE_MODELS, refusals
+from modular_converter.parallel.engine.remote.what_may_leave import (
+    heads_recorded,
+    local_modules,
+    wants_attentions,
+    whole_heads,
+)
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.shard.apply import Applied, apply, local_part, undo
+from modular_converter.parallel.shard.collectives import ProcessGroup, gathered
+from modular_converter.parallel.shard.shards import unshard as put_together
+
+
+logger = logging.getLogger(__name__)
+_ALONE = "{name} would change this process's share alone; call unshard(), {name}, and parallelize again"
+# Entries of each weight that are compared between processes.
+_PROBES = 256
+
+
+class Sharded:
+    """What a model that is sharded over a process group can do besides its own methods."""
+
+    _applied: Applied
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise ApplyError(
+            "a sharded model cannot be copied; copy what full_state_dict() gives, or call unshard() first"
+        )
+
+    def unshard(self) -> Any:
+        """The whole model again, in place, on every rank; all ranks must call it."""
+        applied = self._applied
+        _unswap(self)
+        return undo(applied)
+
+    def full_state_dict(self) -> dict[str, torch.Tensor]:
+        """The whole weights on the CPU, as the unsharded model's ``state_dict``; all ranks must call it."""
+        pieces, group = self._applied.resolution.pieces, self._applied.group
+        found, gathered = {}, {}
+        own: Any = self
+        identity = {name: id(p) for name, p in own.named_parameters(remove_duplicate=False)}
+        for name, value in own.state_dict(keep_vars=True).items():
+            piece = pieces.get(name)
+            local = value.detach().as_subclass(torch.Tensor)
+            if piece is None or piece.dim < 0:
+                found[name] = local.cpu()
+                continue
+            if identity[name] not in gathered:
+                gathered[identity[name]] = put_together(group.all_gather(local), piece.dim, piece.parts).cpu()
+            found[name] = gathered[identity[name]]
+        return found
+
+    def load_full_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Take this rank's shares from whole weights.
+
+        Raises:
+            ApplyError: names are missing or unknown; they are listed.
+        """
+        pieces, group = self._applied.resolution.pieces, self._applied.group
+        own: Any = self
+        targets = own.state_dict(keep_vars=True)
+        wrong = sorted(set(targets) ^ set(state))
+        if wrong:
+            raise ApplyError(f"the state does not fit the model: {', '.join(wrong[:8])} on one side only")
+        with torch.no_grad():
+            for name, target in targets.items():
+                value = local_part(state[name], pieces[name], group) if name in pieces else state[name]
+                target.detach().as_subclass(torch.Tensor).copy_(value)
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """Scale all gradients so that their norm is at most ``max_norm``, as if the model were whole.
+
+        Shares count once each and whole parameters once; all ranks must call it.
+
+        Returns:
+            The norm before, the same on every rank.
+        """
+        shares, whole = _gradients(self._applied)
+        norm = _norm(shares, whole, norm_type, self._applied.group)
+        scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+        for gradient in (*shares, *whole):
+            gradient.mul_(scale.to(gradient.device, gradient.dtype))
+        return norm
+
+    def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:
+        """Save the whole model, from the first process; all processes must call it."""
+        state = self.full_state_dict()
+        own: Any = super()
+        # Not the first rank of the group: with a mesh of several dimensions each replica has one.
+        own.save_pretrained(folder, state_dict=state, is_main_process=dist.get_rank() == 0, **more)
+        dist.barrier()
+
+    def memory_allocated(self) -> dict[str, int]:
+        """Bytes of tensors on this rank's device; on a CPU its resident bytes."""
+        return self._memory("allocated")
+
+    def memory_reserved(self) -> dict[str, int]:
+        """Bytes that this rank's allocator holds; on a CPU its resident bytes."""
+        return self._memory("reserved")
+
+    memory_cached = memory_reserved
+    memory_chached = memory_reserved
+
+    def _memory(self, kind: str) -> dict[str, int]:
+        own: Any = self
+        device = next(own.parameters()).device
+        return {str(device): int(usage(device)[kind])}
+
+
+def parallelize_here(
+    model: Any,
+    dtype: torch.dtype | None,
+    given: GivenPlan | None,
+    device: str | None,
+    mesh: Any,
+) -> Any:
+    """Shard a model in place for this process.
+
+    Args:
+        mesh: a one-dimensional ``DeviceMesh``; all processes if None.
+
+    Raises:
+        PlanError: the mesh has more dimensions, there is no plan, or it does not fit.
+    """
+    place = _join(device)
+    if mesh is not None and mesh.ndim != 1:
+        raise ApplyError(f"the mesh has {mesh.ndim} dimensions; give the one to shard over, such as mesh['tp']")
+    group = ProcessGroup(mesh.get_group() if mesh is not None else None)
+    _refuse_other_weights(model, group, place)
+    plan, where = select_plan(model, given, group.size)
+    kept = kept_types(model, dtype)
+    check_fit(dismantle(model, kept)[0], plan, group.size)
+    if group.rank == 0:
+        logger.info("%s on %d processes: %s", type(model).__name__, group.size, where)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+
+    def share(parameter: torch.nn.Parameter, piece: Piece, own: Any) -> torch.Tensor:
+        part = local_part(parameter.detach(), piece, own)
+        return part.to(place, kept(names[id(parameter)], parameter), copy=True)
+
+    applied = apply(model, plan, group, share)
+    _move_whole(applied, kept, place)
+    model.__dict__["_applied"] = applied
+    model.__dict__["_own_class"] = own = type(model)
+    body: dict[str, Any] = {
+        name: _with_whole_heads(getattr(own, name)) for name in ("forward", "generate") if hasattr(own, name)
+    }
+    body |= agreeing_methods(own, group)
+    body |= refusals(own, ON_WHOLE_MODELS, ApplyError, _ALONE)
+    body |= {"__module__": own.__module__, "__doc__": own.__doc__}
+    model.__class__ = type(own.__name__, (Sharded, own), body)
+    return model
+
+
+def _with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A method whose attention weights come from all ranks, with gradients; inside another such it is as it was."""
+
+    @functools.wraps(own)
+    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
+            return own(self, *args, **kwargs)
+        group = self._applied.group
+        self.__dict__["_recording"] = True
+        try:
+            with heads_recorded(local_modules(self, self._applied.resolution.pieces)) as owners:
+                result = own(self, *args, **kwargs)
+            return whole_heads(result, self, group.size, owners, lambda value: gathered(value, group, 1))
+        finally:
+            del self.__dict__["_recording"]
+
+    return whole
+
+
+def _refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) -> None:
+    """Raise ``ApplyError`` on all processes where one has other weights: their shares would be of different models."""
+    sums = [p.detach().reshape(-1)[:: max(1, p.numel() // _PROBES)].double().sum() for p in model.parameters()]
+    own = torch.stack([one.cpu() for one in sums]) if sums else torch.zeros(1, dtype=torch.float64)
+    everywhere = group.all_gather(own.to(place))
+    names = [name for name, _ in model.named_parameters()]
+    for rank, other in enumerate(everywhere):
+        differs = ~torch.isclose(other, everywhere[0], rtol=0.0, atol=0.0, equal_nan=True)
+        if bool(differs.any()):
+            raise ApplyError(
+                f"{names[int(differs.nonzero()[0])]} has other values on process {rank} than on process 0: load the "
+                "same checkpoint everywhere, or call torch.manual_seed with the same number before the model is made"
+            )
+
+
+def _unswap(model: Any) -> None:
+    model.__class__ = model.__dict__.pop("_own_class")
+    del model.__dict__["_applied"]
+
+
+def _join(device: str | None) -> torch.device:
+    """This process's device; the process group is made if the script has not made one."""
+    gpu = device != "cpu" and torch.cuda.is_available()
+    place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpu else torch.device("cpu")
+    if gpu:
+        torch.cuda.set_device(place)
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if gpu else "gloo")
+    return place
+
+
+def _move_whole(applied: Applied, kept: Any, place: torch.device) -> None:
+    """Put what is not sharded on this process's device, in its type."""
+    for name, parameter in applied.model.named_parameters():
+        if name not in applied.resolution.pieces:
+            parameter.data = parameter.data.to(place, kept(name, parameter))
+    for module in applied.model.modules():
+        for leaf, buffer in module._buffers.items():
+            module._buffers[leaf] = None if buffer is None else buffer.to(place)
+
+
+def _gradients(applied: Applied) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Gradients of shares, and of whole parameters."""
+    shares: list[torch.Tensor] = []
+    whole: list[torch.Tensor] = []
+    for name, parameter in applied.model.named_parameters():
+        if parameter.grad is not None:
+            piece = applied.resolution.pieces.get(name)
+            (whole if piece is None or piece.dim < 0 else shares).append(parameter.grad)
+    return shares, whole
+
+
+def _norm(shares: list[torch.Tensor], whole: list[torch.Tensor], kind: float, group: Any) -> torch.Tensor:
+    if not shares and not whole:
+        return torch.zeros(())
+    parts = [[torch.linalg.vector_norm(g.float(), kind) for g in gradients] for gradients in (shares, whole)]
+    place = (shares or whole)[0].device
+    empty = torch.zeros((), device=place)
+    if kind == float("inf"):
+        local = torch.stack([*parts[0], *parts[1], empty]).max()
+        return torch.stack(group.all_gather(local.view(1))).max()
+    sums = [torch.stack([*norms, empty]).pow(kind).sum() for norms in parts]
+    total: torch.Tensor = group.all_reduce(sums[0].view(1))[0] + sums[1]
+    return total.pow(1.0 / kind)

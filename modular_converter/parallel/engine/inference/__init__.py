@@ -1,0 +1,1 @@
+"""The form of a sharded model for inference."""

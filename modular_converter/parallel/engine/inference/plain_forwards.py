@@ -1,0 +1,276 @@
+"""A sharded model for inference: plain parameters, plain collectives, no hooks, so that a token costs no extra Python.
+
+After ``apply``, parameters carry roles that intercept every function called with them: right for gradients and odd
+uses, but about ten microseconds an operation, and opaque to ``torch.compile``. Without gradients a column-wise weight
+needs nothing, and for a row-wise one it is enough that its module's own forward sums. So standard modules get a
+subclass of their class with such a forward; ``module.weight`` still gives the parameter with its role to other code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions
+
+from modular_converter.parallel.engine.inference.small_sums import open_small_sums
+from modular_converter.parallel.plans.resolve import COLUMN, GRADIENT, LOCAL, ROW, SPLIT_ROW, VOCABULARY
+from modular_converter.parallel.shard.apply import Applied
+from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.shard.experts import dispatch, local_experts
+
+
+# From this size of a layer's output on, its product is cut into pieces, and the sum of one runs beside the next.
+OVERLAP_BYTES = 32 << 20
+OVERLAP_PIECES = 4
+
+
+class LeanGroup(ProcessGroup):
+    """Collectives without gradients and with as little Python as possible; ``torch.compile`` can trace them."""
+
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+        super().__init__(group)
+        handle: Any = group or dist.group.WORLD
+        self.handle = handle
+        self.name: str = self.handle.group_name
+        self.options = _options(AllreduceOptions(), False)
+        self.later = _options(AllreduceOptions(), True)
+        self.gather_options = _options(AllgatherOptions(), False)
+        self.overlaps = dist.get_backend(group) == "nccl"
+        self.small = (
+            open_small_sums(handle, torch.device("cuda", torch.cuda.current_device())) if self.overlaps else None
+        )
+
+    def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum over the ranks: in place, or of a small tensor in a new one."""
+        if torch.compiler.is_compiling():
+            functions = torch.ops._c10d_functional
+            summed: torch.Tensor = functions.wait_tensor(functions.all_reduce(tensor, "sum", self.name))
+            return summed
+        if self.small is not None and self.small.fits(tensor):
+            return self.small(tensor)
+        work = self.handle.allreduce([tensor], self.options)
+        if work is not None:
+            work.wait()
+        return tensor
+
+    def sum_later(self, tensor: torch.Tensor) -> Any:
+        """Begin a sum in place; ``wait`` on what it returns orders the current stream behind it."""
+        return self.handle.allreduce([tensor], self.later)
+
+    def gather_last(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Shares of the last dimension put together."""
+        flat = tensor.reshape(-1)
+        if torch.compiler.is_compiling():
+            functions = torch.ops._c10d_functional
+            found = functions.wait_tensor(functions.all_gather_into_tensor(flat, self.size, self.name))
+        else:
+            found = tensor.new_empty(self.size * flat.numel())
+            work = self.handle._allgather_base(found, flat, self.gather_options)
+            if work is not None:
+                work.wait()
+        whole: torch.Tensor = found.view(self.size, *tensor.shape).movedim(0, -2).flatten(-2)
+        return whole
+
+
+def _options(options: Any, later: bool) -> Any:
+    if hasattr(options, "asyncOp"):  # not asynchronous: on the current stream, without events on both sides
+        options.asyncOp = later
+    return options
+
+
+class _Lean(torch.nn.Module):
+    """Base of the forwards below; ``weight`` is what other code than the module's own gets to see."""
+
+    _lean_group: LeanGroup
+    _lean_split: bool
+
+    @property
+    def weight(self) -> Any:
+        return self.__dict__["_lean_role"]
+
+    def _cut(self, value: torch.Tensor) -> torch.Tensor:
+        group = self._lean_group
+        if type(value) is not torch.Tensor:  # a bare parameter with a role would sum the product a second time
+            value = value.as_subclass(torch.Tensor)
+        return value.chunk(group.size, -1)[group.rank] if self._lean_split else value
+
+    def _first_bias(self) -> Any:
+        """The bias on the first rank: what is summed holds it once."""
+        return self._parameters.get("bias") if self._lean_group.rank == 0 else None
+
+
+class _RowLinear(_Lean, torch.nn.Linear):  # type: ignore[override]
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        group, weight = self._lean_group, self._parameters["weight"]
+        assert weight is not None
+        input = self._cut(input)
+        if not torch.compiler.is_compiling() and group.overlaps:
+            rows = input.numel() // input.shape[-1]
+            if rows * weight.shape[0] * input.element_size() >= OVERLAP_BYTES:
+                return _overlapped(input.reshape(rows, -1), weight.t(), self._first_bias(), group).view(
+                    *input.shape[:-1], -1
+                )
+        return group.sum_(F.linear(input, weight, self._first_bias()))
+
+
+class _GatherLinear(_Lean, torch.nn.Linear):  # type: ignore[override]
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        weight = self._parameters["weight"]
+        assert weight is not None
+        return self._lean_group.gather_last(F.linear(input, weight, self._parameters.get("bias")))
+
+
+class _LeanEmbedding(_Lean, torch.nn.Embedding):  # type: ignore[override]
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        weight = self._parameters["weight"]
+        assert weight is not None
+        rows = weight.shape[0]
+        local = input - self._lean_group.rank * rows
+        outside = (local < 0) | (local >= rows)
+        outside &= (input >= 0) & (input < rows * self._lean_group.size)  # of no rank: the error that a whole one has
+        found = F.embedding(local.masked_fill(outside, 0), weight)
+        return self._lean_group.sum_(found.masked_fill(outside.unsqueeze(-1), 0))
+
+
+class _RowConv1D(_Lean):
+    """transformers' ``Conv1D``: a linear layer whose weight is stored the other way round."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        weight, bias = self._parameters["weight"], self._first_bias()
+        assert weight is not None
+        input = self._cut(input)
+        rows = input.reshape(-1, input.shape[-1])
+        found = torch.mm(rows, weight) if bias is None else torch.addmm(bias, rows, weight)
+        return self._lean_group.sum_(found).view(*input.shape[:-1], -1)
+
+
+class _GatherConv1D(_Lean):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        weight, bias = self._parameters["weight"], self._parameters["bias"]
+        assert weight is not None and bias is not None
+        found = torch.addmm(bias, input.reshape(-1, input.shape[-1]), weight)
+        return self._lean_group.gather_last(found.view(*input.shape[:-1], -1))
+
+
+class _SummedOutput(torch.nn.Module):
+    """Put before a module's own class: its output, or the first of its outputs, is a share that is summed."""
+
+    _lean_group: LeanGroup
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        result = super().forward(*args, **kwargs)
+        share = result if isinstance(result, torch.Tensor) else result[0]
+        passed_on = any(share is value for value in (*args, *kwargs.values()))  # sums can be in place
+        whole = self._lean_group.sum_(share.clone() if passed_on else share.contiguous())
+        return whole if share is result else (whole, *result[1:])
+
+
+def _overlapped(rows: torch.Tensor, weight: torch.Tensor, bias: Any, group: LeanGroup) -> torch.Tensor:
+    found = rows.new_empty(rows.shape[0], weight.shape[1])
+    works = []
+    for piece, source in zip(found.chunk(OVERLAP_PIECES), rows.chunk(OVERLAP_PIECES)):
+        if bias is None:
+            torch.mm(source, weight, out=piece)
+        else:
+            torch.addmm(bias, source, weight, out=piece)
+        works.append(group.sum_later(piece))
+    for work in works:
+        work.wait()
+    return found
+
+
+_SILENT = {COLUMN, LOCAL, GRADIENT}
+
+
+def make_lean(applied: Applied, group: LeanGroup) -> None:
+    """Turn an applied model into its form for inference, in place. Gradients are lost from here on.
+
+    Parameters in roles or modules that are not known keep their role parameter.
+    """
+    for handle in applied.handles:
+        handle.remove()
+    plain: dict[int, torch.nn.Parameter] = {}
+    done: set[tuple[int, str]] = set()
+    for name, piece in applied.resolution.pieces.items():
+        path, _, leaf = name.rpartition(".")
+        module = applied.model.get_submodule(path)
+        if (id(module), leaf) in done:  # a module with several names
+            continue
+        done.add((id(module), leaf))
+        old = module._parameters[leaf]
+        assert old is not None
+        kind = None if piece.roles <= _SILENT else _kind_of(module, leaf, piece.roles, bool(piece.parts))
+        if kind is None and not piece.roles <= _SILENT:
+            continue
+        if id(old) not in plain:
+            plain[id(old)] = torch.nn.Parameter(old.detach().as_subclass(torch.Tensor), requires_grad=False)
+        if kind is not None:
+            module.__dict__["_lean_role"] = old
+            module.__dict__["_lean_split"] = SPLIT_ROW in piece.roles
+            _swap(module, kind, group)
+        module._parameters[leaf] = plain[id(old)]
+    _sum_outputs(applied, group)
+
+
+def _sum_outputs(applied: Applied, group: LeanGroup) -> None:
+    """Styles of modules; after those of weights, so that the sum is of what a module's new forward gives."""
+    sharded = {name for name, piece in applied.resolution.pieces.items() if piece.dim == 0}
+    for path, style in applied.resolution.hooks:  # the other styles are about gradients alone
+        module = applied.model.get_submodule(path)
+        if style in ("moe_tp_experts", "all_reduce"):
+            _swap(module, _SummedOutput, group)
+        elif style == "ep_dispatch_experts":
+            dispatch(module, path, local_experts(module, path, sharded), group)
+
+
+def _kind_of(module: torch.nn.Module, leaf: str, roles: frozenset[str], packed: bool) -> type[Any] | None:
+    """The forward for a module's weight, or None where the role has to stay."""
+    acting = roles - _SILENT - {VOCABULARY}
+    if leaf != "weight" or len(acting) > 1:
+        return None
+    name = "embedding" if VOCABULARY in roles and isinstance(module, torch.nn.Embedding) else next(iter(acting), "")
+    if name == "embedding":
+        plain = getattr(module, "max_norm", None) is None
+        return _LeanEmbedding if plain else None
+    if COLUMN in roles or not name:
+        return None
+    rows = name in (ROW, SPLIT_ROW)
+    if isinstance(module, torch.nn.Linear):
+        return _RowLinear if rows else None if packed else _GatherLinear
+    if any(map(_is_conv1d, type(module).__mro__)):
+        return _RowConv1D if rows else None if packed else _GatherConv1D
+    return None
+
+
+_MADE: dict[tuple[type[Any], type[Any]], type[Any]] = {}
+
+
+def _swap(module: torch.nn.Module, kind: type[Any], group: LeanGroup) -> None:
+    """Give a module a class of the same name with another forward."""
+    module.__class__ = _made(type(module), kind)
+    module.__dict__["_lean_group"] = group
+
+
+def _made(old: type[Any], kind: type[Any]) -> type[Any]:
+    """A class with another innermost forward, or for a sum with another outermost one.
+
+    A subclass of ``nn.Linear`` that calls ``super().forward`` keeps what it adds: the lean class goes between.
+    """
+    if (old, kind) not in _MADE:
+        standard = next((base for base in old.__mro__ if _is_standard(base)), old)
+        outermost = kind is _SummedOutput or old is standard
+        bases = (kind, old) if outermost else (old, _made(standard, kind))
+        body = {"__module__": old.__module__, "__qualname__": old.__qualname__}
+        _MADE[old, kind] = type(old.__name__, bases, body)
+    return _MADE[old, kind]
+
+
+def _is_standard(kind: type[Any]) -> bool:
+    return kind in (torch.nn.Linear, torch.nn.Embedding) or _is_conv1d(kind)
+
+
+def _is_conv1d(kind: type[Any]) -> bool:
+    return kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers.") and not issubclass(kind, _Lean)

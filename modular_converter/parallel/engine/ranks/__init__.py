@@ -1,0 +1,1 @@
+"""The server of ranks: processes, messages, shared memory, random states."""

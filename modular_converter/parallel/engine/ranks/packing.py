@@ -1,0 +1,244 @@
+"""Messages between the main process and a rank: pickles whose tensors travel beside them, large ones in an arena.
+
+Caches and other state of a model stay on the ranks; the caller gets an ``OnRanks`` handle, and a handle that comes
+back becomes the object again.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import pickle
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.ranks.gpu_mailbox import Mailbox, Post, lent
+from modular_converter.parallel.engine.ranks.shared_memory import Arena, aligned
+from modular_converter.parallel.errors import PlanError
+
+
+# Up to this many bytes a tensor travels in the message itself: a pipe carries them faster than two mappings agree.
+INLINE_BYTES = 1 << 15
+COPY = "__deepcopy__"
+
+
+class OnRanks:
+    """Something that lives on the ranks, such as a key/value cache. Give it back to the model as you got it.
+
+    Its methods and attributes are those on the ranks, and the first rank's answer comes back. ``copy.deepcopy`` copies
+    it there. What is a rank's own share, such as the keys of a cache's layer, raises ``ApplyError``.
+    """
+
+    _number: int
+    _kind: str
+    _names: dict[str, bool]
+    _call: Callable[..., Any]
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return object.__getattribute__(self, name)
+        if name not in self._names:
+            raise AttributeError(f"{self._kind!r} on the ranks has no attribute {name!r}")
+        if self._names[name]:
+            return lambda *args, **kwargs: self._call(self._number, name, args, kwargs)
+        return self._call(self._number, name, None, None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise PlanError(f"{self!r}: {name} cannot be set from here; call its methods")
+
+    def __len__(self) -> int:
+        return int(self._call(self._number, "__len__", (), {}))
+
+    def __bool__(self) -> bool:
+        return "__len__" not in self._names or len(self) > 0
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self._call(self._number, COPY, (), {})
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise PlanError(f"{self!r} cannot be pickled or copied here; copy.deepcopy copies it on the ranks")
+
+    def __repr__(self) -> str:
+        return f"<{self._kind} on the ranks>"
+
+
+def handle_for(kind: type[Any], number: int, names: dict[str, bool], call: Callable[..., Any]) -> OnRanks:
+    """A handle that is an instance of what it stands for, so that ``isinstance`` holds.
+
+    Args:
+        names: of ``names_of``.
+        call: runs ``(number, name, args, kwargs)`` on the ranks; reads an attribute if ``args`` is None.
+    """
+    made: OnRanks = object.__new__(_handle_class(kind))  # type: ignore[arg-type]
+    vars(made).update(_number=number, _kind=kind.__name__, _names=names, _call=call)
+    return made
+
+
+def stand_in(value: Any, number: int, call: Callable[..., Any]) -> None:
+    """Make the caller's own object the handle of what has been sent to the ranks; its content here goes."""
+    kind, names = type(value), names_of(type(value), own_names(value))
+    value.__class__ = _handle_class(kind)  # type: ignore[arg-type]
+    vars(value).clear()
+    vars(value).update(_number=number, _kind=kind.__name__, _names=names, _call=call)
+
+
+@functools.lru_cache(maxsize=256)
+def _handle_class(kind: type[Any]) -> type[Any]:
+    body = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    return types.new_class(kind.__name__, (OnRanks, kind), exec_body=lambda scope: scope.update(body))
+
+
+def own_names(value: Any) -> str:
+    """The public attributes that an object has besides those of its class, with spaces between.
+
+    One text and not a list: pickle asks Python about each object in a message, 70 us for the names of a cache.
+    """
+    return " ".join(name for name in vars(value) if not name.startswith("_"))
+
+
+def names_of(kind: type[Any], own: str) -> dict[str, bool]:
+    """The public attributes of an object, with whether each is a method; and ``__len__``."""
+    return {**dict.fromkeys(own.split(), False), **_methods(kind)}  # type: ignore[arg-type]
+
+
+@functools.lru_cache(maxsize=256)
+def _methods(kind: type[Any]) -> dict[str, bool]:
+    shown = [name for name in dir(kind) if not name.startswith("_") or name == "__len__"]
+    return {name: callable(getattr(kind, name, None)) for name in shown}
+
+
+class _Packer(pickle.Pickler):
+    def __init__(self, file: Any, arena: Arena, held: dict[int, int], mailbox: Mailbox | None) -> None:
+        super().__init__(file, protocol=5)
+        self.arena, self.held, self.mailbox, self.end, self.mailed = arena, held, mailbox, 0, 0
+        self.sent: dict[int, int] = {}
+        self.kept: list[torch.Tensor] = []  # alive until the end, so that no identity is used twice
+
+    def persistent_id(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            # Pickle keeps no memo of these, and a `ModelOutput` names each of its tensors three times.
+            number = self.sent.get(id(value))
+            if number is not None:
+                return ("again", number)
+            self.sent[id(value)] = len(self.kept)
+            self.kept.append(value)
+            return ("tensor", self._tensor(value))
+        if isinstance(value, OnRanks):
+            return ("held", value._number)
+        if id(value) in self.held:
+            return ("handle", self.held[id(value)], type(value), own_names(value))
+        if isinstance(value, torch.nn.Module):
+            raise pickle.PicklingError(
+                f"a module ({type(value).__name__}) cannot travel between processes; pass tensors and settings, or another "
+                "model that lies on the same ranks: parallelize(model, session=ranks), parallelize(other, session=ranks)"
+            )
+        return None
+
+    def _tensor(self, value: torch.Tensor) -> Any:
+        value = value.detach()
+        if self.mailbox is not None and value.is_cuda:
+            found = self.mailbox.put(value, self.mailed)
+            if found is not None:
+                self.mailed = aligned(self.mailed + value.numel() * value.element_size())
+                return found
+            if (handle := lent(value)) is not None:
+                return handle
+        if type(value) is not torch.Tensor:
+            value = value.as_subclass(torch.Tensor)
+        if value.layout != torch.strided or value.is_quantized:
+            raise pickle.PicklingError(f"a tensor of layout {value.layout} cannot travel; make it dense")
+        size = value.numel() * value.element_size()
+        if size <= INLINE_BYTES:
+            return ("inline", value.dtype, tuple(value.shape), bytes(_flat_bytes(value.cpu().contiguous()).numpy()))
+        offset = aligned(self.end)
+        self.end = offset + size
+        self.arena.reserve(self.end)
+        write(self.arena, offset, value)
+        return ("arena", value.dtype, tuple(value.shape), offset)
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, file: Any, arena: Arena, device: Any, resolve: Callable[[Any], Any], post: Post) -> None:
+        super().__init__(file)
+        self.arena, self.device, self.resolve, self.post = arena, device, resolve, post
+        self.made: list[torch.Tensor] = []
+
+    def persistent_load(self, pid: Any) -> Any:
+        if pid[0] == "again":
+            return self.made[pid[1]]
+        if pid[0] != "tensor":
+            return self.resolve(pid)
+        self.made.append(self._tensor(pid[1]))
+        return self.made[-1]
+
+    def _tensor(self, pid: Any) -> torch.Tensor:
+        kind = pid[0]
+        if kind == "inline":
+            _, dtype, shape, data = pid
+            made = (
+                torch.frombuffer(bytearray(data), dtype=torch.uint8).view(dtype) if data else torch.empty(0).to(dtype)
+            )
+            # Not waited for: the driver has its own copy of pageable memory before it returns.
+            return made.view(shape).to(self.device, non_blocking=True)
+        if kind == "arena":
+            _, dtype, shape, offset = pid
+            found = read(self.arena, offset, dtype, shape)
+            return found.clone() if self.device.type == "cpu" else found.to(self.device)
+        if kind == "mail":
+            return self.post.look_up(self.device, *pid[1:])
+        shared: torch.Tensor = pid[1](*pid[2])
+        return shared if shared.device == self.device else self.post.announce(shared, self.device)
+
+
+def pack(value: Any, arena: Arena, held: dict[int, int] | None = None, mailbox: Mailbox | None = None) -> bytes:
+    """A value as bytes.
+
+    Args:
+        arena: where tensors above ``INLINE_BYTES`` are written, from its start; the receiver must be done with the
+            last message.
+        held: identity of objects that stay here -> their number.
+        mailbox: where CUDA tensors go, for a receiver that wants them on its device; what is too large for it is lent.
+
+    Raises:
+        Exception: what cannot be pickled, as ``pickle`` says it.
+    """
+    file = io.BytesIO()
+    _Packer(file, arena, held or {}, mailbox).dump(value)
+    return file.getvalue()
+
+
+def unpack(
+    data: bytes,
+    arena: Arena,
+    device: torch.device,
+    resolve: Callable[[Any], Any],
+    post: Post | None = None,
+) -> Any:
+    """The inverse of ``pack``; tensors are copied to ``device``, those in a mailbox when they are fetched.
+
+    Args:
+        resolve: from ``("held", number)`` or ``("handle", number, class, own names)`` to the object.
+        post: what the receiver knows of the sender's mailbox.
+    """
+    return _Unpacker(io.BytesIO(data), arena, device, resolve, post or Post()).load()
+
+
+def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def write(arena: Arena, offset: int, tensor: torch.Tensor) -> None:
+    """Copy a tensor of any layout and device into reserved bytes."""
+    read(arena, offset, tensor.dtype, tuple(tensor.shape)).copy_(tensor)
+
+
+def read(arena: Arena, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+    """A tensor that lies in an arena, not copied."""
+    size = math.prod(shape) * dtype.itemsize
+    if not size:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(arena.view(offset, size), dtype=torch.uint8).view(dtype).view(shape)

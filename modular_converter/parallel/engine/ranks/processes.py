@@ -1,0 +1,264 @@
+"""The ranks' processes as the main process sees them: started, waited for together, ended; and not imported twice."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import selectors
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.reduction import send_handle
+from typing import Any
+
+from modular_converter.parallel.engine.ranks.gpu_mailbox import Post
+from modular_converter.parallel.engine.ranks.shared_memory import Arena
+from modular_converter.parallel.engine.ranks.worker import EARLY, EVENT, FAILURE, Start, serve
+
+
+MISSING_GUARD = 77
+# After one rank has failed, the others may be on their way to their answers, or wait for it in a collective.
+GRACE_S = 5.0
+# The longest single wait: a selector takes its time in milliseconds, as a C integer.
+WAIT_S = 3600.0
+# Frames of a rank that waits for others: in our collectives, or in torch's.
+_WAITING = ("engine/lean.py", "distributed_c10d.py", "shard/collectives.py")
+_HUNG_SHOWN = 4
+GUARD_TEXT = (
+    "parallelize starts processes that import your main module again, and there it is called once more: put the call "
+    'under `if __name__ == "__main__":`, and what it needs with it'
+)
+
+
+@dataclass
+class Rank:
+    """One process with its pipe, its areas of memory and the file for its last words."""
+
+    process: Any
+    pipe: Any
+    lifeline: Any
+    up: Arena
+    log: int
+    arrived: deque[bytes] = field(default_factory=deque)
+    post: Post = field(default_factory=Post)
+
+
+def begin(context: Any, start: Start, down: Arena) -> Rank:
+    """Start one process and hand it its areas of memory: the shared way down, its own way up, its log."""
+    ours, theirs = context.Pipe()
+    far, near = context.Pipe(duplex=False)
+    up, log = Arena.create(), Arena.create().descriptor  # before the process, so that it is nobody's for no moment
+    process = context.Process(
+        target=serve, args=(theirs, far, start), daemon=True, name=f"modular-parallel-rank-{start.rank}"
+    )
+    with _argument_free_main():
+        process.start()
+    theirs.close()
+    far.close()
+    rank = Rank(process, ours, near, up, log)
+    with contextlib.suppress(OSError):  # it died while it started: the wait for its answer says how
+        for descriptor in (log, down.descriptor, up.descriptor):
+            send_handle(ours, descriptor, process.pid)
+    return rank
+
+
+def finish(ranks: list[Rank], grace_s: float) -> None:
+    """Close the ranks' pipes, which ends those that wait for a message, and kill the others; give back what they held.
+
+    Args:
+        grace_s: how long they may take to end by themselves, all together.
+    """
+    deadline = time.monotonic() + grace_s
+    try:
+        for rank in ranks:
+            rank.post.close()
+            with contextlib.suppress(OSError):
+                rank.pipe.close()
+        for rank in ranks:
+            rank.process.join(max(0.0, deadline - time.monotonic()))
+    finally:  # whatever interrupts the wait, none is left
+        for rank in ranks:
+            if rank.process.exitcode is None:
+                rank.process.kill()
+    for rank in ranks:
+        rank.process.join(10.0)
+        rank.lifeline.close()
+        rank.up.close()
+        os.close(rank.log)
+
+
+def disown(rank: Rank) -> None:
+    """In a forked child: neither hold the rank's pipes open nor end it with this process, as multiprocessing would."""
+    multiprocessing.process._children.discard(rank.process)  # type: ignore[attr-defined]
+    for pipe in (rank.pipe, rank.lifeline):
+        with contextlib.suppress(OSError):
+            pipe.close()
+
+
+class Lost(Exception):
+    """Ranks that cannot go on together; all have to be ended. ``reason`` says in short why."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+Event = Callable[[str, Any], None]
+
+
+def collect(
+    ranks: list[Rank],
+    selector: selectors.BaseSelector,
+    limit_s: float,
+    event: Event | None,
+    early: Callable[[int, bytes], None],
+    awake_s: float = 0.0,
+) -> tuple[list[bytes], Exception | None]:
+    """Wait for one message of each rank.
+
+    Args:
+        selector: with each rank's pipe and end.
+        limit_s: seconds until they count as hung.
+        event: gets what comes before an answer, as a kind and a value.
+        early: gets the number of a rank, and its answer if that comes before it is complete.
+        awake_s: seconds to look for messages without sleep, if no other thread of this process could run instead.
+
+    Returns:
+        The messages in the order of the ranks, and what ``event`` raised.
+
+    Raises:
+        Lost: a rank died, hung, or failed while the others wait for it.
+    """
+    answers = {number: rank.arrived.popleft() for number, rank in enumerate(ranks) if rank.arrived}
+    trouble: Exception | None = None
+    start = time.monotonic()
+    deadline = start + limit_s
+    while len(answers) < len(ranks):
+        left = deadline - time.monotonic()
+        ready = _look(selector, start + awake_s) or selector.select(max(0.0, min(left, WAIT_S)))
+        if selector.get_map() is None:
+            raise Lost("they were ended", "another thread has ended the ranks")
+        if not ready and left <= WAIT_S:
+            raise _hung(ranks, answers, limit_s)
+        for key, _ in sorted(ready, key=lambda pair: str(pair[0].data[0]), reverse=True):
+            number = key.data[1]
+            data = _received(ranks[number]) if key.data[0] == "pipe" else None
+            if data is None:
+                if number not in answers:
+                    raise _died(ranks[number], number, answers)
+            elif data[:1] == EVENT:
+                trouble = trouble or _handled(event, data)
+            elif data[:1] == EARLY:
+                early(number, data[1:])
+            elif number in answers:
+                ranks[number].arrived.append(data)
+            else:
+                answers[number] = data
+                if data[:1] == FAILURE:
+                    deadline = min(deadline, time.monotonic() + GRACE_S)
+    return [answers[number] for number in range(len(ranks))], trouble
+
+
+def _look(selector: selectors.BaseSelector, until: float) -> Any:
+    """What is ready before a point in time, looked for without sleep; a second thread would wait for the interpreter."""
+    while time.monotonic() < until and threading.active_count() == 1:
+        if found := selector.select(0):
+            return found
+    return []
+
+
+def _received(rank: Rank) -> bytes | None:
+    try:
+        data: bytes = rank.pipe.recv_bytes()
+    except (EOFError, OSError):
+        return None
+    return data
+
+
+def _handled(event: Event | None, data: bytes) -> Exception | None:
+    """Hand an event to the caller; an error of the caller's own must wait until all ranks have answered."""
+    try:
+        if event is not None:
+            event(*pickle.loads(data[1:]))
+    except Exception as error:
+        return error
+    return None
+
+
+def _died(rank: Rank, number: int, answers: dict[int, bytes]) -> Lost:
+    rank.process.join(2.0)
+    code = rank.process.exitcode
+    if code == MISSING_GUARD:
+        return Lost("the main module has no guard", GUARD_TEXT)
+    how = f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with exit code {code}"
+    if code == -signal.SIGKILL:
+        how += " (the system does this when memory runs out)"
+    words = _failed_before(answers) or _last_words(rank, number)
+    return Lost(f"rank {number} died {how}", f"rank {number} died {how}; all ranks were ended{words}")
+
+
+def _hung(ranks: list[Rank], answers: dict[int, bytes], limit_s: float) -> Lost:
+    failure = _failed_before(answers)
+    missing = [number for number in range(len(ranks)) if number not in answers]
+    for number in missing:
+        with contextlib.suppress(OSError, TypeError):
+            os.kill(ranks[number].process.pid, signal.SIGUSR1)
+    time.sleep(0.5)
+    if failure:
+        return Lost("a rank failed while the others waited for it", f"all ranks were ended{failure}")
+    said = f"ranks {missing} did not answer in {limit_s:.0f} s; all ranks were ended"
+    return Lost("the time limit passed", said + "".join(_words_of_hung(ranks, missing)))
+
+
+def _words_of_hung(ranks: list[Rank], missing: list[int]) -> list[str]:
+    """Where the ranks were: silent ones first, then those with work of their own; the others wait for them."""
+    found = {number: _last_words(ranks[number], number) for number in missing}
+    silent = [number for number in missing if not found[number]]
+    waiting = [number for number in missing if any(mark in found[number] for mark in _WAITING)]
+    others = [number for number in missing if number not in (*silent, *waiting)]
+    words = [f"; rank {number} said nothing: it is stopped, or does not run Python" for number in silent]
+    return [*words, *(found[number] for number in (*others, *waiting))][:_HUNG_SHOWN]
+
+
+def _failed_before(answers: dict[int, bytes]) -> str:
+    for number, data in answers.items():
+        if data[:1] == FAILURE:
+            return f"; rank {number} failed:\n{pickle.loads(data[1:])[0]}"
+    return ""
+
+
+def _last_words(rank: Rank, number: int) -> str:
+    """What the rank's interpreter wrote when it crashed or was asked where it is."""
+    try:
+        text = os.pread(rank.log, 20000, 0).decode("utf-8", "replace").strip()
+    except OSError:  # another thread has ended it
+        return ""
+    return f"; rank {number} was here:\n{text}" if text else ""
+
+
+@contextlib.contextmanager
+def _argument_free_main() -> Iterator[None]:
+    """A main module that was read from standard input cannot be imported again: ranks do without it."""
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    if main is None or path is None or os.path.exists(path) or getattr(main, "__spec__", None) is not None:
+        yield
+        return
+    del main.__file__
+    try:
+        yield
+    finally:
+        main.__file__ = path
+
+
+def refuse_import_in_child() -> None:
+    """End a process that is still importing the main module of the one that started it."""
+    if getattr(multiprocessing.process.current_process(), "_inheriting", False):
+        print(GUARD_TEXT, file=sys.stderr, flush=True)
+        os._exit(MISSING_GUARD)

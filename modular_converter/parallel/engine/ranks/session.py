@@ -1,0 +1,287 @@
+"""The main process's side of a group of ranks: start them, talk to them in turn, notice what goes wrong, end them.
+
+A rank that dies, hangs or fails alone would leave the others waiting in a collective for ever. So every wait here
+watches all ranks, and ends all of them when one cannot go on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+import pickle
+import selectors
+import weakref
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import TCPStore
+
+from modular_converter.parallel.engine.ranks.fair_lock import Turns
+from modular_converter.parallel.engine.ranks.packing import pack, unpack
+from modular_converter.parallel.engine.ranks.processes import (
+    Lost,
+    Rank,
+    begin,
+    collect,
+    disown,
+    finish,
+    refuse_import_in_child,
+)
+from modular_converter.parallel.engine.ranks.shared_memory import Arena
+from modular_converter.parallel.engine.ranks.worker import ANSWER, FAILURE, HEAD, SECONDS, UNSENT, Start
+from modular_converter.parallel.errors import RankError
+
+
+START_LIMIT_S = 180.0
+# On a virtual machine a process that sleeps wakes 0.2 ms late, and is slow then; torch waits for a GPU in this way too.
+AWAKE_S = 0.1
+CPU = torch.device("cpu")
+
+
+class RemoteError(Exception):
+    """An error that all ranks raised alike, with a rank's traceback.
+
+    Attributes:
+        error: the exception itself, if it could travel.
+        about: kind and model number, as far as it has one, of the message that raised it.
+    """
+
+    def __init__(self, error: Exception | None, text: str, about: tuple[Any, ...] = ()) -> None:
+        super().__init__(text)
+        self.error, self.about = error, about
+
+
+@dataclass(eq=False)
+class Session:
+    """A group of ranks on this machine; models are loaded into it and run in turn.
+
+    Args:
+        devices: one name a rank: ``cpu``, or ``cuda:0``, ``cuda:1``, …
+        init_method: how processes start: ``spawn``, ``forkserver``, or (CPUs only) ``fork``.
+        master_port: where the ranks meet; any free port if None.
+        limit_s: seconds that a call may take before the ranks count as hung.
+
+    Attributes:
+        times: the seconds that each rank took for its last answer.
+    """
+
+    devices: tuple[str, ...]
+    init_method: str = "spawn"
+    master_port: int | None = None
+    limit_s: float = 600.0
+    ranks: list[Rank] = field(default_factory=list)
+    ended: str = ""
+
+    def __post_init__(self) -> None:
+        self.turns = Turns()
+        self.down = Arena.create()
+        self.selector = selectors.DefaultSelector()
+        self.store: Any = None
+        self.awake_s = 0.0 if self.devices[0] == "cpu" else AWAKE_S
+        self.times: list[float] = []
+        self.owed: deque[tuple[Any, ...]] = deque()  # what messages without an answer are about
+        _LIVE.add(self)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.end()
+
+    def start(self) -> None:
+        """Start the ranks, unless they have been, and wait until all have joined.
+
+        Raises:
+            RankError: the session has ended; or a rank did not join, with its traceback, and none is left.
+        """
+        refuse_import_in_child()
+        if multiprocessing.current_process().daemon:
+            raise RankError(
+                "this is a daemonic process (of a multiprocessing pool or a task queue), which may not start others; "
+                "call parallelize in one that is not daemonic"
+            )
+        with self.turns:
+            self.refuse_ended()
+            if self.ranks:
+                return
+            try:
+                self._begin_all()
+                self.owed.append(("start",))
+                self.answers(START_LIMIT_S)
+            except RemoteError as error:
+                self.end("they did not start")
+                raise RankError(f"the ranks did not start: {error}") from error
+            except BaseException:
+                self.end("they did not start")
+                raise
+
+    def refuse_ended(self) -> None:
+        """Raise ``RankError`` if no model can be put on these ranks any more."""
+        if self.ended:
+            raise RankError(f"the session's ranks have ended: {self.ended}; make another Session")
+
+    def _begin_all(self) -> None:
+        context: Any = multiprocessing.get_context(self.init_method)
+        if self.init_method == "forkserver":
+            context.set_forkserver_preload(
+                [__name__, "modular_converter.parallel.engine.remote.rank_models", "transformers"]
+            )
+        try:
+            self.store = TCPStore("127.0.0.1", self.master_port or 0, is_master=True, wait_for_workers=False)
+        except RuntimeError as error:
+            raise RankError(f"master_port={self.master_port} cannot be used; leave it out: {error}") from error
+        forked = self.init_method == "fork"  # a forked child must not use the parent's pool of threads
+        size = len(self.devices)
+        threads = 1 if forked else max(1, torch.get_num_threads() // size)
+        for number, device in enumerate(self.devices):
+            start = Start(number, size, device, ("127.0.0.1", self.store.port), threads, self.limit_s)
+            rank = begin(context, start, self.down)
+            self.ranks.append(rank)
+            self.selector.register(rank.pipe, selectors.EVENT_READ, ("pipe", number))
+            self.selector.register(rank.process.sentinel, selectors.EVENT_READ, ("end", number))
+
+    def ask(
+        self,
+        message: Any,
+        limit_s: float | None = None,
+        event: Callable[[str, Any], None] | None = None,
+        device: torch.device = CPU,
+        resolve: Callable[[Any], Any] | None = None,
+    ) -> list[Any]:
+        """Send one message to all ranks and wait for all answers.
+
+        Args:
+            event: gets what the first rank sends on the way, as a kind and a value.
+            device: where tensors in the answers shall lie.
+            resolve: makes handles of what stays on the ranks.
+
+        Raises:
+            RankError: a rank died, hung or failed alone; all have been ended.
+            RemoteError: all ranks raised the same; they go on.
+        """
+        self._settle()
+        self.send(message)
+        return self.answers(limit_s or self.limit_s, event, device, resolve)
+
+    def _settle(self) -> None:
+        """Throw away the answers that nobody took, which are those to what was under way when something failed."""
+        while self.owed and not self.ended:
+            with contextlib.suppress(RemoteError):
+                self.answers(self.limit_s)
+
+    def send(self, message: Any) -> None:
+        """The first half of ``ask``; several may be under way, if their tensors do not overlap in the shared area."""
+        if self.ended:
+            raise self._gone()
+        data = pack(message, self.down)
+        self.owed.append(message[:2])
+        try:
+            for rank in self.ranks:
+                with contextlib.suppress(OSError):  # it is dead: the wait for its answer says how
+                    rank.pipe.send_bytes(data)
+        except BaseException:
+            self.end("a call was interrupted", 0.0)
+            raise
+
+    def _gone(self) -> RankError:
+        return RankError(f"the ranks have ended: {self.ended}; load the model again and call parallelize")
+
+    def answers(
+        self,
+        limit_s: float,
+        event: Callable[[str, Any], None] | None = None,
+        device: torch.device = CPU,
+        resolve: Callable[[Any], Any] | None = None,
+    ) -> list[Any]:
+        """The second half of ``ask``, for the oldest message that has not been answered."""
+        try:
+            about = self.owed.popleft()
+            found: dict[int, Any] = {}
+
+            def read(number: int, data: bytes) -> None:
+                rank = self.ranks[number]
+                found[number] = unpack(data, rank.up, device, resolve or _unknown, rank.post)
+
+            raw, trouble = collect(self.ranks, self.selector, limit_s, event, read, self.awake_s)
+            failed = [number for number, data in enumerate(raw) if data[:1] in (FAILURE, UNSENT)]
+            if failed:
+                self._raise(raw, failed, about)
+            self.times = [SECONDS.unpack(data[len(ANSWER) : HEAD])[0] for data in raw]
+            for number, rank in enumerate(self.ranks):
+                if number not in found:
+                    read(number, raw[number][HEAD:])
+                rank.post.fetch()
+            if device.type == "cuda":
+                torch.cuda.current_stream(device).synchronize()  # the next call writes to the mailbox again
+        except RemoteError:
+            raise
+        except Exception as error:
+            if self.ended:  # by another thread
+                raise self._gone() from error
+            self.end(error.reason if isinstance(error, Lost) else str(error), 0.0)
+            if isinstance(error, Lost):
+                raise RankError(str(error)) from None
+            raise
+        except BaseException:
+            self.end("a call was interrupted", 0.0)
+            raise
+        if trouble is not None:
+            raise trouble
+        return [found[number] for number in range(len(raw))]
+
+    def _raise(self, raw: list[bytes], failed: list[int], about: tuple[Any, ...]) -> None:
+        """An error of all ranks is the caller's own; if only some have one, the ranks can no longer agree."""
+        for rank in self.ranks:
+            rank.post.announced.clear()
+        first = next((number for number in failed if raw[number][:1] == FAILURE), failed[0])
+        text, error = pickle.loads(raw[first][1:])
+        if len(failed) < len(raw) and raw[first][:1] == FAILURE:
+            raise Lost(f"rank {first} failed alone", f"rank {first} failed alone; all ranks were ended:\n{text}")
+        raise RemoteError(error, f"on rank {first}:\n{text}", about)
+
+    def end(self, reason: str = "they were ended", grace_s: float = 2.0) -> None:
+        """End all ranks and give everything back. May be called twice.
+
+        Args:
+            grace_s: how long ranks may take to end by themselves, which they do when they are not in a call.
+        """
+        if not self.ended:
+            self.ended = reason
+        ranks, self.ranks = self.ranks, []
+        try:
+            finish(ranks, grace_s)
+        finally:
+            self.selector.close()
+            self.down.close()
+            self.store = None
+
+
+def _unknown(pid: Any) -> Any:
+    raise RankError(f"an answer holds something that stays on the ranks: {pid}")
+
+
+_LIVE: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    for session in list(_LIVE):
+        session.end("the interpreter ended")
+
+
+def _forget_all() -> None:
+    """In a forked child: the ranks are its parent's. The selector's descriptor is shared, so nothing is taken out."""
+    for session in list(_LIVE):
+        for rank in session.ranks:
+            disown(rank)
+        session.ranks, session.turns = [], Turns()
+        session.ended = session.ended or "this is a forked child of the process that started them"
+    _LIVE.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)

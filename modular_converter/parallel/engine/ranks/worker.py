@@ -1,0 +1,144 @@
+"""The life of one rank: join the group, then load, run and drop models as the main process says.
+
+Messages are ``(kind, ...)``. Each gets one answer: a byte that tells answers, failures (traceback and exception),
+results that cannot be sent, and events (what comes before an answer) apart; in an answer, the seconds that it took
+here; and a pickle. If that has come before the GPU was done, the answer itself is without. Only the standard library is
+imported before the rank is connected, so that its end is noticed from the first moment.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing.util
+import os
+import pickle
+import select
+import signal
+import struct
+import threading
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
+from typing import Any
+
+from modular_converter.parallel.engine.ranks.shared_memory import Arena
+
+
+WATCH_S = 1.0
+# A GPU's rank that sleeps wakes 0.13 ms late on a virtual machine, so between calls that follow each other it does not.
+PATIENCE_S = 0.002
+ANSWER, FAILURE, UNSENT, EVENT, EARLY = b"A", b"F", b"U", b"E", b"P"
+SECONDS = struct.Struct("=d")
+HEAD = len(ANSWER) + SECONDS.size
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a rank has to know. ``device`` is ``cpu`` or ``cuda:n``; ``store`` is a host and a port."""
+
+    rank: int
+    size: int
+    device: str
+    store: tuple[str, int]
+    threads: int
+    limit_s: float
+
+
+def serve(pipe: Connection, lifeline: Connection, start: Start) -> None:
+    """Answer messages until the pipe closes. The process ends with the main process, whatever it is doing."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole foreground group; the main process decides
+    threading.Thread(target=_watch, args=(lifeline, os.getppid()), daemon=True).start()
+    log, down, up = (recv_handle(pipe) for _ in range(3))
+    faulthandler.enable(log)
+    faulthandler.register(signal.SIGUSR1, log)
+    try:
+        worker = _join(pipe, start, Arena(down), Arena(up))
+    except BaseException as error:
+        pipe.send_bytes(FAILURE + pickle.dumps((traceback.format_exc(), None)))
+        raise SystemExit(1) from error
+    worker.answer(None)
+    patience = 0.0 if start.device == "cpu" else PATIENCE_S
+    while True:
+        try:
+            data = receive(pipe, patience)
+        except (EOFError, OSError):
+            _leave()
+        worker.handle(data)
+
+
+def receive(pipe: Connection, patience_s: float) -> bytes:
+    """The next message, looked for without sleep at first."""
+    if patience_s:
+        look = select.poll()
+        look.register(pipe, select.POLLIN)
+        until = time.perf_counter() + patience_s
+        while not look.poll(0) and time.perf_counter() < until:
+            pass
+    return pipe.recv_bytes()
+
+
+def _leave() -> None:
+    """Give back what multiprocessing holds, such as semaphores, and end without the interpreter's own end.
+
+    The latter takes communicators and the GPU's context apart, which takes seconds and can hang.
+    """
+    multiprocessing.util._exit_function()  # type: ignore[attr-defined]
+    os._exit(0)
+
+
+def _watch(lifeline: Connection, parent: int) -> None:
+    """End this process when the main process is gone, also in the middle of a collective.
+
+    A signal at the parent's death would come when the *thread* that started this process ends, which is too early.
+    """
+    while True:
+        try:
+            if lifeline.poll(WATCH_S):
+                break
+        except (EOFError, OSError):
+            break
+        if os.getppid() != parent:
+            break
+    os._exit(0)
+
+
+def _join(pipe: Connection, start: Start, down: Arena, up: Arena) -> Any:
+    os.environ.update(RANK=str(start.rank), LOCAL_RANK=str(start.rank), WORLD_SIZE=str(start.size))
+    if start.rank:
+        warnings.simplefilter("ignore")
+    import datetime
+
+    import torch
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import TCPStore
+
+    from modular_converter.parallel.engine.remote.rank_models import Worker
+
+    torch.set_num_threads(start.threads)
+    torch.set_grad_enabled(False)
+    device = torch.device(start.device)
+    store = TCPStore(*start.store, is_master=False, timeout=datetime.timedelta(seconds=60))
+    limit = datetime.timedelta(seconds=start.limit_s + 60.0)  # the main process ends the ranks first
+    more: dict[str, Any] = {}
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        more["device_id"] = device
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=start.rank, world_size=start.size, timeout=limit, **more)
+    _settle_library(start.rank)
+    return Worker(pipe, device, down, up, time.perf_counter)
+
+
+def _settle_library(rank: int) -> None:
+    """transformers' warnings come from the first rank alone, and its tensor-parallel globals stay off."""
+    try:
+        from transformers.utils import logging
+    except ImportError:
+        return
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        os.environ.pop(name, None)
+    if rank:
+        logging.set_verbosity_error()

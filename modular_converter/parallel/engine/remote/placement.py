@@ -1,0 +1,285 @@
+"""A model of the main process on a session's ranks: handed over, called, given back."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, names_of, stand_in, write
+from modular_converter.parallel.engine.ranks.random_states import random_states, set_random_states
+from modular_converter.parallel.engine.ranks.session import RemoteError, Session
+from modular_converter.parallel.engine.remote.give_pages_back import empty_rows, is_alone
+from modular_converter.parallel.engine.remote.handover import (
+    Item,
+    Skeleton,
+    Span,
+    blocks,
+    copy_rows,
+    parcels,
+    share_shape,
+    slot_bytes,
+)
+from modular_converter.parallel.engine.remote.what_may_leave import caches_in, has_content, with_stream
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import Piece
+
+
+_NUMBERS = itertools.count(1)
+_CHUNK_BYTES = 32 << 20
+# Models of a session that several share, which were dropped without being taken back.
+_UNUSED: weakref.WeakKeyDictionary[Session, list[int]] = weakref.WeakKeyDictionary()
+
+
+@dataclass
+class Placement:
+    """Where a model's weights are.
+
+    Attributes:
+        tensors: the model's own tensors, emptied; they get their data back in the end.
+        pieces: how each sharded item is split, by number.
+        times: seconds that each rank took for the last call, by its own clock.
+        dropped: numbers of objects on the ranks that nobody here can name any more; the next call tells them.
+        handles: what stands for objects on the ranks, by number.
+        settings: the model's settings as the ranks have them; see ``settings.settings_of``.
+    """
+
+    session: Session
+    number: int
+    plan: Plan
+    skeleton: Skeleton
+    tensors: list[torch.Tensor]
+    pieces: dict[int, Piece]
+    own_session: bool
+    times: list[float] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    handles: weakref.WeakValueDictionary[int, Any] = field(default_factory=weakref.WeakValueDictionary)
+    settings: bytes = b""
+    unused: weakref.finalize[Any, Any] | None = None
+
+    def call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a method of the model on all ranks; the first one's result, under the caller's random state.
+
+        Caches of the caller's own among the arguments stay on the ranks; the caller's objects stand for them.
+
+        Raises:
+            ApplyError: a cache has content that was made elsewhere.
+            RankError: the ranks have ended, or do now.
+        """
+        where = _place_of(args, kwargs)
+        share = self.session.devices[0] != "cpu" and where.type == "cuda"
+        args, kwargs, event = with_stream(args, kwargs)
+        with self.session.turns:
+            for cache in caches_in((args, kwargs)):
+                if not isinstance(cache, OnRanks):
+                    self._lend(cache)
+            states = random_states()
+            dropped = self.dropped[:]
+            del self.dropped[: len(dropped)]
+            message = ("call", self.number, method, args, kwargs, states, share, dropped, self._name())
+            try:
+                answers = self._ask(message, event=event, device=where, resolve=self._handle)
+            except BaseException:
+                self.dropped += dropped  # the ranks may not have come to read of them
+                raise
+            self.times = self.session.times
+            result, drawn = answers[0]
+            if drawn is not None:
+                set_random_states(*drawn)
+            return result
+
+    def _ask(self, message: Any, **how: Any) -> list[Any]:
+        """Ask the ranks; what all of them raise is raised as it was there."""
+        try:
+            return self.session.ask(message, **how)
+        except RemoteError as error:
+            raise (error.error or RuntimeError(str(error))) from error
+
+    def _name(self) -> int:
+        """The first of 4096 numbers for what one answer leaves on the ranks."""
+        return (self.number << 40) + (next(_NUMBERS) << 12)
+
+    def _lend(self, cache: Any) -> None:
+        """Send an empty cache to the ranks for good; the caller's object becomes its handle."""
+        kind = type(cache).__name__
+        if has_content(cache):
+            raise ApplyError(
+                f"the {kind} holds keys and values (or memory for them) that were not made on the ranks; give an empty "
+                f"one, and run its tokens through the parallelized model"
+            )
+        number = self._name()
+        self._ask(("hold", self.number, number, cache))
+        stand_in(cache, number, self._call_held)
+        self._keep(cache, number)
+
+    def _keep(self, handle: Any, number: int) -> None:
+        self.handles[number] = handle
+        weakref.finalize(handle, self.dropped.append, number).atexit = False
+
+    def _handle(self, pid: Any) -> Any:
+        _, number, kind, own = pid
+        names = names_of(kind, own)
+        handle = self.handles.get(number)
+        if handle is None:
+            handle = handle_for(kind, number, names, self._call_held)
+            if number in self.dropped:  # the last handle went while the ranks were about to name the object again
+                self.dropped.remove(number)
+            self._keep(handle, number)
+        vars(handle)["_names"] = names
+        return handle
+
+    def _call_held(self, held: int, method: str, args: Any, kwargs: Any) -> Any:
+        with self.session.turns:
+            message = ("method", self.number, held, method, args, kwargs, self._name())
+            return self._ask(message, resolve=self._handle)[0]
+
+    def send_settings(self, settings: bytes, changes: list[Any]) -> None:
+        """Tell the ranks what has changed in the model's settings since they were sent last."""
+        with self.session.turns:
+            self._ask(("settings", self.number, changes))
+        self.settings = settings
+
+    def profile(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, float]]:
+        """What each rank's time goes to in one call, in milliseconds; see ``profiling.profile``."""
+        with self.session.turns:
+            found: list[dict[str, float]] = self.session.ask(("profile", self.number, method, args, kwargs))
+        return found
+
+    def memory(self) -> dict[str, dict[str, Any]]:
+        """The figures of ``memory.usage`` by device."""
+        with self.session.turns:
+            found = self.session.ask(("memory",))
+        names = self.session.devices
+        return {name if name != "cpu" else f"cpu:{n}": value for n, (name, value) in enumerate(zip(names, found))}
+
+    def whole(self) -> Iterator[tuple[Item, torch.Tensor]]:
+        """Every parameter whole, on the CPU, one after the other, with its first name."""
+        for index, item in enumerate(self.skeleton.items):
+            if item.parameter:
+                with self.session.turns:
+                    found = self._gathered(index, item)
+                yield item, found
+
+    def _gathered(self, index: int, item: Item) -> torch.Tensor:
+        piece, size = self.pieces.get(index), len(self.session.devices)
+        whole = torch.empty(item.shape, dtype=item.kept)
+        target = whole if item.shape else whole.view(1)
+        rows = (share_shape(piece, item.shape, size) or (1,))[0]
+        step = max(1, _CHUNK_BYTES // max(1, item.row_bytes))
+        for first in range(0, rows, step):
+            answers = self.session.ask(("rows", self.number, index, first, min(rows, first + step)))
+            for rank, chunk in enumerate(answers):
+                if chunk is not None:
+                    moves = [(local, start, length) for start, local, length in blocks(piece, item.shape, rank, size)]
+                    copy_rows(chunk, first, target, piece.dim if piece else 0, moves)
+        return whole
+
+    def give_back(self) -> None:
+        """Put the weights back into the model's own tensors, and drop it on the ranks."""
+        whole = self.whole()
+        for tensor, item in zip(self.tensors, self.skeleton.items):
+            if item.parameter:
+                tensor.data = next(whole)[1]
+        self.end()
+
+    def end(self) -> None:
+        """Drop the model on the ranks, without its weights; end them if they were started for it alone."""
+        if self.unused is not None:
+            self.unused.detach()
+        if self.own_session:
+            self.session.end()
+        elif not self.session.ended:
+            with self.session.turns:
+                self.session.ask(("drop", self.number))
+
+
+def place(
+    session: Session,
+    skeleton: Skeleton,
+    tensors: list[torch.Tensor],
+    plan: Plan,
+    pieces: dict[int, Piece],
+    compile: bool,
+    own_session: bool,
+) -> Placement:
+    """Hand a model to the ranks of a started session; its own tensors are empty afterwards.
+
+    Raises:
+        RankError: a rank failed on the way; the model has to be loaded again.
+    """
+    number = next(_NUMBERS)
+    with session.turns:
+        for gone in _UNUSED.pop(session, []):
+            session.ask(("drop", gone))
+        try:
+            session.ask(("load", number, skeleton, str(plan)))
+            _stream(session, number, skeleton.items, tensors)
+            session.ask(("finish", number, str(plan), compile))
+        except KeyboardInterrupt:
+            _UNUSED.setdefault(session, []).append(number)
+            raise
+    placement = Placement(session, number, plan, skeleton, tensors, pieces, own_session)
+    placement.unused = weakref.finalize(placement, _drop_unused, session, number, own_session, os.getpid())
+    placement.unused.atexit = False
+    return placement
+
+
+def _drop_unused(session: Session, number: int, own_session: bool, process: int) -> None:
+    """A model was dropped without being taken back: end its ranks, or drop it there when they are next free.
+
+    This runs wherever the garbage is collected, perhaps in a call of another model, so it asks the ranks nothing.
+    """
+    if not own_session:
+        _UNUSED.setdefault(session, []).append(number)
+    elif os.getpid() == process:  # not in a copy of the main process
+        session.end("their model was dropped")
+
+
+def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: list[torch.Tensor]) -> None:
+    """Write parcels into two slots in turn, while the ranks read the other one; free each tensor as it has been read."""
+    slot = slot_bytes(items)
+    session.down.reserve(2 * slot)
+    waiting: list[Sequence[Span]] = []
+    torn: set[int] = set()
+    opened = {n for n, item in enumerate(items) if item.parameter and is_alone(tensors[n])}
+
+    def settle() -> None:
+        session.answers(session.limit_s)
+        for span in waiting.pop(0):
+            item = items[span.number]
+            if item.parameter and span.last == item.rows:
+                tensors[span.number].data = torch.empty(0, dtype=item.dtype)
+            elif span.number in opened:
+                torn.add(span.number)
+                empty_rows(tensors[span.number], span.first, span.last)
+
+    try:
+        for turn, parcel in enumerate(parcels(items, slot)):
+            if len(waiting) == 2:
+                settle()
+            base = (turn % 2) * slot
+            for span in parcel:
+                tensor = tensors[span.number].detach()
+                rows = (tensor if tensor.dim() else tensor.view(1))[span.first : span.last]
+                write(session.down, base + span.offset, rows)
+            session.send(("parcel", number, base, parcel))
+            waiting.append(parcel)
+        while waiting:
+            settle()
+    except BaseException:
+        for n in torn:  # what has lost a row is lost
+            tensors[n].data = torch.empty(0, dtype=items[n].dtype)
+        raise
+    session.down.release()
+
+
+def _place_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
+    """Where the first tensor of a call lies: its results go there too."""
+    found = (value.device for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+    return next(found, torch.device("cpu"))

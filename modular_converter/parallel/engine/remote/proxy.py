@@ -1,0 +1,261 @@
+"""The model as the caller holds it while its weights are on the ranks: the same object, its methods routed there.
+
+Its class becomes a subclass of its own class, so ``isinstance``, configuration and attributes stay; parameters become
+meta tensors of the same shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.remote.config_changes import pickled, settings_changes, settings_of
+from modular_converter.parallel.engine.remote.placement import Placement
+from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
+from modular_converter.parallel.errors import PlanError
+
+
+# What changes weights or structure, or needs them at hand, in torch and transformers: the ranks would not see it.
+ON_WHOLE_MODELS = (
+    "add_adapter",
+    "delete_adapter",
+    "disable_adapters",
+    "enable_adapters",
+    "load_adapter",
+    "load_state_dict",
+    "requires_grad_",
+    "resize_position_embeddings",
+    "resize_token_embeddings",
+    "set_adapter",
+    "set_attn_implementation",
+    "set_input_embeddings",
+    "set_output_embeddings",
+)
+# What cannot work on ranks of a main process besides: there are no gradients, and calls come one by one.
+_NOT_ON_RANKS = (*ON_WHOLE_MODELS, "gradient_checkpointing_enable", "generate_batch")
+
+_OUT_OF_REACH = (
+    "{name} would not reach the weights, which are on the ranks; take the model back with .cpu(), call {name}, and "
+    "parallelize it again"
+)
+# How hooks are put on a module.
+_HOOKS = (
+    "register_forward_hook",
+    "register_forward_pre_hook",
+    "register_full_backward_hook",
+    "register_full_backward_pre_hook",
+)
+
+
+class Parallelized:
+    """What a model that has been parallelized can do besides its own methods."""
+
+    _placement: Placement
+
+    def memory_allocated(self) -> dict[str, int]:
+        """Bytes of tensors by device; on CPUs the rank's resident bytes."""
+        return {name: value["allocated"] for name, value in self._placement.memory().items()}
+
+    def memory_reserved(self) -> dict[str, int]:
+        """Bytes that the allocator holds, by device; on CPUs the rank's resident bytes."""
+        return {name: value["reserved"] for name, value in self._placement.memory().items()}
+
+    memory_cached = memory_reserved
+    memory_chached = memory_reserved  # the spelling that parallelformers had
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, kind: Any, *exception: object) -> None:
+        if not isinstance(self, Parallelized):  # it was taken back inside the block
+            return
+        if kind is not None and not issubclass(kind, Exception) or self._placement.session.ended:
+            self._placement.end()
+        else:
+            give_back(self)
+
+    @property
+    def device(self) -> torch.device:
+        """Where inputs are best put; they are taken from anywhere."""
+        return torch.device(self._placement.session.devices[0])
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The whole weights, gathered from the ranks, on the CPU."""
+        found = super().state_dict(*args, **kwargs)  # type: ignore[misc]
+        prefix = kwargs.get("prefix", "")
+        whole = {item.name: tensor for item, tensor in self._placement.whole()}
+        for name, tied in _first_names(self).items():
+            if prefix + name in found and tied in whole:
+                found[prefix + name] = whole[tied]
+        return found
+
+    def train(self, mode: bool = True) -> Any:
+        if mode:
+            raise PlanError(
+                "a model on ranks of parallelize runs without gradients; to train, start your script with torchrun "
+                "and call parallelize there"
+            )
+        return self
+
+    def eval(self) -> Any:
+        return self
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        """``.cpu()``, ``.cuda()``, ``.to()``, ``.half()`` and the like: the whole model again, then what they do."""
+        give_back(self)
+        return self._apply(*args, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, (torch.nn.Module, torch.nn.Parameter)):
+            raise PlanError(f"{name} would not reach the ranks; take the model back with .cpu() and set it there")
+        super().__setattr__(name, value)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise PlanError("a model on ranks cannot be pickled or copied; take it back with .cpu() first")
+
+
+def _first_names(model: Any) -> dict[str, str]:
+    """Every parameter name -> the first name of the same parameter."""
+    first: dict[int, str] = {}
+    names = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names[name] = first.setdefault(id(parameter), name)
+    return names
+
+
+def install(model: torch.nn.Module, placement: Placement) -> None:
+    """Make the emptied model the caller's side of a placement."""
+    made: dict[int, torch.nn.Parameter] = {}
+    kept = {id(tensor): item for tensor, item in zip(placement.tensors, placement.skeleton.items) if item.parameter}
+    homes = []
+    for module in model.modules():
+        for leaf, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) in kept:
+                item = kept[id(parameter)]
+                if id(parameter) not in made:
+                    empty = torch.empty(item.shape, dtype=item.kept, device="meta")
+                    made[id(parameter)] = torch.nn.Parameter(empty, requires_grad=item.gradient)
+                homes.append((module._parameters, leaf, parameter))
+                module._parameters[leaf] = made[id(parameter)]
+    for module in model.modules():
+        if module is not model:
+            module.__dict__["forward"] = functools.partial(_inner, type(module).__name__)
+            module.__dict__.update(dict.fromkeys(_HOOKS, functools.partial(_unheard, type(module).__name__)))
+    placement.settings = pickled(settings_of(model))
+    model.__dict__["_placement"] = placement
+    model.__dict__["_homes"] = homes
+    model.__dict__["_own_class"] = type(model)
+    model.__class__ = _routed_class(type(model))  # type: ignore[arg-type]
+
+
+def _inner(name: str, *args: Any, **kwargs: Any) -> Any:
+    raise PlanError(f"the weights of this {name} are on the ranks; call the parallelized model itself, or its methods")
+
+
+def _unheard(name: str, *args: Any, **kwargs: Any) -> Any:
+    raise PlanError(f"this {name} runs on the ranks, where no hook of yours is called; put it on the model itself")
+
+
+def give_back(model: Any) -> torch.nn.Module:
+    """End the ranks of a parallelized model; it has its whole weights again, on the CPU.
+
+    Raises:
+        RankError: the ranks have ended before, and the weights with them.
+    """
+    placement = model._placement
+    placement.give_back()
+    model.__class__ = model.__dict__.pop("_own_class")
+    for scope, leaf, parameter in model.__dict__.pop("_homes"):
+        scope[leaf] = parameter
+    for module in model.modules():
+        for name in ("forward", *_HOOKS):
+            module.__dict__.pop(name, None)
+    del model.__dict__["_placement"]
+    found: torch.nn.Module = model
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _routed_class(own: type[Any]) -> type[Any]:
+    body: dict[str, Any] = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
+    for name in _routed_names(own):
+        body[name] = _route(name, getattr(own, name))
+    body |= refusals(own, _NOT_ON_RANKS, PlanError, _OUT_OF_REACH)
+    return type(own.__name__, (Parallelized, own), body)
+
+
+def _routed_names(own: type[Any]) -> list[str]:
+    """``forward``, ``generate``, and the public methods that the model's own code adds to the library's machinery."""
+    machinery = [kind for kind in own.__mro__ if not _is_model_code(kind)]
+    known = {name for kind in machinery for name in vars(kind)}
+    found = {"forward"}
+    for kind in own.__mro__:
+        if _is_model_code(kind):
+            found |= {name for name, value in vars(kind).items() if _is_method(name, value) and name not in known}
+    if hasattr(own, "generate"):
+        found.add("generate")
+    return sorted(found)
+
+
+def _is_method(name: str, value: Any) -> bool:
+    """Static and class methods do without an instance, and so without its weights."""
+    if name.startswith("_") or isinstance(value, (staticmethod, classmethod)) or not callable(value):
+        return False
+    return hasattr(value, "__code__") or hasattr(value, "__wrapped__")
+
+
+def _is_model_code(kind: type[Any]) -> bool:
+    module = kind.__module__
+    return not module.startswith(("torch.", "builtins")) and (
+        not module.startswith("transformers.") or module.startswith("transformers.models.")
+    )
+
+
+def _route(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def routed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _send_settings(self)
+        args = tuple(_there(value, self._placement) for value in args)
+        return self._placement.call(name, args, {key: _there(value, self._placement) for key, value in kwargs.items()})
+
+    return routed
+
+
+def _there(value: Any, placement: Placement) -> Any:
+    """An argument, or what stands for it if it is a model on ranks, such as the assistant of `generate`."""
+    if not isinstance(value, Parallelized):
+        return value
+    if value._placement.session is not placement.session:
+        raise PlanError(
+            f"this {type(value).__name__} lies on other ranks; put both on the same: ranks = Session(...), "
+            "parallelize(model, session=ranks), parallelize(other, session=ranks)"
+        )
+    _send_settings(value)
+    return ModelThere(value._placement.number)
+
+
+def refusals(
+    own: type[Any], names: tuple[str, ...], kind: type[PlanError], text: str
+) -> dict[str, Callable[..., Any]]:
+    """Methods that raise, for those of a class that have these names; ``{name}`` in the text is the method's."""
+    return {name: _refusal(getattr(own, name), kind, text.format(name=name)) for name in names if hasattr(own, name)}
+
+
+def _refusal(own: Callable[..., Any], kind: type[PlanError], text: str) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise kind(text)
+
+    return refused
+
+
+def _send_settings(model: Any) -> None:
+    """Tell the ranks what was changed in the settings since the last call. A look costs 13 us for a Llama."""
+    settings, placement = settings_of(model), model._placement
+    data = pickled(settings)
+    if data != placement.settings:
+        placement.send_settings(data, list(settings_changes(pickle.loads(placement.settings), settings)))

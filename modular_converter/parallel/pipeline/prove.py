@@ -1,0 +1,119 @@
+"""Prove a pipeline plan: outputs and gradients of the model run in stages, against the whole model's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.pipeline.balance import balanced
+from modular_converter.parallel.pipeline.run_in_stages import layers_entry, run_in_stages
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.proof.compare import (
+    GRADIENT_TOLERANCE,
+    OUTPUT_TOLERANCE,
+    Reference,
+    Verdict,
+    reference,
+    relative_error,
+)
+from modular_converter.parallel.trace.call_names import forward_names
+
+
+SMALL_GRADIENT = 1e-3  # of the largest gradient; below it rounding is all there is
+
+
+def with_mask(model: torch.nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs with an ``attention_mask`` that hides the last three tokens of the first row, if the model takes one."""
+    ids = inputs.get("input_ids")
+    result = dict(inputs)
+    if isinstance(ids, torch.Tensor) and ids.dim() == 2 and "attention_mask" in forward_names(model):
+        mask = torch.ones_like(ids)
+        mask[0, -3:] = 0
+        result.setdefault("attention_mask", mask)
+    return result
+
+
+def cuts_of(model: torch.nn.Module, plan: PipelinePlan, stages: int) -> tuple[int, ...]:
+    """Where to cut the layers so that the stages hold about the same bytes of parameters.
+
+    Raises:
+        ApplyError: as ``layers_entry``, or fewer layers than stages.
+    """
+    layers = layers_entry(model, plan)
+    at = plan.entries.index(layers)
+    head = sum(_bytes(model.get_submodule(entry.module)) for entry in plan.entries[:at])
+    tail = sum(_bytes(model.get_submodule(entry.module)) for entry in plan.entries[at + 1 :])
+    costs = [_bytes(layer) for layer in model.get_submodule(layers.module).children()]
+    try:
+        return balanced(costs, stages, head, tail)
+    except ValueError as error:
+        raise ApplyError(f"{layers.module}: {error}") from error
+
+
+def _bytes(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
+
+
+def verify_pipeline(model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[str, Any], stages: int = 2) -> Verdict:
+    """Outputs and parameter gradients of the model run in stages, against the whole model's.
+
+    The layers are cut into ``stages`` of about the same bytes, and then once more between each two of them.
+
+    Returns:
+        The first failing verdict, which names the cut, or the worst passing one.
+    """
+    whole = reference(model, inputs)
+    try:
+        layers = layers_entry(model, plan)
+        count = len(list(model.get_submodule(layers.module).children()))
+        cuts = dict.fromkeys([cuts_of(model, plan, stages), *((k,) for k in range(1, count))])
+    except ApplyError as error:
+        return Verdict(stages, math.inf, math.inf, str(error).partition(":")[0], str(error))
+    verdicts = []
+    for cut in cuts:
+        verdict = _verdict(model, plan, inputs, cut, whole)
+        if not verdict.passed:
+            return verdict
+        verdicts.append(verdict)
+    return max(verdicts, key=lambda v: (v.output_error, v.gradient_error))
+
+
+def _verdict(
+    model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[str, Any], cut: tuple[int, ...], whole: Reference
+) -> Verdict:
+    stages = len(cut) + 1
+    where = "cut before layer " + " and ".join(map(str, cut))
+    try:
+        found = run_in_stages(model, plan, inputs, cut, bool(whole.gradients))
+    except ApplyError as error:
+        return Verdict(stages, math.inf, math.inf, str(error).partition(":")[0], f"{where}: {error}")
+    except Exception as error:  # what a plan leaves out breaks a model's own code in any way
+        reason = f"{where}: {type(error).__name__}: {str(error)[:200]}"
+        return Verdict(stages, math.inf, math.inf, "a stage", reason)
+    verdict = _judge(found, whole, stages)
+    return verdict if verdict.passed else replace(verdict, reason=f"{where}: {verdict.reason}")
+
+
+def _judge(found: Reference, whole: Reference, stages: int) -> Verdict:
+    errors = [relative_error(got, want) for got, want in zip(found.outputs, whole.outputs)]
+    worst = max(errors, default=0.0) if len(found.outputs) == len(whole.outputs) else math.inf
+    if not worst <= OUTPUT_TOLERANCE:
+        used = "the outputs use what is not handed over"
+        reason = used if math.isinf(worst) else f"the outputs differ by {worst:.2g} of their scale"
+        return Verdict(stages, worst, 0.0, "the outputs", reason)
+    largest = max((float(g.abs().max()) for g in whole.gradients.values() if g.numel()), default=0.0)
+    steepest, layer = 0.0, ""
+    for name, want in whole.gradients.items():
+        scale = max(float(want.abs().max()) if want.numel() else 0.0, largest * SMALL_GRADIENT)
+        got = found.gradients.get(name)
+        error = math.inf if got is None else relative_error(got, want, scale)
+        if not error <= max(steepest, GRADIENT_TOLERANCE) and not layer:
+            layer = name
+        steepest = max(steepest, error)
+    reason = f"the gradient of {layer} differs by {steepest:.2g} of its scale" if layer else ""
+    return Verdict(stages, worst, steepest, layer, reason)

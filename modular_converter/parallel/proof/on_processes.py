@@ -1,0 +1,195 @@
+"""Processes of a verification: started once, used for many models, ended for certain.
+
+Each rank builds the small model itself from the same seed, so nothing but names and plan texts travels.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import tempfile
+import threading
+import time
+import warnings
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from modular_converter.parallel.errors import PlanError, RankError
+
+
+START_LIMIT_S = 120.0
+TASK_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """One verification: what to build, the plan as text, and the way.
+
+    ``route`` is ``ours``, ``library`` (transformers' loader) or ``committed`` (that loader with the model's own plan).
+    """
+
+    target: Any
+    strategy: str
+    overrides: tuple[tuple[str, Any], ...]
+    plan: str
+    route: str = "ours"
+    folder: str = ""
+
+
+class RankPool:
+    """Gloo ranks on this machine. Use as a context manager; leaving it ends every process.
+
+    Args:
+        size: number of ranks.
+        limit_s: seconds a task may take before all ranks are killed.
+    """
+
+    def __init__(self, size: int, limit_s: float = TASK_LIMIT_S) -> None:
+        self.size = size
+        self.limit_s = limit_s
+        self.processes: list[Any] = []
+        self.pipes: list[Connection] = []
+        self.folder = ""
+
+    def __enter__(self) -> RankPool:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the ranks and wait until all have joined. Raises ``RankError`` when one does not in time."""
+        context = multiprocessing.get_context("spawn")
+        self.folder = tempfile.mkdtemp(prefix="modular-plan-")
+        store = os.path.join(self.folder, "store")
+        for rank in range(self.size):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, rank, self.size, store, os.getpid()), daemon=True)
+            process.start()
+            theirs.close()
+            self.processes.append(process)
+            self.pipes.append(ours)
+        self._collect(START_LIMIT_S)
+
+    def stop(self) -> None:
+        """End every rank, at once if it does not answer."""
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.join(5.0)
+        for pipe in self.pipes:
+            pipe.close()
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.processes, self.pipes, self.folder = [], [], ""
+
+    def run(self, task: Task) -> list[Any]:
+        """The answers of all ranks, in order.
+
+        Raises:
+            RankError: a rank died or the time limit passed; all ranks have been ended, the next call starts anew.
+        """
+        try:
+            if not self.processes:
+                self.start()
+            for pipe in self.pipes:
+                pipe.send(task)
+            return self._collect(self.limit_s)
+        except BaseException as error:  # an answer that is still under way must not be taken for the next task's
+            self.stop()
+            if isinstance(error, (BrokenPipeError, ConnectionResetError)):
+                raise RankError("a rank had died before it was given its task; all ranks were ended") from error
+            raise
+
+    def _collect(self, limit_s: float) -> list[Any]:
+        answers: dict[int, Any] = {}
+        deadline = time.monotonic() + limit_s
+        while len(answers) < self.size:
+            missing = [i for i in range(self.size) if i not in answers]
+            handles: list[Any] = [self.pipes[i] for i in missing]
+            ready = wait(handles, timeout=max(0.0, deadline - time.monotonic()))
+            if not ready:
+                self.stop()
+                raise RankError(f"ranks {missing} did not answer in {limit_s:.0f} s; all ranks were ended")
+            for i in missing:
+                if self.pipes[i] in ready:
+                    try:
+                        answers[i] = self.pipes[i].recv()
+                    except (EOFError, ConnectionResetError) as error:
+                        self.processes[i].join(1.0)
+                        code = self.processes[i].exitcode
+                        self.stop()
+                        raise RankError(f"rank {i} died (exit code {code}); all ranks were ended") from error
+                    if answers[i] is not None and not getattr(answers[i], "passed", True) and len(answers) < self.size:
+                        deadline = min(deadline, time.monotonic() + 3.0)  # the others may wait for it in a collective
+                        failed = answers[i]
+                        if not wait([self.pipes[j] for j in range(self.size) if j not in answers], timeout=3.0):
+                            self.stop()
+                            return [failed]
+        return [answers[i] for i in range(self.size)]
+
+
+def _serve(pipe: Connection, rank: int, size: int, store: str, parent: int) -> None:
+    """The life of one rank: join, answer tasks, end with the pipe, and with the main process whatever it is doing."""
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size))
+    warnings.simplefilter("ignore")
+    import torch
+    import torch.distributed as dist
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+    pipe.send(None)
+    while True:
+        try:
+            task = pipe.recv()
+        except EOFError:
+            os._exit(0)
+        pipe.send(_answer(task))
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the main one is gone: a rank in a collective or in a model's loop would stay behind."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def _answer(task: Task) -> Any:
+    from modular_converter.parallel.plans.plan import Plan
+    from modular_converter.parallel.proof.compare import Verdict, check
+    from modular_converter.parallel.proof.precision import conditioned
+    from modular_converter.parallel.shard.collectives import ProcessGroup
+    from modular_converter.parallel.tiny.build import build
+
+    group = ProcessGroup()
+    try:
+        small = build(task.target, dict(task.overrides), task.strategy)
+        plan = Plan.parse(task.plan)
+        if task.route != "ours":
+            return _through_loader(task, small, plan, group.size)
+        subject = conditioned(small.model, small.inputs)
+        return check(subject.model, plan, subject.inputs, group, subject.whole)
+    except PlanError as error:
+        return Verdict(group.size, float("inf"), float("inf"), "", str(error))
+    except Exception as error:  # an answer is owed whatever happens
+        return Verdict(group.size, float("inf"), float("inf"), "", f"{type(error).__name__}: {str(error)[:200]}")
+
+
+def _through_loader(task: Task, small: Any, plan: Any, size: int) -> Any:
+    from modular_converter.parallel.proof.compare import reference
+    from modular_converter.parallel.proof.library import check_committed, check_library, end_groups
+
+    whole = reference(small.model, small.inputs)
+    try:
+        if task.route == "committed":
+            return check_committed(task.folder, small, size, whole)
+        return check_library(task.folder, small, plan, size, whole)
+    finally:
+        end_groups()

@@ -1,0 +1,47 @@
+"""The quick form of the proof: all ranks as threads of this process."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.proof.compare import Verdict, check
+from modular_converter.parallel.proof.precision import Subject, conditioned
+from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
+
+
+def check_in_threads(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], ranks: int) -> Verdict:
+    """``screen`` for a plan that is tried once."""
+    return screen(conditioned(model, inputs), plan, ranks)
+
+
+def screen(subject: Subject, plan: Plan, ranks: int) -> Verdict:
+    """The same check with the ranks as threads of this process: a quick screen, gloo has the last word.
+
+    Returns:
+        The first failing verdict of a rank, or the first rank's.
+    """
+    board = ThreadBoard(ranks)
+    verdicts: list[Verdict | None] = [None] * ranks
+    copies = [copy.deepcopy(subject.model) for _ in range(ranks)]
+
+    def work(rank: int) -> None:
+        with board.baton:
+            verdict = check(copies[rank], plan, subject.inputs, ThreadGroup(board, rank), subject.whole)
+        verdicts[rank] = verdict
+        if not verdict.passed:
+            board.barrier.abort()
+
+    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done = [verdict for verdict in verdicts if verdict is not None]
+    failed = [v for v in done if not v.passed and "another rank failed" not in v.reason]
+    return next(iter(failed or [v for v in done if not v.passed] or done))

@@ -1,0 +1,150 @@
+"""What the model's own code calls the lengths of the blocks of an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+
+from modular_converter.parallel.plans.parts import LENGTH, REST, Part
+from modular_converter.parallel.solve.axes import SUM, Seq, size
+from modular_converter.parallel.solve.candidates import DIVISOR
+from modular_converter.parallel.solve.flow import Count, Flow, Requirement
+from modular_converter.parallel.trace.graph import Source
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//"}
+
+
+def parts_of(flow: Flow, seq: Seq, lengths: Sequence[int], path: str) -> tuple[Part, ...] | None:
+    """The parts to write for the blocks of an axis, so that they hold for a model of any size.
+
+    Args:
+        lengths: of the blocks, in the small instance.
+        path: the module whose attributes, or whose owners' attributes, may be named.
+
+    Returns:
+        None for one block; as many ones as the code cuts blocks; one expression for their number; or an expression a
+        block. None where the code says neither: the proportion is the small instance's alone.
+    """
+    if len(lengths) < 2:
+        return ()
+    texts = _texts(flow, seq, lengths)
+    if texts and (len(set(texts)) > 1 or len(texts) >= DIVISOR):
+        return texts
+    if len(set(lengths)) > 1:
+        return None
+    if texts:  # what a configuration counts is at least DIVISOR in a small instance; two or three stand in the code
+        return (1,) * len(lengths)
+    number = _number(flow, flow.axes.flat(seq), len(lengths), path)
+    if number is None:
+        return None
+    return (1,) * len(lengths) if number.isdigit() else (number,)
+
+
+def _texts(flow: Flow, seq: Seq, lengths: Sequence[int]) -> tuple[str, ...]:
+    """An expression a block, from the cuts of an axis and of its parts; empty where one is missing."""
+    flat = flow.axes.flat(seq)
+    segments = flat[0].parts if len(flat) == 1 and flat[0].kind == SUM else []
+    said = _stretches(flow, seq)
+    found: list[str | None] = []
+    start, rest = 0, list(lengths)
+    for segment in segments:
+        own = _taken(rest, size(segment))
+        rest = rest[len(own) :]
+        found += (
+            [_length(said, start, start + size(segment))] if len(own) == 1 else _texts(flow, segment, own) or [None]
+        )
+        start += size(segment)
+    if len(found) == len(lengths) and found.count(None) == 1:
+        found[found.index(None)] = REST
+    texts = tuple(text for text in found if text is not None)
+    return texts if len(texts) == len(found) == len(lengths) else ()
+
+
+def _taken(lengths: Sequence[int], total: int) -> list[int]:
+    """The first lengths, as many as make up a total; none where they do not."""
+    ends = list(accumulate(lengths))
+    return list(lengths[: ends.index(total) + 1]) if total in ends else []
+
+
+def _number(flow: Flow, flat: Seq, number: int, path: str) -> str | None:
+    """What the model's code calls the number of equal blocks: a constant, or an expression in attributes around."""
+    lengths, counts = _by_key(flow, flow.requirements), _by_key(flow, flow.counts)
+    found: list[str] = []
+    constant = None
+    for at in range(1, len(flat) + 1):
+        said = counts.get(_key(flow, flat[:at]), [])
+        if size(flat[:at]) == number:
+            said = said + lengths.get(_key(flow, flat[:at]), [])
+            found += [
+                f"{LENGTH}//{_in_brackets(text)}" for text in _around(lengths.get(_key(flow, flat[at:]), []), path)
+            ]
+        said = [source for source in said if source.value == number]
+        found = _around(said, path) + found
+        constant = str(number) if any(source.kind == "const" for source in said) else constant
+    return found[0] if found else constant
+
+
+def _in_brackets(text: str) -> str:
+    return text if text.replace(".", "").isidentifier() else f"({text})"
+
+
+def _by_key(flow: Flow, remarks: Iterable[Requirement] | Iterable[Count]) -> dict[tuple[int, ...], list[Source]]:
+    found: dict[tuple[int, ...], list[Source]] = {}
+    for remark in remarks:
+        found.setdefault(_key(flow, remark.seq), []).append(remark.source)
+    return found
+
+
+def _around(sources: Iterable[Source], path: str) -> list[str]:
+    """The sources that are attributes of a module or of those around it, as text."""
+    return [text for source in sources if _is_around(source, path) and (text := text_of(source))]
+
+
+def _is_around(source: Source, path: str) -> bool:
+    owners = [leaf.owner for leaf in source.leaves()]
+    return bool(owners) and all(f"{path}.".startswith(f"{owner}.") or not owner for owner in owners)
+
+
+def _length(said: Mapping[tuple[int, int], Source], start: int, stop: int) -> str | None:
+    """What the model's code calls the length of a stretch: a split size, or the difference of two slice borders."""
+    own, before, upto = said.get((start, stop)), said.get((0, start)), said.get((0, stop))
+    if own is not None:
+        return text_of(own)
+    if before is None or upto is None:
+        return None
+    if upto.kind == "add" and upto.args[0] == before:
+        return text_of(upto.args[1])
+    return f"({text_of(upto)})-({text_of(before)})"
+
+
+def _stretches(flow: Flow, seq: Seq) -> dict[tuple[int, int], Source]:
+    """Start and stop -> the first source that can be written down, of all cuts of an axis."""
+    found: dict[tuple[int, int], Source] = {}
+    key = _key(flow, seq)
+    for stretch in flow.stretches:
+        if stretch.source.leaves() and text_of(stretch.source) and _key(flow, stretch.seq) == key:
+            found.setdefault((stretch.start, stretch.stop), stretch.source)
+    return found
+
+
+def _key(flow: Flow, seq: Seq) -> tuple[int, ...]:
+    return tuple(atom.number for atom in flow.axes.leaves(seq))
+
+
+def text_of(source: Source) -> str | None:
+    """An integer's source as an expression in attributes; None where a shape or a bare number is behind it."""
+    if source.kind == "attr":
+        return source.name
+    if source.kind == "const":
+        return str(source.value)
+    if source.kind not in _SIGNS or not source.leaves():
+        return None
+    left, right = (text_of(arg) for arg in source.args)
+    if left is None or right is None:
+        return None
+    return f"{_wrapped(left, source.args[0])}{_SIGNS[source.kind]}{_wrapped(right, source.args[1])}"
+
+
+def _wrapped(text: str, source: Source) -> str:
+    return text if source.kind in ("attr", "const") else f"({text})"

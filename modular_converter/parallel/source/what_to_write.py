@@ -1,0 +1,170 @@
+"""From the models of a file to the attributes that are to be written, each proven in the form that the library reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.errors import PlanError, WriteError
+from modular_converter.parallel.plans.class_settings import HEAD_PLAN, Setting, base_settings, gathered, holding
+from modular_converter.parallel.plans.emit import to_library
+from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.proof.on_processes import RankPool
+from modular_converter.parallel.proof.prove import Derived, derive_model, prove
+from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.tiny.model_files import ModelFile
+
+
+@dataclass(frozen=True)
+class _Head:
+    """A head on a base model, derived, with its plan in the library's vocabulary."""
+
+    model_class: type[Any]
+    derived: Derived
+    entries: Mapping[str, str]
+
+
+def settle(
+    file: ModelFile,
+    bases: Sequence[type[Any]],
+    overrides: Mapping[str, Any],
+    pool: RankPool | None,
+    say: Callable[[str], None],
+) -> list[Setting]:
+    """What the classes of a file are to hold, for the given base models and the heads on them.
+
+    A base model's plan is also what its heads run with. Where the library's loader cannot run a head whose output is
+    tied to a sharded vocabulary, the vocabulary stays whole.
+
+    Args:
+        pool: the ranks to prove on, both with our application and through the library's loader; None to skip that.
+        say: told what was found about each class.
+
+    Raises:
+        WriteError: a plan that is refused, empty, or that transformers' vocabulary cannot say; the reasons are named.
+    """
+    settled: list[Setting] = []
+    for base in bases:
+        derived = derive_model(file.target(base), overrides)
+        entries = _entries(derived, screened=pool is not None)
+        heads = list(_derived_heads(file, derived, overrides, pool is not None, say))
+        settled += _settle_family(derived, entries, heads, pool, say)
+    return settled
+
+
+def _settle_family(
+    derived: Derived,
+    entries: dict[str, str],
+    heads: Sequence[_Head],
+    pool: RankPool | None,
+    say: Callable[[str], None],
+) -> list[Setting]:
+    name = type(derived.small.model).__name__
+    without = {key: style for key, style in entries.items() if style != "embedding_rowwise"}
+    for whole_vocabulary, share in enumerate((entries, without)):
+        if not share:
+            raise WriteError(f"{name}: nothing of it can be sharded, so there is no plan to write")
+        own = base_settings(derived.small.model, share)
+        refused = _refusal(derived, own, share, pool)
+        if refused:
+            raise WriteError(f"{name}: {refused}; --unverified writes the plan all the same")
+        said = [f"{name}: {_state(pool)}"]
+        failed = ""
+        for head in heads:
+            setting, failed = _settle_head(head, own, pool)
+            own += [setting] if setting is not None else []
+            said.append(f"{head.model_class.__name__}: {failed or _state(pool)}")
+            if failed and not whole_vocabulary and without != entries:
+                say(f"{said[-1]}; the vocabulary stays whole for it")
+                break
+        else:
+            for line in said:
+                say(line)
+            return own
+    raise AssertionError("the second round ends the loop")
+
+
+def _settle_head(head: _Head, base: Sequence[Setting], pool: RankPool | None) -> tuple[Setting | None, str]:
+    """What a head adds to its base model's plan, None for nothing; and why it does not run with either, or ""."""
+    with holding([*base, Setting(head.model_class, HEAD_PLAN, {})]):
+        inherited = gathered(head.derived.small.model)
+    added = {key: style for key, style in head.entries.items() if key not in inherited}
+    tried = [added, {}] if added else [{}]
+    reasons = []
+    for entries in tried:
+        setting = Setting(head.model_class, HEAD_PLAN, entries)
+        refused = _refusal(head.derived, [*base, setting], entries, pool)
+        if not refused:
+            return (setting if entries or setting.held else None), ""
+        reasons.append(refused)
+    return None, reasons[0]
+
+
+def _entries(derived: Derived, screened: bool) -> dict[str, str]:
+    """The plan in the library's vocabulary. Raises ``WriteError`` with what it needs beyond it, or why it failed."""
+    name = derived.target.model_class.rpartition(".")[2]
+    if screened and not derived.screen.passed:
+        raise WriteError(
+            f"{name}: the derived plan is refused: {placed(derived.screen.layer, derived.screen.reason)}; "
+            "--unverified writes it all the same"
+        )
+    reasons = derived.plan.library_reasons()
+    if reasons:
+        raise WriteError(
+            f"{name}: transformers' vocabulary cannot say this plan; `--json FILE` writes it as JSON, which can\n  "
+            + "\n  ".join(reasons)
+        )
+    return to_library(derived.plan)
+
+
+def _refusal(derived: Derived, settings: Sequence[Setting], entries: Mapping[str, str], pool: RankPool | None) -> str:
+    """Why the plan that the library gathers from the settings must not be written; "" if it may."""
+    with holding(settings):
+        whole = gathered(derived.small.model)
+    lost = [key for key, style in entries.items() if whole.get(key) != style]
+    if lost:
+        return f"the library does not gather {', '.join(lost)} from its classes"
+    plan = from_library(derived.target.name, whole)
+    for library in () if pool is None else (False, True):
+        assert pool is not None
+        verdict = prove(derived, plan, pool, library=library)
+        if not verdict.passed:
+            where = "through transformers' loader" if library else "on its ranks"
+            return f"the plan is refused {where}: {placed(verdict.layer, verdict.reason)}"
+    return ""
+
+
+def _state(pool: RankPool | None) -> str:
+    if pool is None:
+        return "not verified"
+    return f"verified on {pool.size} ranks, by our application and through transformers' loader"
+
+
+def _derived_heads(
+    file: ModelFile, base: Derived, overrides: Mapping[str, Any], screened: bool, say: Callable[[str], None]
+) -> Iterator[_Head]:
+    """The heads of the file on a base model that can be built, run and said in the library's vocabulary."""
+    for one in _heads(file, base.small.model):
+        try:
+            derived = derive_model(file.target(one), overrides)
+            yield _Head(one, derived, _entries(derived, screened))
+        except PlanError as error:
+            say(f"{one.__name__}: left as it is: {error}")
+
+
+def _heads(file: ModelFile, model: torch.nn.Module) -> Iterator[type[Any]]:
+    """The classes of the file with the base model's configuration that have an output over the vocabulary."""
+    config: Any = model.config
+    for one in file.classes():
+        if one is type(model) or one.config_class is not type(config):
+            continue
+        try:
+            with torch.device("meta"):
+                output = one(config).get_output_embeddings()
+        except Exception:  # a head that wants other configuration values has no part in this
+            continue
+        if output is not None:
+            yield one

@@ -1,0 +1,98 @@
+"""The lean forms of layers give what the whole layers give, however the weights are used."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+
+pytest.importorskip("transformers")
+from transformers.pytorch_utils import Conv1D  # noqa: E402
+
+from modular_converter.parallel import parallelize  # noqa: E402
+from modular_converter.parallel.engine.choice.preflight import OneOf  # noqa: E402
+from modular_converter.parallel.engine.inference.plain_forwards import make_lean  # noqa: E402
+from modular_converter.parallel.plans.plan import Plan, Rule  # noqa: E402
+from modular_converter.parallel.plans.resolve import VOCABULARY, Piece, Resolution  # noqa: E402
+from modular_converter.parallel.proof.compare import relative_error  # noqa: E402
+from modular_converter.parallel.shard.apply import Applied  # noqa: E402
+from modular_converter.parallel.shard.role_parameters import make_parameter  # noqa: E402
+from tests.parallel.layers import PLAN, Layers  # noqa: E402
+
+
+IDS = torch.arange(10).view(2, 5)
+
+
+@pytest.mark.parametrize("latent", ["shard", "rowwise"])
+def test_every_way_to_use_a_weight(ranks, latent):
+    plan = Plan.parse(PLAN)
+    rules = tuple(Rule("latent", latent, 1) if rule.pattern == "latent" else rule for rule in plan.rules)
+    model = Layers().eval()
+    with torch.no_grad():
+        want = model(IDS)
+    parallelize(model, plan=dataclasses.replace(plan, rules=rules), session=ranks)
+    got = model(IDS)
+    model.cpu()
+    errors = {name: relative_error(got[name], want[name]) for name in want}
+    assert max(errors.values()) < 1e-5, errors
+    assert model.head.weight is model.words.weight
+
+
+class Moved(Conv1D):
+    """A subclass that adds to its parent's forward."""
+
+    def forward(self, x):
+        return super().forward(x) + 1
+
+
+class Sums(nn.Module):
+    """Modules whose outputs are shares, and one whose weights are rows besides; on one rank they are whole."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8, bias=False)
+        self.both, self.moved, self.passed = nn.Linear(16, 8), Moved(8, 16), nn.Identity()
+
+    def forward(self, x):
+        hidden = torch.relu(self.up(x))
+        found = {name: getattr(self, name)(hidden) for name in ("down", "both", "moved", "passed")}
+        return {**found, "before": hidden}
+
+
+SUMS = """plan sums
+rule up colwise
+rule down.weight shard dim=1
+rule down all_reduce
+rule both rowwise
+rule both all_reduce
+rule moved rowwise dim=0
+rule passed all_reduce
+"""
+
+
+def test_an_output_that_is_summed_of_every_kind_of_module(ranks):
+    model, x = Sums().eval(), torch.randn(3, 8)
+    with torch.no_grad():
+        want = model(x)
+        hidden = torch.relu(model.up(x)).chunk(2, -1)
+    want["both"] = 2 * want["both"]  # the rows are summed, and then the equal outputs of two ranks
+    want["passed"], want["before"] = hidden[0] + hidden[1], hidden[0]
+    parallelize(model, plan=SUMS, session=ranks)
+    got = model(x)
+    model.cpu()
+    errors = {name: relative_error(got[name], want[name]) for name in want}
+    assert max(errors.values()) < 1e-5, errors
+
+
+def test_a_module_with_two_names_keeps_the_role_of_its_weight():
+    model, group = nn.Module(), OneOf(2)
+    model.words = model.again = nn.Embedding(6, 8)
+    whole = model.words.weight
+    role = make_parameter(whole.detach(), whole, frozenset({VOCABULARY}), group, 0)
+    model.words._parameters["weight"] = role
+    piece = Piece(frozenset({VOCABULARY}), 0, (), "words")
+    resolution = Resolution({"words.weight": piece, "again.weight": piece}, (), ())
+    make_lean(Applied(model, resolution, group), group)
+    assert model.words.weight is role and type(model.words._parameters["weight"]) is nn.Parameter

@@ -1,0 +1,127 @@
+"""Ranks' processes: none is left when their start or end fails half-way, and a copy of the main process ends none."""
+
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from modular_converter.parallel.engine.ranks import processes
+from modular_converter.parallel.engine.ranks.session import Session
+from modular_converter.parallel.engine.ranks.shared_memory import Arena
+from modular_converter.parallel.engine.ranks.worker import Start
+from modular_converter.parallel.errors import RankError
+from tests.parallel.engine.ranks.test_session import alive, gone, launch, script
+
+
+class Context:
+    """Stands for multiprocessing; a process is a failure."""
+
+    def Pipe(self, duplex=True):
+        return multiprocessing.Pipe(duplex)
+
+    def Process(self, **options):
+        pytest.fail("a process was started that nobody could end")
+
+
+def test_a_rank_is_not_started_when_there_is_no_memory_for_it(monkeypatch):
+    down = Arena.create()
+    monkeypatch.setattr(Arena, "create", classmethod(lambda kind: (_ for _ in ()).throw(OSError("too many files"))))
+    with pytest.raises(OSError, match="too many files"):
+        processes.begin(Context(), Start(0, 1, "cpu", ("127.0.0.1", 1), 1, 1.0), down)
+    down.close()
+
+
+def test_the_end_does_not_fail_and_leaves_no_process():
+    session = Session(("cpu", "cpu"), init_method="forkserver")
+    session.start()
+    pids = [rank.process.pid for rank in session.ranks]
+    session.ranks[0].pipe.close()
+    session.selector.close()
+    session.end()
+    assert gone(pids, 5.0) and not session.ranks
+
+
+def test_an_interrupted_end_leaves_no_process(monkeypatch):
+    session = Session(("cpu", "cpu"), init_method="forkserver")
+    session.start()
+    processes = [rank.process for rank in session.ranks]
+    for process in processes:
+        os.kill(process.pid, signal.SIGSTOP)  # as one that is busy: it does not end by itself
+    monkeypatch.setattr(
+        type(processes[0]), "join", lambda self, timeout=None: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        session.end()
+    assert gone([process.pid for process in processes], 5.0)
+
+
+def test_a_port_that_is_taken_is_named():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(RankError, match=f"master_port={port} cannot be used"):
+            Session(("cpu", "cpu"), master_port=port).start()
+
+
+FORKED = """
+child = os.fork()
+    if child == 0:
+        try:
+            model(torch.ones(2, 16))
+        except Exception as error:
+            print(error, flush=True)
+        with model._placement.session:
+            sys.exit(3)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+    time.sleep(1.0)
+    print(tuple(model(torch.ones(2, 16)).shape), model._placement.session.ended == "", flush=True)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_a_forked_child_leaves_the_ranks_of_its_parent_alone(tmp_path, method):
+    process = launch(tmp_path / "main.py", script(FORKED.strip()).replace('"fork"', f'"{method}"'))
+    output, errors = process.communicate(timeout=120)
+    pids, said, code, shape = output.splitlines()
+    assert "this is a forked child" in said and code == "3" and shape == "(2, 16) True", errors
+    assert process.returncode == 0 and not errors.strip() and gone([int(pid) for pid in pids.split()])
+
+
+def test_a_forked_child_does_not_keep_the_ranks_alive(tmp_path):
+    then = "child = os.fork()\n    if child == 0:\n        time.sleep(60)\n    print(child, flush=True)\n    time.sleep(60)"
+    process = launch(tmp_path / "main.py", script(then).replace('"fork"', '"forkserver"'))
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    child = int(process.stdout.readline())
+    process.kill()
+    assert gone(pids, 10.0) and alive(child)
+    os.kill(child, signal.SIGKILL)
+    process.communicate()
+
+
+class Looks:
+    """Stands for a selector in which something is ready at the third look."""
+
+    def __init__(self):
+        self.timeouts = []
+
+    def select(self, timeout):
+        self.timeouts.append(timeout)
+        return ["here"] if len(self.timeouts) == 3 else []
+
+
+@pytest.mark.parametrize("threads, seconds, timeouts", [(1, 600.0, [0, 0, 0]), (2, 600.0, []), (1, 0.0, [])])
+def test_messages_are_looked_for_awake_where_no_other_thread_could_run(monkeypatch, threads, seconds, timeouts):
+    monkeypatch.setattr(threading, "active_count", lambda: threads)
+    looks = Looks()
+    assert processes._look(looks, time.monotonic() + seconds) == ["here"] * bool(timeouts)
+    assert looks.timeouts == timeouts
+
+
+def test_a_session_of_cpus_sleeps():
+    assert Session(("cpu",)).awake_s == 0.0 < Session(("cuda:0",)).awake_s

@@ -1,0 +1,380 @@
+"""Ranks that fail: the group ends in time, the caller gets the rank's traceback, and nothing is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+import torch
+
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.engine.ranks.fair_lock import Turns
+from modular_converter.parallel.engine.ranks.packing import pack
+from modular_converter.parallel.engine.ranks.processes import GUARD_TEXT
+from modular_converter.parallel.engine.ranks.session import RemoteError, Session
+from modular_converter.parallel.engine.ranks.worker import ANSWER, EARLY, SECONDS
+from modular_converter.parallel.engine.remote.rank_models import Worker
+from modular_converter.parallel.errors import PlanError, RankError
+from tests.parallel.troubled import PLAN, Troubled
+
+
+X = torch.ones(2, 16)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pids, limit_s=20.0):
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if not any(map(alive, pids)):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def started(limit_s=60.0):
+    torch.manual_seed(0)
+    model = Troubled().eval()
+    with torch.no_grad():
+        want = model(X)
+    parallelize(model, plan=PLAN, init_method="forkserver", timeout=limit_s)
+    pids = [rank.process.pid for rank in model._placement.session.ranks]
+    return model, want, pids
+
+
+def test_turns_are_taken_in_order():
+    turns, seen, threads = Turns(), [], []
+
+    def work(number):
+        with turns:
+            seen.append(number)
+
+    with turns:
+        for number in range(20):
+            threads.append(threading.Thread(target=work, args=(number,)))
+            threads[-1].start()
+            while len(turns.waiting) <= number:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join()
+    assert seen == list(range(20))
+
+
+def test_an_error_of_all_ranks_is_the_callers_own_and_they_go_on(ranks):
+    torch.manual_seed(0)
+    model = Troubled().eval()
+    want = model(X)
+    parallelize(model, plan=PLAN, session=ranks)
+    with pytest.raises(KeyError, match="all ranks") as caught:
+        model(X, trouble="together")
+    assert "troubled.py" in str(caught.value.__cause__)
+    with pytest.raises(Exception, match="a module .Linear. cannot travel"):
+        model(X, trouble="module")
+    assert torch.allclose(model(X), want, atol=1e-5)
+    assert not model(X).requires_grad
+    model.cpu()
+    assert type(model) is Troubled and torch.allclose(model(X), want, atol=1e-6)
+
+
+def test_who_is_interrupted_while_waiting_gives_its_place_up():
+    turns, seen = Turns(), []
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    def work():
+        with turns:
+            while len(turns.waiting) < 1 or not seen:
+                time.sleep(0.001)
+            time.sleep(0.2)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    holder = threading.Thread(target=work)
+    holder.start()
+    try:
+        while not turns.taken:
+            time.sleep(0.001)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            seen.append("waiting")
+            with turns:
+                pytest.fail("it was another one's turn")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    holder.join()
+    assert not turns.waiting and not turns.taken
+    with turns:
+        pass
+
+
+def test_a_turn_that_comes_to_who_has_given_up_goes_on_to_the_next():
+    turns = Turns()
+    lock = threading.Lock()
+    with turns:
+        turns.waiting.append(threading.Lock())
+        turns.waiting[0].acquire()
+        turns._give_up(lock)  # it had been served already
+        assert turns.taken and not turns.waiting
+    assert not turns.taken
+
+
+def test_a_thread_does_not_wait_for_itself():
+    turns = Turns()
+    with turns:
+        with pytest.raises(PlanError, match="under way in this thread"), turns:
+            pass
+        assert turns.taken
+    with turns:
+        pass
+
+
+def test_a_rank_that_is_stopped_is_told_apart_from_one_that_waits_for_it():
+    model, _, pids = started(60.0)
+    model._placement.session.limit_s = 3.0
+    os.kill(pids[1], signal.SIGSTOP)
+    with pytest.raises(RankError, match="all ranks were ended; rank 1 said nothing(.|\n)*rank 0 was here"):
+        model(X)
+    assert gone(pids)
+
+
+def test_a_streamer_that_asks_the_model_is_told_and_the_model_goes_on(ranks):
+    model = Troubled().eval()
+    want = model(X)
+    parallelize(model, plan=PLAN, session=ranks)
+    with ranks.turns, pytest.raises(PlanError, match="under way in this thread"):
+        model.memory_allocated()
+    assert torch.allclose(model(X), want, atol=1e-5)
+    model._placement.end()
+
+
+def test_calls_of_several_threads_all_get_their_own_answer(ranks):
+    model = Troubled().eval()
+    wants = [model(X * n) for n in range(12)]
+    parallelize(model, plan=PLAN, session=ranks)
+    found = [None] * 12
+
+    def work(number):
+        found[number] = model(X * number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(torch.allclose(got, want, atol=1e-5) for got, want in zip(found, wants))
+    model._placement.end()
+
+
+@pytest.mark.parametrize(
+    "trouble, said",
+    [
+        ("alone", r"rank 1 failed(.|\n)*ValueError: only here"),
+        ("memory", r"rank 1 failed(.|\n)*no room left"),
+        ("dies", "rank 1 died by SIGKILL .*memory runs out"),
+        ("crashes", r"rank 1 died by SIGSEGV(.|\n)*troubled.py"),
+        (
+            "hangs",
+            r"ranks \[(0, )?1\] did not answer in 4 s; all ranks were ended; rank 1 was here:(.|\n)*troubled.py",
+        ),
+    ],
+)
+def test_a_rank_in_trouble_ends_the_group(trouble, said):
+    model, want, pids = started(60.0)
+    assert torch.allclose(model(X), want, atol=1e-5)
+    if trouble == "hangs":
+        model._placement.session.limit_s = 4.0
+    with pytest.raises(RankError, match=said):
+        model(X, trouble=trouble)
+    assert gone(pids)
+    with pytest.raises(RankError, match="load the model again"):
+        model(X)
+
+
+def test_two_sessions_at_once_and_a_block_that_ends_one():
+    first, want, pids = started()
+    with parallelize(Troubled().eval(), plan=PLAN, init_method="forkserver") as second:
+        others = [rank.process.pid for rank in second._placement.session.ranks]
+        assert second(X).shape == (2, 16) and torch.allclose(first(X), want, atol=1e-5)
+    assert gone(others) and all(map(alive, pids))
+    assert not second.up.weight.is_meta
+    with pytest.raises(PlanError, match="parallelized already"):
+        parallelize(first, plan=PLAN)
+    first._placement.end()
+    assert gone(pids)
+
+
+SCRIPT = """
+import os, sys, time, torch
+from modular_converter.parallel import parallelize
+from tests.parallel.troubled import PLAN, Troubled
+def main():
+    model = parallelize(Troubled(), plan=PLAN, init_method="fork")
+    print(*(rank.process.pid for rank in model._placement.session.ranks), flush=True)
+    {then}
+if __name__ == "__main__":
+    main()
+"""
+
+
+def script(then, guard=True):
+    text = SCRIPT.format(then=then)
+    if not guard:
+        text = text.replace('if __name__ == "__main__":\n    main()', "main()").replace('"fork"', '"spawn"')
+    return textwrap.dedent(text)
+
+
+def launch(path, text):
+    path.write_text(text)
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    return subprocess.Popen(
+        [sys.executable, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_ranks_end_with_the_main_process_in_the_middle_of_a_call(tmp_path, how):
+    process = launch(tmp_path / "main.py", script("print('calling', flush=True); model.slow(300)"))
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    assert process.stdout.readline().strip() == "calling" and len(pids) == 2
+    time.sleep(0.5)
+    if how == signal.SIGINT:
+        os.killpg(process.pid, how)  # as a terminal does
+    else:
+        process.kill()
+    process.wait(60)
+    errors = process.stderr.read()
+    assert gone(pids)
+    assert errors.count("KeyboardInterrupt") == (1 if how == signal.SIGINT else 0), errors
+
+
+def test_the_interpreters_end_ends_the_ranks_and_leaves_nothing(tmp_path):
+    before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    process = launch(tmp_path / "main.py", script("model(torch.ones(2, 16))"))
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0 and not errors.strip(), errors
+    assert gone([int(pid) for pid in output.split()])
+    after = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    assert not [name for name in after - before if "modular" in name or "torch_" in name]
+
+
+def test_a_missing_guard_is_explained(tmp_path):
+    process = launch(tmp_path / "main.py", script("pass", guard=False))
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode != 0
+    assert GUARD_TEXT in errors.splitlines()[-1]
+
+
+def test_a_session_that_ended_says_so():
+    session = Session(("cpu", "cpu"))
+    session.end()
+    with pytest.raises(RankError, match="have ended"):
+        session.ask(("memory",))
+
+
+def test_a_session_that_ended_is_not_started_again():
+    session = Session(("cpu", "cpu"), init_method="forkserver")
+    session.end("it was enough")
+    with pytest.raises(RankError, match="it was enough; make another Session"):
+        session.start()
+    session.end()
+    assert not session.ranks
+
+
+def test_a_session_is_started_once(ranks):
+    before = list(ranks.ranks)
+    ranks.start()
+    assert ranks.ranks == before and len(ranks.ask(("memory",))) == 2
+
+
+def test_answers_that_nobody_took_are_not_those_to_the_next_question(ranks):
+    for _ in range(3):
+        ranks.send(("rows", 0, 0, 0, 0))
+    with pytest.raises(RemoteError) as caught:
+        ranks.answers(60.0)
+    assert caught.value.about == ("rows", 0)
+    found = ranks.ask(("memory",))
+    assert [sorted(one) for one in found] == [["allocated", "reserved", "summary"]] * 2 and not ranks.owed
+
+
+def test_an_error_of_the_callers_streamer_is_raised_and_the_ranks_go_on(ranks):
+    torch.manual_seed(0)
+    model = Streams().eval()
+    want = model(X)
+    parallelize(model, plan=PLAN, session=ranks)
+
+    class Full:
+        def put(self, value):
+            raise BufferError("no room")
+
+        def end(self):
+            pass
+
+    with pytest.raises(BufferError, match="no room"):
+        model(X, streamer=Full())
+    assert torch.allclose(model(X), want, atol=1e-5)
+    model.cpu()
+
+
+class Streams(Troubled):
+    def forward(self, x, streamer=None):
+        if streamer is not None:
+            streamer.put(x)
+        return super().forward(x)
+
+
+def test_a_wait_of_months_can_be_asked_for(ranks):
+    ranks.send(("memory",))
+    assert len(ranks.answers(1e9)) == 2
+
+
+def test_a_call_of_another_thread_is_told_that_the_ranks_were_ended():
+    model, _, pids = started()
+    found = []
+
+    def work():
+        with pytest.raises(RankError, match="the ranks have ended: it was enough") as caught:
+            model.slow(300)
+        found.append(caught)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    time.sleep(1.0)
+    model._placement.session.end("it was enough", 0.0)
+    thread.join(20.0)
+    assert found and gone(pids)
+
+
+def test_an_answer_that_comes_before_its_work_is_done(monkeypatch):
+    """As ranks on GPUs send it: what it holds first, and then that it is complete."""
+
+    def early(worker, value, held=None, share=False):
+        if not isinstance(value, tuple):
+            return whole(worker, value, held, share)
+        worker.pipe.send_bytes(EARLY + pack(value, worker.up, held))
+        worker.pipe.send_bytes(ANSWER + SECONDS.pack(7.5))
+
+    whole = Worker.answer
+    monkeypatch.setattr(Worker, "answer", early)
+    with Session(("cpu", "cpu"), init_method="fork") as session:
+        model = Troubled().eval()
+        want, other = model(X), model(X * 2)
+        parallelize(model, plan=PLAN, session=session)
+        assert torch.allclose(model(X), want, atol=1e-5)
+        assert model._placement.times[0] == 7.5
+        assert torch.allclose(model(X * 2), other, atol=1e-5)

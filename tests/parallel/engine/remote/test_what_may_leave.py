@@ -1,0 +1,240 @@
+"""What leaves the ranks and what stays: caches of the caller's own and of results, attention weights of all heads."""
+
+import copy
+
+import pytest
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
+
+pytest.importorskip("transformers")
+from transformers import (  # noqa: E402
+    BartConfig,
+    BartForConditionalGeneration,
+    DynamicCache,
+    EncoderDecoderCache,
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    StaticCache,
+)
+
+from modular_converter.parallel import parallelize  # noqa: E402
+from modular_converter.parallel.engine.remote.what_may_leave import (  # noqa: E402
+    caches_in,
+    check_plain,
+    has_content,
+    hold,
+    local_modules,
+    whole_heads,
+)
+from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
+from modular_converter.parallel.plans.resolve import Piece  # noqa: E402
+from modular_converter.parallel.proof.compare import relative_error  # noqa: E402
+
+
+IDS = torch.arange(1, 19).view(2, 9)
+
+
+def llama():
+    """4 query heads and 2 key/value heads: on 2 ranks, a rank's query heads are as many as all key/value heads."""
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 64}
+    config = LlamaConfig(**shape, num_attention_heads=4, num_key_value_heads=2, attn_implementation="eager")
+    model = LlamaForCausalLM(config).eval()
+    model.generation_config.pad_token_id = 0
+    return model
+
+
+@pytest.fixture(scope="module")
+def whole():
+    model = llama()
+    with torch.no_grad():
+        want = model(IDS, output_attentions=True)
+        tokens = model.generate(IDS, max_new_tokens=5, do_sample=False, eos_token_id=-1)
+    return want, tokens
+
+
+@pytest.fixture(scope="module")
+def model(ranks):
+    found = parallelize(llama(), session=ranks)
+    yield found
+    found._placement.end()
+
+
+def kinds(model):
+    return {"dynamic": lambda: DynamicCache(config=model.config), "static": lambda: StaticCache(model.config, 20)}
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_a_cache_of_the_callers_own_keeps_what_the_ranks_put_into_it(model, whole, kind):
+    cache = kinds(model)[kind]()
+    own = type(cache)
+    first = model(IDS[:, :5], past_key_values=cache)
+    assert int(cache.get_seq_length()) == 5 and isinstance(cache, own) and first.past_key_values is cache
+    last = model(IDS[:, 5:], past_key_values=cache)
+    assert relative_error(last.logits, whole[0].logits[:, 5:]) < 2e-4
+    assert int(cache.get_seq_length()) == 9 and len(cache) == 2 and cache.is_compileable == (kind == "static")
+    assert int(cache.layers[1].get_seq_length()) == 9
+    for share in (lambda: cache.layers[0].keys, lambda: list(DynamicCache.__iter__(cache))):
+        with pytest.raises(ApplyError, match=r"Layer.keys holds each rank's own share"):
+            share()
+    if kind == "static":
+        cache.reset()
+        assert relative_error(model(IDS, past_key_values=cache).logits, whole[0].logits) < 2e-4
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_generate_goes_on_from_a_cache_of_the_callers_own(model, whole, kind):
+    cache, tokens = kinds(model)[kind](), whole[1]
+    model(IDS[:, :6], past_key_values=cache)
+    given = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": -1}
+    assert torch.equal(model.generate(IDS, past_key_values=cache, **given), tokens)
+    assert int(cache.get_seq_length()) == 13
+    fresh = kinds(model)[kind]()
+    assert torch.equal(model.generate(IDS, past_key_values=fresh, **given), tokens)
+    assert int(fresh.get_seq_length()) == 13
+
+
+def test_a_cache_is_taken_where_generate_would_make_a_static_one(ranks, whole):
+    model = parallelize(llama(), session=ranks, compile=True)
+    given = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": -1, "return_dict_in_generate": True}
+    for cache in (None, DynamicCache(config=model.config), None):
+        got = model.generate(IDS, past_key_values=cache, **given)
+        assert torch.equal(got.sequences, whole[1])
+        assert isinstance(got.past_key_values, StaticCache if cache is None else DynamicCache)
+    model._placement.end()
+
+
+def test_a_prefix_is_copied_on_the_ranks(model, whole):
+    prefix = DynamicCache(config=model.config)
+    model(IDS[:, :5], past_key_values=prefix)
+    for cache in (copy.deepcopy(prefix), copy.deepcopy(model(IDS[:, :5], use_cache=True).past_key_values)):
+        assert isinstance(cache, DynamicCache)
+        assert relative_error(model(IDS[:, 5:], past_key_values=cache).logits, whole[0].logits[:, 5:]) < 2e-4
+        assert cache.get_seq_length() == 9
+    assert prefix.get_seq_length() == 5
+    with pytest.raises(PlanError, match=r"copy\.deepcopy"):
+        copy.copy(prefix)
+
+
+def test_a_handle_has_the_names_of_what_it_stands_for(model):
+    cache = model(IDS, use_cache=True).past_key_values
+    assert hasattr(cache, "crop") and not hasattr(cache, "nonsense") and cache.is_sliding == [False, False]
+    cache.crop(-4)
+    assert cache.get_seq_length() == 5 and bool(cache)
+    with pytest.raises(PlanError, match="cannot be set"):
+        cache.layers = []
+
+
+def test_a_static_cache_of_a_result_can_be_reset(model):
+    given = {"max_new_tokens": 3, "return_dict_in_generate": True, "cache_implementation": "static"}
+    cache = model.generate(IDS, **given).past_key_values
+    assert int(cache.get_seq_length()) > 0
+    cache.reset()
+    assert int(cache.get_seq_length()) == 0
+
+
+def test_a_cache_that_was_filled_elsewhere_is_refused(model):
+    cache = DynamicCache(config=model.config)
+    cache.update(torch.zeros(2, 2, 5, 8), torch.zeros(2, 2, 5, 8), 0)
+    with pytest.raises(ApplyError, match="DynamicCache holds keys and values"):
+        model(IDS, past_key_values=cache)
+    assert type(cache) is DynamicCache and cache.get_seq_length() == 5
+
+
+def test_a_cache_of_a_model_that_was_taken_back_says_so(ranks, model):
+    other = parallelize(llama(), session=ranks)
+    cache = DynamicCache(config=other.config)
+    other(IDS, past_key_values=cache)
+    other.cpu()
+    with pytest.raises(ApplyError, match="taken back"):
+        cache.get_seq_length()
+    with pytest.raises(ApplyError, match="taken back"):
+        model(IDS, past_key_values=cache)
+
+
+def test_caches_that_are_dropped_are_dropped_on_the_ranks(model):
+    placement = model._placement
+    for _ in range(3):
+        cache = DynamicCache(config=model.config)
+        model(IDS, past_key_values=cache)
+    number = cache._number
+    del cache
+    model(IDS, use_cache=False)
+    assert not placement.handles and not placement.dropped
+    with pytest.raises(KeyError, match=str(number)):
+        placement._call_held(number, "get_seq_length", (), {})
+
+
+@pytest.mark.parametrize("given", [{}, {"return_dict": False}])
+def test_attention_weights_come_with_all_heads(model, whole, given):
+    got = model(IDS, output_attentions=True, use_cache=False, **given)
+    attentions = got[-1] if given else got.attentions
+    assert [tuple(one.shape) for one in attentions] == [(2, 4, 9, 9)] * 2
+    assert all(relative_error(a, b) < 2e-4 for a, b in zip(attentions, whole[0].attentions))
+
+
+def test_attention_weights_of_generate_come_with_all_heads(model):
+    settings = GenerationConfig(max_new_tokens=3, return_dict_in_generate=True, output_attentions=True, pad_token_id=0)
+    for given in ({"generation_config": settings}, {**settings.to_diff_dict()}):
+        got = model.generate(IDS, **given)
+        assert {one.shape[1] for step in got.attentions for one in step} == {4}
+
+
+def test_encoder_and_decoder_may_differ_in_heads(ranks):
+    shape = {"d_model": 32, "vocab_size": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 64}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 64}
+    config = BartConfig(**shape, **heads, attn_implementation="eager", decoder_start_token_id=2, pad_token_id=1)
+    found = BartForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        want = found(IDS, output_attentions=True)
+    parallelize(found, session=ranks)
+    got = found(IDS, output_attentions=True)
+    for name in ("encoder_attentions", "decoder_attentions", "cross_attentions"):
+        assert all(relative_error(a, b) < 2e-4 for a, b in zip(got[name], want[name]))
+    cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+    found(IDS, decoder_input_ids=IDS[:, :4], past_key_values=cache)
+    assert cache.get_seq_length() == 4 and cache.cross_attention_cache.get_seq_length() == 9
+    found._placement.end()
+
+
+def test_who_has_a_share_of_the_heads():
+    model = torch.nn.ModuleDict({"attention": torch.nn.Module(), "dense": torch.nn.Module()})
+    model["attention"].query, model["attention"].drop = torch.nn.Linear(4, 4), torch.nn.Dropout()
+    model["dense"].gathered, model["dense"].drop = torch.nn.Linear(4, 4), torch.nn.Dropout()
+    styles = {"attention.query.weight": "column", "dense.gathered.weight": "gather"}
+    found = local_modules(model, {name: Piece(frozenset({role}), 0, (), "") for name, role in styles.items()})
+    assert id(model["attention"]) in found and id(model["attention"].drop) in found
+    assert id(model["dense"]) not in found and id(model["dense"].drop) not in found
+
+
+def test_weights_of_unknown_makers_are_told_by_their_field_and_query_heads():
+    class Model:
+        config = LlamaConfig(num_attention_heads=4, num_key_value_heads=2)
+
+    share = torch.ones(1, 2, 3, 3)
+    result = {"cross_attentions": (share,), "other": share, "attentions": torch.ones(1, 4, 3, 3)}
+    whole_heads(result, Model, 2, {}, lambda value: torch.cat([value, value], 1))
+    assert {name: (v[0] if isinstance(v, tuple) else v).shape[1] for name, v in result.items()} == {
+        "cross_attentions": 4,
+        "other": 2,
+        "attentions": 4,
+    }
+    noted = WeakIdKeyDictionary({share: False})
+    assert whole_heads({"attentions": share}, Model, 2, noted, lambda value: 1 / 0)["attentions"] is share
+
+
+def test_caches_are_found_once_and_keep_their_numbers():
+    class Prefix(DynamicCache):
+        pass
+
+    one, two = Prefix(), DynamicCache()
+    assert caches_in([{"a": one}, (two, one), DynamicCache, GenerationConfig(), None, "Cache"]) == [one, two]
+    assert hold((one, two), 100, {7: two}) == {100: one, 7: two}
+    assert not has_content(one) and not has_content(StaticCache(LlamaConfig(num_hidden_layers=1), 8))
+    two.update(torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 1, 1), 0)
+    assert has_content(two) and has_content(EncoderDecoderCache(DynamicCache(), two))
+    check_plain([1, "a", None, torch.tensor(3), {"b": two}], "x")
+    with pytest.raises(ApplyError, match="x holds each rank's own share"):
+        check_plain([torch.zeros(2, 2)], "x")

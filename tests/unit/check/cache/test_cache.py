@@ -1,0 +1,339 @@
+"""The cache: a hit converts nothing, any input that changes is a miss, and damage is never trusted."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from modular_converter.check.cache import key, store
+from modular_converter.check.cache.lookup import Cache
+from modular_converter.check.cache.pack import pack, unpack
+from modular_converter.check.cache.store import clear
+from modular_converter.check.compare import CheckOptions, check
+from modular_converter.convert.batch import Run
+from modular_converter.diagnostics import Diagnostic, Location, Severity
+from modular_converter.rules import all_rules
+from modular_converter.settings.load import load_settings
+
+
+ROOT = Path(__file__).parents[4]
+BASE = "from torch import nn\n\n\nclass BaseMLP(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+HEIR = 'from ..{old}.modeling_{old} import {Old}MLP\n\n\nclass {New}MLP({Old}MLP):\n    pass\n\n\n__all__ = ["{New}MLP"]\n'
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Two models, one on top of the other, current on disk."""
+    root = tmp_path / "tree"
+    for old, new in (("base", "first"), ("first", "second")):
+        (root / "models" / new).mkdir(parents=True)
+        text = HEIR.format(old=old, new=new, Old=old.title(), New=new.title())
+        (root / "models" / new / f"modular_{new}.py").write_text(text)
+    (root / "models/base").mkdir()
+    (root / "models/base/modeling_base.py").write_text(BASE)
+    (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+    assert check(CheckOptions(root=str(root), fix=True)).exit_code == 0
+    return root
+
+
+def run(tree: Path):
+    return check(CheckOptions(root=str(tree), cache=str(tree / "cache")))
+
+
+def remembered(tree: Path) -> Path:
+    """The file of the cache that is about the tree."""
+    (path,) = (tree / "cache").glob("*.json")
+    return path
+
+
+def hits(tree: Path) -> list[str]:
+    cache = Cache(str(tree / "cache"), load_settings(tree / "models"))
+    paths = sorted(str(path) for path in tree.rglob("modular_*.py"))
+    return [os.path.basename(path)[8:-3] for path in paths if cache.look_up(path)]
+
+
+def test_a_clean_run_is_remembered_and_a_hit_imports_no_pipeline(tree):
+    assert hits(tree) == []
+    assert run(tree).exit_code == 0
+    assert hits(tree) == ["first", "second"]
+    code = (
+        "import sys; from modular_converter.commands.check import main\n"
+        f"try: main(['--root', {str(tree)!r}])\nexcept SystemExit as end: print(end.code)\nprint(*sys.modules)"
+    )
+    environment = {**os.environ, "MODULAR_CONVERTER_CACHE": str(tree / "cache"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    exit_code, *loaded = done.stdout.split()
+    assert exit_code == "0"
+    heavy = ("pipeline", "runner", "changes", "inherit", "lint", "emit.format", "emit.format_ruff")
+    assert not set(loaded) & {"libcst", "ruff", "rich", *(f"modular_converter.{name}" for name in heavy)}
+
+
+@pytest.mark.parametrize(
+    ("name", "missed"),
+    [
+        ("first/modular_first.py", "first"),
+        ("first/modeling_first.py", "first second"),
+        ("base/modeling_base.py", "first"),
+        ("second/modular_second.py", "second"),
+        ("second/modeling_second.py", "second"),
+    ],
+)
+def test_a_file_that_changes_is_a_miss(tree, name, missed):
+    run(tree)
+    path = tree / "models" / name
+    path.write_text(path.read_text().replace("MLP", "Mlp"))
+    assert not set(hits(tree)) & set(missed.split())
+    assert run(tree).exit_code in (1, 2)
+
+
+def test_a_neighbours_neighbour_is_seen_through_the_generated_file(tree):
+    run(tree)
+    base = tree / "models/base/modeling_base.py"
+    base.write_text(BASE.replace("x + 1", "x + 2"))
+    result = run(tree)
+    assert [os.path.basename(one.path) for one in result.differences] == ["modeling_first.py", "modeling_second.py"]
+
+
+def test_settings_formatter_and_versions_are_part_of_the_key(tree, monkeypatch):
+    run(tree)
+    path = str(tree / "models/first/modular_first.py")
+    settings = load_settings(tree / "models")
+    folder = str(tree / "cache")
+    assert Cache(folder, settings).look_up(path)
+    assert Cache(folder, dataclasses.replace(settings, workers=7, strict=True)).look_up(path)
+    assert not Cache(folder, dataclasses.replace(settings, kept_names=("first",))).look_up(path)
+    others = {"formatter_stamp": lambda settings: "another ruff", "__version__": "9", "_own_files": lambda: [__file__]}
+    for name, other in others.items():
+        with monkeypatch.context() as patched:
+            patched.setattr(key, name, other)
+            assert not Cache(folder, settings).look_up(path), name
+    monkeypatch.setattr(sys, "version", "another Python")
+    assert not Cache(folder, settings).look_up(path)
+
+
+def test_what_a_ruff_configuration_extends_is_part_of_the_key(tree):
+    (tree / "pyproject.toml").write_text('[tool.modular-converter]\n[tool.ruff]\nextend = "base.toml"\n')
+    (tree / "base.toml").write_text("line-length = 100\n")
+    assert check(CheckOptions(root=str(tree), fix=True, cache=str(tree / "cache"))).exit_code == 0
+    run(tree)
+    assert hits(tree) == ["first", "second"]
+    (tree / "base.toml").write_text("line-length = 99\n")
+    assert hits(tree) == []
+    (tree / "base.toml").write_text('extend = "base.toml"\n')
+    assert hits(tree) == []
+
+
+def test_an_edit_in_what_was_not_looked_at_is_no_miss(tree):
+    base = tree / "models/base/modeling_base.py"
+    base.write_text(BASE + "\n\ndef unused():\n    return 1\n")
+    assert run(tree).exit_code == 0
+    base.write_text("# a note\n" + base.read_text().replace("return 1", "return 2"))
+    assert hits(tree) == ["first", "second"]
+    base.write_text(base.read_text().replace("x + 1", "x + 2"))
+    assert hits(tree) == ["second"]
+    base.write_text(BASE)
+    assert hits(tree) == ["second"]
+
+
+def test_what_is_known_is_converted_again_when_this_run_changes_what_it_was_made_from(tree):
+    run(tree)
+    base = tree / "models/base/modeling_base.py"
+    base.write_text(BASE.replace("x + 1", "x + 2"))
+    cache = str(tree / "cache")
+    known = check(CheckOptions(root=str(tree), cache=cache)).differences
+    assert [one.new for one in known] == [one.new for one in check(CheckOptions(root=str(tree))).differences]
+    assert check(CheckOptions(root=str(tree), cache=cache, fix=True)).exit_code == 0
+    assert hits(tree) == ["first", "second"]
+
+
+def test_findings_are_remembered(tree):
+    modular = tree / "models/first/modular_first.py"
+    modular.write_text(modular.read_text().replace("__all__ = [", '__all__ = ["Gone", '))
+    options = CheckOptions(root=str(tree), cache=str(tree / "cache"))
+    check(options._replace(fix=True))
+    fresh = check(CheckOptions(root=str(tree)))
+    assert fresh.diagnostics and "first" in hits(tree)
+    assert check(options).diagnostics == fresh.diagnostics
+    assert check(options._replace(strict=True)).exit_code == 1
+    assert check(CheckOptions(root=str(tree), strict=True)).exit_code == 1
+
+
+@given(data=st.data(), text=st.text(), number=st.integers(1, 99), end=st.none() | st.integers(1, 99))
+def test_any_finding_comes_back_as_it_was(data, text, number, end):
+    rule = data.draw(st.sampled_from(all_rules()))
+    override = data.draw(st.none() | st.sampled_from(Severity))
+    finding = Diagnostic(rule, Location(text, number, number, end, end), text, text, text, override)
+    assert unpack(pack(finding)) == finding
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"\xff\n{}", None])
+def test_a_damaged_entry_is_a_miss(tree, damage):
+    run(tree)
+    for entry in (tree / "cache").glob("*.json"):
+        content = entry.read_bytes()
+        entry.write_bytes(content.replace(b'"seen"', b'"sean"') if damage is None else damage)
+    assert hits(tree) == []
+    assert run(tree).exit_code == 0
+    assert hits(tree) == ["first", "second"]
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32))
+def test_flipped_bytes_are_never_trusted(tree, seed):
+    kept, places = tree / "kept", random.Random(seed)
+    if not kept.exists():
+        run(tree)
+        kept.write_bytes(remembered(tree).read_bytes())
+    content = bytearray(kept.read_bytes())
+    content[places.randrange(len(content))] ^= places.randrange(1, 256)
+    cut = len(content) if places.random() < 0.7 else places.randrange(len(content))
+    remembered(tree).write_bytes(bytes(content[:cut]))
+    assert hits(tree) == []
+
+
+def test_an_entry_of_another_folder_is_a_miss(tree, tmp_path):
+    run(tree)
+    other = tmp_path / "other"
+    shutil.copytree(tree, other, ignore=shutil.ignore_patterns("cache"))
+    assert check(CheckOptions(root=str(other), cache=str(other / "cache"))).exit_code == 0
+    remembered(other).write_bytes(remembered(tree).read_bytes())
+    assert hits(other) == []
+
+
+def test_it_does_not_matter_which_command_has_filled_it(tree, monkeypatch):
+    run(tree)
+    monkeypatch.setattr(sys, "path", [str(tree), *sys.path])
+    assert hits(tree) == ["first", "second"]
+
+
+def test_a_package_that_is_found_elsewhere_is_a_miss(tree, tmp_path, monkeypatch):
+    for place in ("one", "two"):
+        lib = tmp_path / place / "lib"
+        (lib / "models/base").mkdir(parents=True)
+        for folder in (lib, lib / "models", lib / "models/base"):
+            (folder / "__init__.py").write_text("")
+        (lib / "models/base/modeling_base.py").write_text(BASE)
+    modular = tree / "models/first/modular_first.py"
+    modular.write_text(modular.read_text().replace("..base", "lib.models.base"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "one"), *sys.path])
+    options = CheckOptions(root=str(tree), cache=str(tree / "cache"))
+    assert check(options._replace(fix=True)).exit_code == 0
+    check(options)
+    assert hits(tree) == ["first", "second"]
+    (tmp_path / "one/lib/__init__.py").unlink()
+    assert "first" not in hits(tree)
+    (tmp_path / "one/lib/__init__.py").write_text("")
+    assert hits(tree) == ["first", "second"]
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "two"), *sys.path])
+    assert "first" not in hits(tree)
+
+
+def test_strict_runs_agree_with_conversions_about_what_dependents_see(tree):
+    modular = tree / "models/first/modular_first.py"
+    modular.write_text(modular.read_text().replace("    pass", "    extra = 1").replace("= [", '= ["Gone", '))
+    result = check(CheckOptions(root=str(tree), strict=True))
+    settings = dataclasses.replace(load_settings(tree / "models"), strict=True)
+    converted = Run(settings).convert(sorted(str(path) for path in tree.rglob("modular_*.py")))
+    assert [dict(one.files) for one in result.conversions] == [dict(one.files) for one in converted]
+    assert converted[0].failed and "extra" not in "".join(converted[1].files.values())
+
+
+def test_a_generated_file_that_differs_is_a_miss_until_it_is_put_right(tree):
+    assert run(tree).exit_code == 0
+    generated = tree / "models/second/modeling_second.py"
+    text = generated.read_text()
+    generated.write_text("x = 1\n")
+    assert run(tree).exit_code == 1 and run(tree).exit_code == 1
+    generated.write_text(text)
+    assert hits(tree) == ["first", "second"]
+
+
+def test_processes_that_write_at_once(tree):
+    code = f"from modular_converter.check.compare import *; print(check(CheckOptions(root={str(tree)!r}, cache={str(tree / 'cache')!r})).exit_code)"
+    command = [sys.executable, "-c", code]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(3)]
+    assert [process.communicate()[0] for process in running] == ["0\n"] * 3
+    assert [path.suffix for path in (tree / "cache").iterdir()] == [".json"]
+    assert hits(tree) == ["first", "second"]
+
+
+def test_runs_that_write_at_once_and_a_folder_that_cannot_be_written(tree, tmp_path):
+    with ThreadPoolExecutor(3) as pool:
+        assert {result.exit_code for result in pool.map(run, [tree] * 3)} == {0}
+    assert hits(tree) == ["first", "second"]
+    (tmp_path / "file").write_text("")
+    assert check(CheckOptions(root=str(tree), cache=str(tmp_path / "file"))).exit_code == 0
+
+
+def test_it_is_bounded_and_can_be_cleared(tree, monkeypatch):
+    folder = tree / "cache"
+    run(tree)
+    for kept_names in ("one", "two"):  # other settings, another entry
+        toml = f'[tool.modular-converter]\nruff-config = "profile"\nkept-names = ["{kept_names}"]\n'
+        (tree / "pyproject.toml").write_text(toml)
+        run(tree)
+    assert len(list(folder.iterdir())) == 3
+    monkeypatch.setattr(store, "MAX_ENTRIES", 2)
+    store.bound(str(folder))
+    assert len(list(folder.iterdir())) == 2 and hits(tree) == ["first", "second"]
+    monkeypatch.setattr(store, "MAX_BYTES", next(folder.iterdir()).stat().st_size + 10)
+    store.bound(str(folder))
+    assert len(list(folder.iterdir())) == 1 and hits(tree) == ["first", "second"]
+    (folder / "package.json").write_text("{}")
+    assert clear(str(folder)) == clear(str(folder)) == clear(str(tree / "none")) == ""
+    assert [path.name for path in folder.iterdir()] == ["package.json"]
+
+
+def test_a_run_over_one_file_keeps_what_is_known_of_the_others(tree):
+    run(tree)
+    modular = tree / "models/second/modular_second.py"
+    modular.write_text(modular.read_text().replace("    pass", "    extra = 1"))
+    options = CheckOptions((str(modular),), root=str(tree), cache=str(tree / "cache"))
+    assert check(options._replace(fix=True)).exit_code == 0
+    assert hits(tree) == ["first", "second"]
+    shutil.rmtree(tree / "models/second")
+    first = tree / "models/first/modular_first.py"
+    first.write_text(first.read_text().replace("    pass", "    extra = 1"))
+    check(CheckOptions(root=str(tree), cache=str(tree / "cache"), fix=True))
+    assert hits(tree) == ["first"]
+    assert b"modular_second.py" not in remembered(tree).read_bytes()
+
+
+EDITS = {
+    "comment": lambda text: "# a note\n" + text,
+    "body": lambda text: text.replace("x + 1", "x + 2"),
+    "signature": lambda text: text.replace("forward(self, x)", "forward(self, x, scale=1)"),
+    "new class": lambda text: text + "\n\nclass BaseNorm(BaseMLP):\n    pass\n",
+    "removed class": lambda text: "from torch import nn\n",
+    "renamed attribute": lambda text: text.replace("def forward", "def apply"),
+    "import": lambda text: "import math\n" + text.replace("x + 1", "math.sqrt(x)"),
+    "no Python": lambda text: text + "class (\n",
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize("edited", ["base/modeling_base.py", "first/modeling_first.py", "first/modular_first.py"])
+def test_after_an_edit_it_gives_what_a_run_without_it_gives(tree, tmp_path, name, edited):
+    run(tree)
+    path = tree / "models" / edited
+    path.write_text(EDITS[name](path.read_text()))
+    plain = tmp_path / "plain" / "tree"
+    shutil.copytree(tree, plain)
+    for fix in (False, True, False):
+        seen = []
+        for root, cache in ((tree, str(tree / "cache")), (plain, None)):
+            result = check(CheckOptions(root=str(root), cache=cache, fix=fix))
+            texts = {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*.py"))}
+            said = [str(one).replace(str(root), "") for one in result.diagnostics]
+            seen.append((result.exit_code, said, [one.new for one in result.differences], texts))
+        assert seen[0] == seen[1], fix

@@ -1,0 +1,43 @@
+"""Which file a class goes to, and what each file exports."""
+
+from __future__ import annotations
+
+import pytest
+
+from modular_converter.convert.emit.kinds import exported_names, kind_of, names_in_strings, on_one_line, render_all
+from modular_converter.convert.source.index import index_module
+from modular_converter.settings.load import profile_settings
+
+
+KINDS = profile_settings().kinds
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Sam2VideoConfig", "configuration"),
+        ("Sam2VideoProcessor", "processing"),
+        ("Sam2VideoVideoProcessor", "video_processing"),
+        ("Sam2VideoImageProcessorPil", "image_processing_pil"),
+        ("Sam2VideoImageProcessorKwargs", "image_processing"),
+        ("Sam2VideoTokenizer", "tokenization"),
+        ("Sam2VideoFeatureExtractor", "feature_extraction"),
+        ("Sam2VideoConfigurable", "modeling"),
+    ],
+)
+def test_kinds(name: str, kind: str) -> None:
+    assert kind_of(name, "Sam2Video", KINDS) == kind
+
+
+def test_exports() -> None:
+    (statement,) = index_module('__all__ = [\n    "A",\n    "B",\n]\n', "m.py").statements
+    assert exported_names(statement) == ["A", "B"]
+    assert render_all(["A", "B"]) == '__all__ = ["A", "B"]\n'
+    assert exported_names(None) == []
+    assert exported_names(index_module("__all__ = names()\n", "m.py").statements[0]) == []
+
+
+def test_the_class_names_in_a_statement() -> None:
+    text = "__getattr__ = old(\n    {'Old': \"New\", 'lower': 1},\n)"
+    assert names_in_strings(text) == ["Old", "New"]
+    assert on_one_line(text) == "__getattr__ = old({'Old': 'New', 'lower': 1})\n"

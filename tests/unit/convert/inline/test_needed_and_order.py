@@ -1,0 +1,121 @@
+"""What a class needs and in which order it is emitted: plain names, no texts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from modular_converter.convert.inline.needed import OWN, Needs, Scope, Symbol
+from modular_converter.convert.inline.order import Positions, emission_order
+from modular_converter.convert.records import Role
+
+
+LLAMA = "..llama.modeling_llama"
+
+
+def function(name: str, *uses: str, source: str = LLAMA) -> Symbol:
+    return Symbol(name, source, Role.FUNCTION, uses)
+
+
+def assignment(name: str, *uses: str, source: str = LLAMA, is_none: bool = False) -> Symbol:
+    return Symbol(name, source, Role.ASSIGNMENT, uses, is_none)
+
+
+def a_class(name: str, *uses: str) -> Symbol:
+    return Symbol(name, LLAMA, Role.CLASS, uses)
+
+
+def by_name(*symbols: Symbol) -> Mapping[str, Symbol]:
+    return {symbol.name: symbol for symbol in symbols}
+
+
+def needs(
+    parent: Collection[Symbol],
+    table: Collection[Symbol],
+    uses: Collection[str],
+    child_uses: Collection[str] = (),
+    own_classes: Collection[str] = (),
+    elsewhere: Collection[str] = (),
+) -> Needs:
+    return Scope(by_name(*parent), by_name(*table), own_classes, elsewhere).needs("C", uses, child_uses)
+
+
+def test_functions_are_followed_and_classes_noted() -> None:
+    parent = [function("f", "g", "A"), function("g", "X", "f"), assignment("X"), a_class("A", "h"), function("h")]
+    found = needs(parent, [], ["f", "unknown"])
+    assert sorted(found.functions) == ["X", "f", "g"]
+    assert sorted(found.classes) == ["A"]
+
+
+def test_an_own_function_replaces_the_inherited_one_with_what_it_needs() -> None:
+    parent = [function("f", "g"), function("g", "helper"), function("helper")]
+    table = [function("g", "own", source=OWN), function("own", source=OWN)]
+    found = needs(parent, table, ["f"])
+    assert sorted(found.functions) == ["f", "g", "own"]
+    assert found.functions["g"].source == OWN
+
+
+def test_an_own_assignment_replaces_only_under_certain_names() -> None:
+    names = ["SIZE", "_CHECKPOINT_X", "_EXPECTED_X", "X_DOCSTRING", "NONE_DOCSTRING", "ALONE"]
+    parent = [assignment(name) for name in names if name != "ALONE"]
+    table = [assignment(name, source=OWN, is_none=name.startswith("NONE")) for name in names]
+    found = needs(parent, table, names)
+    own = [name for name in names if found.functions[name].source == OWN]
+    assert own == ["_CHECKPOINT_X", "_EXPECTED_X", "X_DOCSTRING", "ALONE"]
+
+
+def test_own_classes_are_never_pulled() -> None:
+    found = needs([a_class("A")], [], ["A"], own_classes=["A"])
+    assert not found.classes and not found.other_kinds
+
+
+def test_classes_of_another_kind_become_imports() -> None:
+    found = needs(
+        [a_class("NewConfig")],
+        [],
+        ["NewConfig", "OwnConfig"],
+        own_classes=["OwnConfig"],
+        elsewhere=["NewConfig", "OwnConfig"],
+    )
+    assert found.other_kinds == {"NewConfig", "OwnConfig"}
+    assert not found.classes
+
+
+def order(symbols: list[Symbol], own: Mapping[str, int], *uses: str, table: Collection[Symbol] = ()) -> list[str]:
+    parent = by_name(*symbols)
+    scope = Scope(parent, by_name(*table), (), ())
+    positions = Positions({name: place for place, name in enumerate(parent)}, own, [], (), ())
+    wanted = scope.needs("C", uses, uses)
+    found = emission_order("C", wanted, lambda one: scope.needs(one.name, one.uses, ()), positions)
+    return [symbol.name for symbol in found]
+
+
+def test_the_parents_module_keeps_its_order_class_by_class() -> None:
+    symbols = [
+        assignment("X"),
+        a_class("A"),
+        function("f", "X"),
+        a_class("B", "A", "f"),
+        a_class("D"),
+        function("late"),
+    ]
+    assert order(symbols, {}, "late", "B", "D") == ["A", "X", "f", "B", "D", "late"]
+
+
+def test_a_class_stands_behind_the_classes_that_it_needs() -> None:
+    assert order([a_class("A", "B"), a_class("B", "D"), a_class("D")], {}, "A") == ["D", "B", "A"]
+
+
+def test_cycles_end() -> None:
+    assert sorted(order([a_class("A", "B"), a_class("B", "A")], {}, "A")) == ["A", "B"]
+
+
+def test_own_functions_come_last_in_their_own_order() -> None:
+    table = [function("second", source=OWN), function("first", source=OWN)]
+    assert order(
+        [function("f"), a_class("A")], {"first": 1, "second": 2}, "second", "first", "f", "A", table=table
+    ) == [
+        "A",
+        "f",
+        "first",
+        "second",
+    ]

@@ -1,0 +1,166 @@
+"""Renaming on text gives what a visitor over a full syntax tree gives."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import re
+
+import libcst as cst
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from modular_converter.convert.source.rename import Renamer
+
+
+BIG_BIRD = Renamer("big_bird", "BigBird", "emu", "Emu", kept=("mamba_ssm", "mamba-ssm"))
+GPT = Renamer("gpt", "GPT", "new_one", "NewOne")
+
+
+class Oracle(cst.CSTTransformer):
+    """Renames names, plain strings and comments; f-string text and absolute module names stay."""
+
+    def __init__(self, renamer: Renamer) -> None:
+        super().__init__()
+        self.renamer = renamer
+        self.pattern = re.compile(f"(?<![a-z0-9])(?i:{renamer.old}|{renamer.old_cased})")
+
+    def rename(self, text: str) -> str:
+        kept = "|".join(map(re.escape, self.renamer.kept)) or "(?!)"
+        pieces = re.split(f"((?<![\\w-])(?:{kept})(?![\\w-]))", text)
+        return "".join(
+            piece if index % 2 else self.pattern.sub(self.spelling, piece) for index, piece in enumerate(pieces)
+        )
+
+    def spelling(self, match: re.Match[str]) -> str:
+        found, one = match.group(), self.renamer
+        if one.old_cased.isupper() and found == one.old_cased:
+            letter = match.string[match.end() : match.end() + 1].isalpha()
+            return one.new_cased if letter else one.new.upper()
+        if found == one.old_cased:
+            return one.new_cased
+        if found == one.old:
+            return one.new
+        return one.new.upper() if found == one.old.upper() else one.new_cased
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
+        return updated_node.with_changes(value=self.rename(updated_node.value))
+
+    def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.SimpleString:
+        return updated_node.with_changes(value=self.rename(updated_node.value))
+
+    def leave_Comment(self, original_node: cst.Comment, updated_node: cst.Comment) -> cst.Comment:
+        return updated_node.with_changes(value=self.rename(updated_node.value))
+
+    def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> cst.ImportFrom:
+        return updated_node if original_node.relative else updated_node.with_changes(module=original_node.module)
+
+    def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.Import:
+        names = [
+            new.with_changes(name=old.name) for old, new in zip(original_node.names, updated_node.names, strict=True)
+        ]
+        return updated_node.with_changes(names=names)
+
+
+def by_tree(text: str, renamer: Renamer) -> str:
+    text = re.sub(r"(?m)^[ \t]*#[ \t]*Copied from[^\n]*(?:\n|\Z)", "", text)
+    return cst.parse_module(text).visit(Oracle(renamer)).code
+
+
+WORDS = (
+    "big_bird",
+    "BigBird",
+    "BIG_BIRD",
+    "Big_Bird",
+    "gpt",
+    "GPT",
+    "Gpt",
+    "x",
+    "Model",
+    "2",
+    "_",
+    "layer",
+    "mamba_ssm",
+)
+names = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(
+    lambda words: "n" * (words[0] == "2") + "".join(words)
+)
+prose = st.lists(st.sampled_from((*WORDS, " ", " ", ", ", "mamba-ssm", "{", "}", "é")), max_size=6).map("".join)
+plain = prose.map(lambda text: text.replace("{", "").replace("}", ""))
+quotes = st.sampled_from(('"', "'", '"""', "'''"))
+strings = st.builds(
+    lambda letter, quote, text: f"{letter}{quote}{text}{quote}", st.sampled_from(("", "r", "b")), quotes, prose
+)
+strings = strings.filter(lambda text: text.isascii() or text[0] != "b")
+fields = st.builds(
+    "{{{}{}{}}}".format, names, st.sampled_from(("", "!r", "=")), st.sampled_from(("", ":>5", ":big_bird"))
+)
+templates = st.builds("f{0}{1}{2}{3}{0}".format, quotes, plain, fields, plain)
+values = st.one_of(names, strings, templates, st.builds("{}({}, {}={})".format, names, strings, names, templates))
+statements = st.one_of(
+    st.builds("{} = {}".format, names, values),
+    st.builds("{}.{} = [\n    {},  # {}\n]".format, names, names, values, prose),
+    st.builds("# {}".format, prose),
+    st.builds("    # Copied from {}".format, names),
+    st.builds("from {}.{} import {} as {}".format, names, names, names, names),
+    st.builds("from {}{} import {}".format, st.sampled_from((".", "...")), names, names),
+    st.builds("import {}.{}".format, names, names),
+    st.builds(
+        "def {}({}):\n    from {} import {}\n    return {}  # {}".format, names, names, names, names, values, prose
+    ),
+    st.builds("class {}({}):\n    {}\n    {} = {}".format, names, names, strings, names, values),
+)
+sources = st.lists(statements, min_size=1, max_size=5).map(lambda lines: "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("renamer", [BIG_BIRD, GPT], ids=["big_bird", "gpt"])
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(source=sources)
+def test_generated_sources(renamer: Renamer, source: str) -> None:
+    assert renamer.code(source) == by_tree(source, renamer)
+
+
+def test_a_kept_name_in_an_absolute_module() -> None:
+    assert BIG_BIRD.code("import mamba_ssm.big_bird\n") == "import mamba_ssm.big_bird\n"
+
+
+PUBLISHED = importlib.util.find_spec("transformers")
+MODELS = {
+    "llama": "Llama",
+    "bert": "Bert",
+    "gemma2": "Gemma2",
+    "clip": "CLIP",
+    "t5": "T5",
+    "mistral": "Mistral",
+    "gpt2": "GPT2",
+    "opt": "OPT",
+    "vit": "ViT",
+    "dinov2": "Dinov2",
+    "mamba": "Mamba",
+    "olmo": "Olmo",
+    "phi": "Phi",
+    "qwen2": "Qwen2",
+    "whisper": "Whisper",
+}
+
+
+@pytest.mark.skipif(PUBLISHED is None, reason="needs the transformers package")
+@pytest.mark.parametrize("model", MODELS)
+def test_published_files(model: str) -> None:
+    assert PUBLISHED is not None and PUBLISHED.origin is not None
+    path = pathlib.Path(PUBLISHED.origin).parent / "models" / model / f"modeling_{model}.py"
+    renamer = Renamer(model, MODELS[model], "new_model", "NewModel")
+    text = path.read_text(encoding="utf-8")
+    assert renamer.code(text) == by_tree(text, renamer)
+
+
+def test_a_name_that_is_kept_is_kept_whole_only() -> None:
+    renamer = Renamer("mamba", "Mamba", "new", "New", kept=("mamba_ssm",))
+    assert renamer.name("mamba_ssm") == "mamba_ssm"
+    assert renamer.name("mamba_ssm_layer") == "new_ssm_layer"
+
+
+def test_only_relative_modules_are_renamed_in_import_modules() -> None:
+    text = "from .configuration_gpt import GPTConfig\nfrom gpt import gpt\n"
+    assert GPT.import_modules(text) == "from .configuration_new_one import GPTConfig\nfrom gpt import gpt\n"

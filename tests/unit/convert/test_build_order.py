@@ -1,0 +1,137 @@
+"""Which neighbours a modular file imports, in every spelling that Python allows, and what a run makes of that."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from modular_converter.check.compare import CheckOptions, check
+from modular_converter.convert import batch
+from modular_converter.convert.build_order import required_files
+from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.source.library import Library
+from modular_converter.settings.load import profile_settings
+
+
+BASE = "from torch import nn\n\n\nclass BaseMLP(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+HEIR = '{statement}\n\n\nclass {New}MLP({Old}MLP):\n    pass\n\n\n__all__ = ["{New}MLP"]\n'
+SPELLINGS = {
+    "plain": "from ..zeta.modeling_zeta import ZetaMLP",
+    "names in brackets": "from ..zeta.modeling_zeta import (\n    ZetaMLP,\n)",
+    "continued before import": "from ..zeta.modeling_zeta \\\n    import ZetaMLP",
+    "continued after from": "from \\\n    ..zeta.modeling_zeta import ZetaMLP",
+    "spaces after the dots": "from .. zeta.modeling_zeta import ZetaMLP",
+    "spaces around a dot": "from ..zeta . modeling_zeta import ZetaMLP",
+    "no space": "from..zeta.modeling_zeta import ZetaMLP",
+    "tabs": "from\t..zeta.modeling_zeta\timport\tZetaMLP",
+    "after a semicolon": "x = 1; from ..zeta.modeling_zeta import ZetaMLP",
+    "continued after a semicolon": "x = 1; \\\n  from ..zeta.modeling_zeta import ZetaMLP",
+    "after a form feed": "  \ffrom ..zeta.modeling_zeta import ZetaMLP",
+    "letters that are the same": "from ..zeta.modeling_ｚeta import ZetaMLP",
+    "below a string with an import in it": '"""\nfrom ..none.modeling_none import X\n"""\n'
+    "from ..zeta.modeling_zeta import ZetaMLP",
+}
+
+
+def write(models: Path, model: str, text: str, kind: str = "modular") -> Path:
+    path = models / model / f"{kind}_{model}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def required(path: Path) -> list[str]:
+    return sorted(map(os.path.basename, required_files(str(path), Library(profile_settings()))))
+
+
+@pytest.mark.parametrize("statement", SPELLINGS.values(), ids=SPELLINGS)
+def test_an_import_is_found_however_it_is_spelt(tmp_path, statement):
+    assert required(write(tmp_path, "alpha", f"import os\n{statement}\n")) == ["modeling_zeta.py"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""\nfrom ..zeta.modeling_zeta import ZetaMLP\n"""\n',
+        "x = 'a \\\nfrom ..zeta.modeling_zeta import ZetaMLP'\n",
+        "# from ..zeta.modeling_zeta import ZetaMLP; from ..zeta.modeling_zeta import ZetaMLP\n",
+        "def f():\n    from ..zeta.modeling_zeta import ZetaMLP\n",
+        "def f():\n    x = 1; from ..zeta.modeling_zeta import ZetaMLP\n",
+        "from ..auto.modeling_auto import AutoModel\nimport models\nfrom .. import zeta\n",
+    ],
+)
+def test_what_only_looks_like_an_import_is_none(tmp_path, text):
+    assert required(write(tmp_path, "alpha", text)) == []
+
+
+def test_a_module_that_is_imported_whole_is_a_neighbour(tmp_path):
+    for folder in ("lib", "lib/models", "lib/models/alpha"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").touch()
+    path = write(tmp_path / "lib/models", "alpha", "import os, lib.models . zeta.modeling_zeta as zeta\n")
+    assert required(path) == ["modeling_zeta.py"]
+
+
+def test_an_ordinary_file_is_not_parsed(tmp_path, monkeypatch):
+    monkeypatch.delattr(Library, "module")
+    text = '"""Of a model."""\nimport torch\nfrom ..zeta.modeling_zeta import ZetaMLP\n\n\ndef f():\n    """Taken from\n    models."""\n'
+    assert required(write(tmp_path, "alpha", text)) == ["modeling_zeta.py"]
+
+
+def test_of_a_file_that_is_no_python_its_text_tells(tmp_path):
+    path = write(tmp_path, "alpha", "from..zeta.modeling_zeta import ZetaMLP; from ..eta.modeling_eta import X\n)\n")
+    assert required(path) == ["modeling_eta.py", "modeling_zeta.py"]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """`alpha` builds on what is generated for `zeta`, which builds on `base`."""
+    statement = "from ..base.modeling_base import BaseMLP"
+    write(tmp_path / "models", "zeta", HEIR.format(statement=statement, New="Zeta", Old="Base"))
+    write(tmp_path / "models", "base", BASE, kind="modeling")
+    (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+    return tmp_path
+
+
+def written(tree: Path, **options) -> list[str]:
+    result = check(CheckOptions(root=str(tree), fix=True, **options))
+    assert result.exit_code == 0, [str(one) for one in result.diagnostics]
+    return [os.path.basename(path) for path in result.written]
+
+
+@pytest.mark.parametrize("name", ["plain", "no space", "continued before import", "after a semicolon"])
+def test_dependents_are_fixed_in_one_pass_and_neighbours_are_written_first(tree, name):
+    write(tree / "models", "alpha", HEIR.format(statement=SPELLINGS[name], New="Alpha", Old="Zeta"))
+    assert written(tree) == ["modeling_zeta.py", "modeling_alpha.py"]
+    write(tree / "models", "base", BASE.replace("x + 1", "x + 2"), kind="modeling")
+    assert written(tree) == ["modeling_zeta.py", "modeling_alpha.py"]
+    assert written(tree) == []
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_what_a_conversion_has_read_counts_where_nothing_told_of_it_before(tree, tmp_path, monkeypatch, cache):
+    folder = str(tmp_path / "cache") if cache else None
+    write(tree / "models", "alpha", HEIR.format(statement=SPELLINGS["plain"], New="Alpha", Old="Zeta"))
+    assert written(tree, cache=folder)
+    write(tree / "models", "base", BASE.replace("x + 1", "x + 2"), kind="modeling")
+    monkeypatch.setattr(batch, "required_files", lambda path, library: frozenset())
+    assert written(tree, cache=folder) == ["modeling_zeta.py", "modeling_alpha.py"]
+    assert written(tree, cache=folder) == []
+
+
+def test_a_run_ends_though_files_go_on_changing_each_other(tree, monkeypatch):
+    write(tree / "models", "alpha", "")
+    alpha, zeta = (str(tree / f"models/{model}/modeling_{model}.py") for model in ("alpha", "zeta"))
+    calls: list[str] = []
+
+    def convert(path: str, library: Library) -> Conversion:
+        calls.append(path)
+        assert len(calls) < 50
+        gives, reads = (alpha, zeta) if "alpha" in path else (zeta, alpha)
+        return Conversion(path, {gives: f"x = {len(calls)}\n"}, reads={reads: "anything"})
+
+    monkeypatch.setattr(batch, "convert_safely", convert)
+    paths = [str(path) for path in tree.rglob("modular_*.py")]
+    assert len(batch.Run(profile_settings()).convert(paths)) == len(set(calls)) == 2 < len(calls)
