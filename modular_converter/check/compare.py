@@ -15,6 +15,7 @@ from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.arguments import ALL, SKIPPED, discover, models_folder, settings_of
 from modular_converter.files.generated_files import current_text, put_in_place, target_of
 from modular_converter.files.listing import Listings
+from modular_converter.rules import generated_file_differs, generated_file_missing
 from modular_converter.settings.load import Settings, load_settings
 
 
@@ -131,7 +132,6 @@ def _compare(result: CheckResult, settings: Settings) -> list[Difference]:
 def _explained(stale: Mapping[str, tuple[Conversion, str | None, str]], settings: Settings) -> list[Difference]:
     """The differences from files that are not current: path -> conversion, text on disk, text as it should be."""
     from modular_converter.check.blame import History
-    from modular_converter.rules import generated_file_missing
 
     differences = []
     history = History()
@@ -149,8 +149,6 @@ def _explained(stale: Mapping[str, tuple[Conversion, str | None, str]], settings
 
 
 def _differs(path: str, modular: str, old: str, new: str, cause: str) -> Diagnostic:
-    from modular_converter.rules import generated_file_differs
-
     old_lines, new_lines = old.split("\n"), new.split("\n")
     pairs = enumerate(zip(old_lines, new_lines))
     line = next((number for number, (before, after) in pairs if before != after), min(len(old_lines), len(new_lines)))

@@ -9,6 +9,7 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.diagnostics import Diagnostic, Location
 from modular_converter.files.listing import Listings
+from modular_converter.rules import generated_file_orphaned
 
 
 _MARK = b"modular_"
@@ -46,8 +47,6 @@ def orphans(folders: Mapping[str, str], conversions: Sequence[Conversion], listi
             reason = "no longer gives this file"
         else:
             continue
-        from modular_converter.rules import generated_file_orphaned
-
         found.append(generated_file_orphaned.diagnose(Location(path), source, reason))
     return found
 

@@ -19,6 +19,7 @@ from modular_converter.files.links import is_installed
 from modular_converter.reporting import render, wants_color
 from modular_converter.reporting.counts import count
 from modular_converter.reporting.diffs import colored, unified
+from modular_converter.rules import read_only_target
 from modular_converter.settings.load import Settings, load_settings
 
 
@@ -140,8 +141,6 @@ def _refuse_installed(paths: Sequence[str], options: ConvertOptions, settings: S
     installed = next(filter(is_installed, paths), None)
     if installed is None or settings.output_dir or not options.writes:
         return None
-    from modular_converter.rules import read_only_target
-
     location = Location(os.path.dirname(installed))
     return read_only_target.diagnose(location, "it belongs to an installed package; give --output-dir")
 

@@ -17,6 +17,7 @@ from modular_converter.convert.emit.format import FormatResult, format_files
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
+from modular_converter.rules import cycle, internal_error, undefined_name
 from modular_converter.settings.load import Settings
 
 
@@ -82,8 +83,6 @@ class Run:
         self._cyclic: set[str] = set()
         refused: dict[str, Conversion] = {}
         for circle in cycles(needs):
-            from modular_converter.rules import cycle
-
             self._cyclic.update(circle)
             for path in circle:
                 refused[path] = Conversion(path, {}, (cycle.diagnose(Location(path), _from(circle, path)),))
@@ -191,8 +190,6 @@ def convert_safely(path: str, library: Library) -> Conversion:
     try:
         return convert(path, library)
     except Exception as error:
-        from modular_converter.rules import internal_error
-
         diagnostic = internal_error.diagnose(_last_place(path, library), error, class_name=library.working_on)
         return Conversion(path, {}, (diagnostic,), reads=library.reads)
 
@@ -215,8 +212,6 @@ def _with_source(diagnostic: Diagnostic, library: Library) -> Diagnostic:
 
 
 def _undefined(path: str, result: FormatResult) -> list[Diagnostic]:
-    from modular_converter.rules import undefined_name
-
     return [
         undefined_name.diagnose(Location(path, found.line, found.column), found.name).with_source(result.texts[path])
         for found in result.undefined.get(path, ())

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.listing import Listings
 from modular_converter.files.parent_folders import project_above
+from modular_converter.rules import bad_setting, missing_file, nothing_to_convert
 from modular_converter.settings.load import Settings, load_settings
 
 
@@ -53,8 +54,6 @@ def settings_of(paths: Sequence[str], arguments: Iterable[str]) -> Settings:
     for start in sorted(start for start in starts if start and os.path.isdir(start)):
         other = load_settings(start)
         if other.pyproject != settings.pyproject:
-            from modular_converter.rules import bad_setting
-
             raise ConversionError(bad_setting.mixed(*sorted((settings.pyproject, other.pyproject), reverse=True)))
     return settings
 
@@ -66,8 +65,6 @@ def models_folder(
 
     Raises `ConversionError` for a package or folder that does not exist.
     """
-    from modular_converter.rules import missing_file, nothing_to_convert
-
     if package:
         from modular_converter.files.packages import find_package
 
@@ -98,8 +95,6 @@ def _model_folders_below(folder: str) -> Iterator[str]:
 
 
 def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[str]:
-    from modular_converter.rules import missing_file, nothing_to_convert
-
     if argument == ALL:
         paths = _modular_files_below(models, listings)
         if not paths:
@@ -130,8 +125,6 @@ def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[s
 
 
 def _by_model_name(name: str, models: str | None, listings: Listings) -> Sequence[str]:
-    from modular_converter.rules import nothing_to_convert
-
     everything = _modular_files_below(models, listings)
     folder = name.replace("-", "_")
     paths = [path for path in everything if os.path.basename(os.path.dirname(path)) == folder]

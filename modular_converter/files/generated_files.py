@@ -6,6 +6,7 @@ import os
 
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.files.links import is_installed, refuse_link_out, root_of
+from modular_converter.rules import missing_file, read_only_target, too_large
 from modular_converter.settings.load import Settings
 
 
@@ -28,8 +29,6 @@ def current_text(target: str, settings: Settings) -> str | None:
         with open(target, "rb") as file:
             content = file.read(settings.max_file_bytes + 1)
         if len(content) > settings.max_file_bytes:
-            from modular_converter.rules import too_large
-
             size = os.path.getsize(target)
             raise ConversionError(too_large.diagnose(Location(target), size, settings.max_file_bytes))
         return content.decode("utf-8")
@@ -46,12 +45,8 @@ def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bo
     from modular_converter.files.atomic_write import resolve_inside, sweep, write_atomically
 
     if not settings.output_dir and is_installed(target):
-        from modular_converter.rules import read_only_target
-
         raise ConversionError(read_only_target.diagnose(Location(target), "it belongs to an installed package"))
     if not os.path.isfile(modular):
-        from modular_converter.rules import missing_file
-
         raise ConversionError(missing_file.diagnose(Location(modular), reason="it was removed during the run"))
     if not settings.output_dir:
         resolve_inside(target, root_of(target, settings))

@@ -6,6 +6,7 @@ import os
 import stat
 
 from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.rules import outside_root
 from modular_converter.settings.load import INSTALLED, Settings
 
 
@@ -34,8 +35,6 @@ def refuse_link_out(path: str, settings: Settings) -> None:
         return
     target, root = os.path.realpath(path), os.path.realpath(root_of(path, settings))
     if os.path.basename(target) != os.path.basename(path) and not target.startswith(os.path.join(root, "")):
-        from modular_converter.rules import outside_root
-
         raise ConversionError(outside_root.diagnose(Location(path), target, root))
 
 

@@ -15,6 +15,7 @@ from modular_converter.files.generated_files import target_of
 from modular_converter.files.links import is_installed
 from modular_converter.files.parent_folders import upwards
 from modular_converter.git.work_tree import GitError, Repository, Touched, WorkTrees
+from modular_converter.rules import unknown_revision
 from modular_converter.settings.load import Settings
 
 
@@ -44,8 +45,6 @@ def touched_since(ref: str, paths: Collection[str], library: Library) -> list[st
     try:
         changed = Touched(_changed_since(ref, paths, grounds))
     except GitError as error:
-        from modular_converter.rules import unknown_revision
-
         raise ConversionError(unknown_revision.diagnose(ref, str(error))) from None
     return sorted(paths) if _means_all(changed, paths, library.settings) else _affected(changed, paths, grounds)
 

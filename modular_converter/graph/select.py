@@ -11,6 +11,7 @@ from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.arguments import ALL, discover
 from modular_converter.graph.build import model_name
 from modular_converter.graph.records import Graph
+from modular_converter.rules import nothing_to_convert
 
 
 def modular_files(arguments: Sequence[str], models: str | None) -> tuple[str, tuple[str, ...]]:
@@ -36,8 +37,6 @@ def chosen_models(arguments: Sequence[str], graph: Graph, root: str) -> tuple[li
 
     An argument is the name of a model, written by hand or not, or what `modular-convert` takes as well.
     """
-    from modular_converter.rules import nothing_to_convert
-
     chosen: list[str] = []
     problems: list[Diagnostic] = []
     for argument in arguments:

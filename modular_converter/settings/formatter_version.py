@@ -9,6 +9,7 @@ import os
 import sys
 
 from modular_converter.diagnostics import ConversionError
+from modular_converter.rules import formatter_failed
 from modular_converter.settings.load import Settings
 
 
@@ -48,7 +49,5 @@ def find_ruff() -> str:
 
     found = shutil.which("ruff")
     if found is None:
-        from modular_converter.rules import formatter_failed
-
         raise ConversionError(formatter_failed.missing("ruff"))
     return found

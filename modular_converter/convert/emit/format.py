@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from modular_converter.convert.records import UndefinedName
 from modular_converter.diagnostics import Diagnostic, Location
-from modular_converter.rules import formatter_failed
+from modular_converter.rules import formatter_failed, not_utf8
 from modular_converter.settings.load import Settings
 
 
@@ -75,8 +75,6 @@ def _unwritable(name: str, text: str) -> Diagnostic | None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        from modular_converter.rules import not_utf8
-
         return not_utf8.in_the_path(Location(name))
     return None
 

@@ -12,6 +12,14 @@ from modular_converter.convert.records import ImportedName, Neighbour, Role, Sta
 from modular_converter.convert.source.library import Library, models_folder_of
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
 from modular_converter.files.packages import find_package
+from modular_converter.rules import (
+    base_not_a_name,
+    config_from_modeling,
+    import_from_package_root,
+    two_parents,
+    unknown_neighbour,
+    unknown_parent,
+)
 from modular_converter.settings.load import DEFAULT_KIND, Settings, split_stem
 
 
@@ -137,8 +145,6 @@ def _open(
     folder = os.path.dirname(target.path)
     path = module_path(name.module, folder, library.find_package)
     if path is None or not library.exists(path):
-        from modular_converter.rules import unknown_neighbour
-
         location = _locate(target, statement, name.module, library)
         looked = (
             os.path.relpath(path, folder).replace(os.sep, "/")
@@ -175,8 +181,6 @@ def _modules_like(path: str) -> list[str]:
 def _check_ordinary(name: ImportedName, statement: Statement, target: Target, library: Library) -> list[Diagnostic]:
     if name.module != library.settings.package or not name.name:
         return []
-    from modular_converter.rules import import_from_package_root
-
     return [import_from_package_root.diagnose(_locate(target, statement, name.name, library), name.name, name.module)]
 
 
@@ -188,8 +192,6 @@ def _check_taken(
     library: Library,
 ) -> list[Diagnostic]:
     if found.kind == DEFAULT_KIND and name.name.endswith("Config"):
-        from modular_converter.rules import config_from_modeling
-
         location = _locate(target, statement, name.name, library)
         return [config_from_modeling.diagnose(location, name.name, name.module)]
     return []
@@ -203,21 +205,15 @@ def _check_classes(resolution: Resolution, library: Library) -> list[Diagnostic]
             continue
         parents = [base for base in statement.bases if _is_class(resolution.definition(base))]
         if len(parents) > 1:
-            from modular_converter.rules import two_parents
-
             location = _locate(target, statement, statement.name, library)
             problems.append(two_parents.diagnose(location, statement.name, tuple(parents)))
         for base in statement.bases:
             if base in resolution.taken and not _exists(base, resolution):
-                from modular_converter.rules import unknown_parent
-
                 neighbour = resolution.neighbours[resolution.taken[base].neighbour]
                 candidates = tuple(neighbour.module.definitions)
                 at = _locate(target, statement, base, library)
                 problems.append(unknown_parent.diagnose(at, base, neighbour.dotted, candidates=candidates))
             if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[.*\])?", base, re.DOTALL):
-                from modular_converter.rules import base_not_a_name
-
                 location = _locate(target, statement, statement.name, library)
                 problems.append(base_not_a_name.diagnose(location, statement.name, base))
     return problems

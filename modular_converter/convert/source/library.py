@@ -18,6 +18,7 @@ from modular_converter.convert.source.observed import part_of, shape_of, watch
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.files import packages
 from modular_converter.files.links import refuse_link_out
+from modular_converter.rules import missing_file, not_utf8, syntax_error, too_large
 from modular_converter.settings.load import Settings
 
 
@@ -142,21 +143,15 @@ class Library:
             with open(path, "rb", opener=_open_regular) as file:
                 content = file.read(self.settings.max_file_bytes + 1)
         except OSError as error:
-            from modular_converter.rules import missing_file
-
             reason = error.strerror or type(error).__name__
             raise ConversionError(missing_file.diagnose(Location(path), reason=reason)) from None
         if len(content) > self.settings.max_file_bytes:
-            from modular_converter.rules import too_large
-
             raise ConversionError(
                 too_large.diagnose(Location(path), os.path.getsize(path), self.settings.max_file_bytes)
             )
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            from modular_converter.rules import not_utf8
-
             raise ConversionError(
                 not_utf8.diagnose(_place(path, content, error.start), content[error.start], error.start)
             ) from None
@@ -184,8 +179,6 @@ class Library:
                 warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is none of ours
                 return index_module(text, path)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            from modular_converter.rules import syntax_error
-
             line, column = getattr(error, "lineno", 1) or 1, getattr(error, "offset", 1) or 1
             reason = getattr(error, "msg", "") or str(error) or type(error).__name__
             diagnostic = syntax_error.diagnose(Location(path, line, column), reason)
