@@ -121,7 +121,7 @@ def test_no_rank_outlives_a_main_process_that_is_killed():
     code = (
         "import sys, pathlib\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import test_ranks as t\n"
+        "import test_on_processes as t\n"
         "if __name__ == '__main__':\n"
         "    pool = t.RankPool(2)\n"
         "    pool.start()\n"
