@@ -7,7 +7,7 @@ import fnmatch
 import os
 from collections.abc import Collection, Iterable, Iterator
 
-from modular_converter.check.cache.key import extended
+from modular_converter.check.cache.key import TOOL, extended
 from modular_converter.convert.build_order import ancestor_files, modular_of, removes_attributes, required_files
 from modular_converter.convert.source.library import Library, models_folder_of
 from modular_converter.diagnostics import ConversionError
@@ -22,8 +22,8 @@ from modular_converter.settings.load import Settings
 SETTINGS_FILES = frozenset({"pyproject.toml", "ruff.toml", ".ruff.toml"})
 PINS = (".pre-commit-config.yaml", "requirements*.txt", "constraints*.txt", "pylock*.toml", "*.lock")
 """Files that settle which version of this tool, or of the formatter, is at work."""
-PACKAGE = os.path.dirname(os.path.realpath(__file__))
-"""Where this tool lies."""
+PACKAGE = os.path.realpath(TOOL)
+"""The real folder of this tool's own files."""
 
 
 def touched_since(ref: str, paths: Collection[str], library: Library) -> list[str]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
 
+import modular_converter
 from modular_converter import __version__
 from modular_converter.check.cache.store import digest
 from modular_converter.settings.formatter_version import formatter_stamp
@@ -18,6 +19,8 @@ from modular_converter.settings.load import Settings
 
 EXTENDS_AT_MOST = 8
 """Ruff configurations that extend each other; a longer chain is not followed, nor is anything remembered then."""
+TOOL = os.path.dirname(os.path.abspath(modular_converter.__file__))
+"""The folder of this tool's own files."""
 OWN_WING = "parallel"
 """The folder of the tool that no conversion uses."""
 
@@ -44,8 +47,7 @@ def packages_above(folder: str, known: MutableMapping[str, tuple[bool, ...]]) ->
 
 
 def _own_files() -> Iterator[str]:
-    here = os.path.dirname(os.path.abspath(__file__))
-    for folder, folders, names in os.walk(here):
+    for folder, folders, names in os.walk(TOOL):
         folders[:] = sorted(name for name in folders if name not in (OWN_WING, "__pycache__"))
         yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", ".toml")))
 

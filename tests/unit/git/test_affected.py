@@ -181,6 +181,7 @@ def test_a_file_that_ruff_extends_means_all_also_where_it_cannot_be_known(tree):
 
 
 def test_a_change_of_the_tool_itself_means_all(tree, monkeypatch):
+    assert os.path.isfile(os.path.join(affected.PACKAGE, "convert", "pipeline.py"))
     append(tree / "tool/emit/format.py")
     commit(tree)
     append(tree / "tool/emit/format.py")

@@ -74,7 +74,7 @@ def test_a_clean_run_is_remembered_and_a_hit_imports_no_pipeline(tree):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     exit_code, *loaded = done.stdout.split()
     assert exit_code == "0"
-    heavy = ("pipeline", "runner", "changes", "inherit", "lint", "emit.format", "emit.format_ruff")
+    heavy = ("convert.pipeline", "convert.batch", "convert.source", "convert.inherit", "convert.lint", "git")
     assert not set(loaded) & {"libcst", "ruff", "rich", *(f"modular_converter.{name}" for name in heavy)}
 
 
@@ -119,6 +119,14 @@ def test_settings_formatter_and_versions_are_part_of_the_key(tree, monkeypatch):
             assert not Cache(folder, settings).look_up(path), name
     monkeypatch.setattr(sys, "version", "another Python")
     assert not Cache(folder, settings).look_up(path)
+
+
+def test_every_file_of_the_tool_that_converts_is_part_of_the_key():
+    package = ROOT / "modular_converter"
+    own = {str(path) for path in package.rglob("*") if path.suffix in (".py", ".toml")}
+    wing = {path for path in own if path.startswith(str(package / "parallel"))}
+    assert set(key._own_files()) == own - wing
+    assert str(package / "convert/pipeline.py") in own - wing
 
 
 def test_what_a_ruff_configuration_extends_is_part_of_the_key(tree):
