@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from modular_converter.api import convert_file, convert_paths, convert_source
     from modular_converter.convert.conversion import Conversion
     from modular_converter.diagnostics import Diagnostic, Location, Severity
-    from modular_converter.settings.load import Settings, load_settings
+    from modular_converter.settings.load import load_settings
+    from modular_converter.settings.values import Settings
 
 __version__ = "0.1.0"
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from modular_converter.convert.batch import Progress, Run
 from modular_converter.convert.conversion import Conversion
-from modular_converter.settings.load import Settings, load_settings
+from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import Settings
 
 
 def convert_source(source: str, path: str | os.PathLike[str], settings: Settings | None = None) -> Conversion:

@@ -16,7 +16,8 @@ import pytest
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
-from modular_converter.settings.load import Settings, profile_settings
+from modular_converter.settings.load import profile_settings
+from modular_converter.settings.values import Settings
 
 
 CASES = pathlib.Path(__file__).parent / "cases"

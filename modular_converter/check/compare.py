@@ -16,7 +16,8 @@ from modular_converter.files.arguments import ALL, SKIPPED, discover, models_fol
 from modular_converter.files.generated_files import current_text, put_in_place, target_of
 from modular_converter.files.listing import Listings
 from modular_converter.rules import generated_file_differs, generated_file_missing
-from modular_converter.settings.load import Settings, load_settings
+from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import Settings
 
 
 BETWEEN = "\n\n\n"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from modular_converter.check.cache.lookup import Cache
 from modular_converter.convert.conversion import Conversion
-from modular_converter.settings.load import Settings
+from modular_converter.settings.values import Settings
 
 
 def recall(

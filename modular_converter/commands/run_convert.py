@@ -20,7 +20,8 @@ from modular_converter.reporting import render, wants_color
 from modular_converter.reporting.counts import count
 from modular_converter.reporting.diffs import colored, unified
 from modular_converter.rules import read_only_target
-from modular_converter.settings.load import Settings, load_settings
+from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import Settings
 
 
 FILES_FOR_PROGRESS = 5

@@ -22,10 +22,10 @@ from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.generated_files import put_in_place, target_of
 from modular_converter.files.links import is_installed
-from modular_converter.files.parent_folders import upwards
 from modular_converter.git.affected import SETTINGS_FILES, affected, named_settings
 from modular_converter.reporting.counts import count
 from modular_converter.reporting.paths import shown
+from modular_converter.settings.parent_folders import upwards
 
 
 TICK_MS = 250

@@ -18,7 +18,7 @@ from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
 from modular_converter.rules import cycle, internal_error, undefined_name
-from modular_converter.settings.load import Settings
+from modular_converter.settings.values import Settings
 
 
 if TYPE_CHECKING:

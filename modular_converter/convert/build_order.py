@@ -8,10 +8,11 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from modular_converter.convert.inherit.resolve import module_path, neighbour_module
-from modular_converter.convert.records import Role
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Role
 from modular_converter.diagnostics import ConversionError
-from modular_converter.settings.load import Settings, split_stem
+from modular_converter.settings.kinds import split_stem
+from modular_converter.settings.values import Settings
 
 
 _GAP = r"(?:[ \t\f]|\\\n)*"

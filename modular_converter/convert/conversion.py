@@ -5,13 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from modular_converter.diagnostics import Diagnostic, Severity
 
-
-if TYPE_CHECKING:
-    from modular_converter.convert.records import Origin
 
 EXISTS, UNREADABLE = "exists", "unreadable"
 """What stands for the content of a file of which only that it exists was asked, and of one that could not be read."""
@@ -24,6 +21,17 @@ class Part(NamedTuple):
     """Their positions in the module, sorted."""
     digest: str
     """A hash of them and of the shape."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a generated definition comes from: `path:line name`, and how it got here."""
+
+    path: str
+    line: int
+    name: str
+    how: str
+    """`written`, `merged` (a child laid over its parent) or `copied`."""
 
 
 @dataclass(frozen=True)

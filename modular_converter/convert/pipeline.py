@@ -14,7 +14,7 @@ from modular_converter.convert.emit.assemble import assemble
 from modular_converter.convert.inherit.build import build_classes
 from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
 from modular_converter.convert.inherit.resolve import open_target, resolve
-from modular_converter.convert.inline.definitions import collect
+from modular_converter.convert.inline.collect import collect
 from modular_converter.convert.lint import lint
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError

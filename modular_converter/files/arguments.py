@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.listing import Listings
-from modular_converter.files.parent_folders import project_above
 from modular_converter.rules import bad_setting, missing_file, nothing_to_convert
-from modular_converter.settings.load import Settings, load_settings
+from modular_converter.settings.load import load_settings
+from modular_converter.settings.parent_folders import project_above
+from modular_converter.settings.values import Settings
 
 
 ALL = "all"

@@ -7,7 +7,7 @@ import os
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.files.links import is_installed, refuse_link_out, root_of
 from modular_converter.rules import missing_file, read_only_target, too_large
-from modular_converter.settings.load import Settings
+from modular_converter.settings.values import Settings
 
 
 def target_of(path: str, settings: Settings) -> str:

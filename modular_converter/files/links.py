@@ -7,7 +7,8 @@ import stat
 
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.rules import outside_root
-from modular_converter.settings.load import INSTALLED, Settings
+from modular_converter.settings.parent_folders import INSTALLED
+from modular_converter.settings.values import Settings
 
 
 def is_installed(path: str) -> bool:

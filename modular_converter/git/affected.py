@@ -13,10 +13,10 @@ from modular_converter.convert.source.library import Library, models_folder_of
 from modular_converter.diagnostics import ConversionError
 from modular_converter.files.generated_files import target_of
 from modular_converter.files.links import is_installed
-from modular_converter.files.parent_folders import upwards
 from modular_converter.git.work_tree import GitError, Repository, Touched, WorkTrees
 from modular_converter.rules import unknown_revision
-from modular_converter.settings.load import Settings
+from modular_converter.settings.parent_folders import upwards
+from modular_converter.settings.values import Settings
 
 
 SETTINGS_FILES = frozenset({"pyproject.toml", "ruff.toml", ".ruff.toml"})

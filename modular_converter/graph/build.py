@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from modular_converter.convert.build_order import levels, modular_of, required_files
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.inherit.resolve import module_path, neighbour_module
-from modular_converter.convert.records import ImportedName, Role, Statement
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import ImportedName, Role, Statement
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
 from modular_converter.files.generated_files import target_of
 from modular_converter.files.packages import package_of

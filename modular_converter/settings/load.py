@@ -6,89 +6,19 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from modular_converter.diagnostics import Severity
-from modular_converter.files.parent_folders import upwards
 from modular_converter.settings import toml_files
+from modular_converter.settings.parent_folders import INSTALLED, upwards
 from modular_converter.settings.toml_files import SettingsError, TomlFile
+from modular_converter.settings.values import FORMATTERS, Settings
 
 
 PROFILES = ("transformers",)
-FORMATTERS = ("ruff", "black", "none")
 TABLE = "modular-converter"
 PROFILE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles")
-INSTALLED = frozenset({"site-packages", "dist-packages"})
-"""Folders of installed packages: a project above them has no say in the packages within."""
-
-DEFAULT_KIND = "modeling"
-"""The kind of every class that no suffix sends elsewhere."""
-
-
-@functools.lru_cache(maxsize=4096)
-def split_stem(stem: str, kinds: tuple[str, ...]) -> tuple[str, str] | None:
-    """`image_processing_pil_vit` -> `("image_processing_pil", "vit")`; None for a file that is of no kind.
-
-    A kind may say where the name goes: `tokenization_vit_fast` is of the kind `tokenization_{model}_fast`.
-    """
-    for kind in sorted({*kinds, DEFAULT_KIND}, key=lambda kind: (-len(kind), kind)):
-        before, _, after = kind.partition("{model}") if "{model}" in kind else (f"{kind}_", "", "")
-        if stem.startswith(before) and stem.endswith(after) and len(stem) > len(before) + len(after):
-            return kind, stem[len(before) : len(stem) - len(after)]
-    return None
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything that decides how a file is converted. Frozen and picklable; equal settings give equal output.
-
-    Paths are absolute, or "" where nothing is set.
-    """
-
-    profile: str
-    package: str
-    """Name of the package that holds the neighbours."""
-    banner_root: str
-    """What stands before `<model>/modular_<model>.py` in a banner; "" for the path in the repository."""
-    auto_tables: tuple[str, ...]
-    """Files below the models folder that the model-type table is read from, in order."""
-    config_table: str
-    """Name of that table in them."""
-    optional_kinds: tuple[str, ...]
-    """Kinds of file whose torch imports are optional."""
-    kept_names: tuple[str, ...]
-    """Tokens that are never renamed."""
-    kinds: Mapping[str, str] = field(hash=False)
-    """Suffix of a class name -> kind of file."""
-    formatter: str
-    """One of `FORMATTERS`."""
-    replaced_dependency: Severity
-    """How heavily MC201 weighs."""
-    max_file_bytes: int
-    root: str = ""
-    output_dir: str = ""
-    workers: int = 0
-    """Processes at most; 0 lets the run decide."""
-    strict: bool = False
-    """Whether warnings count as errors."""
-    ruff_config: str = ""
-    """Text of the ruff configuration in force."""
-    ruff_config_path: str = ""
-    """The project's file that `ruff_config` is the text of; "" for the profile's own."""
-    ruff_folder: str = ""
-    """The project's folder that paths in `ruff_config` are relative to."""
-    ruff_source_roots: tuple[str, ...] = ()
-    """Folders whose packages are the project's own when the project's ruff configuration sorts imports."""
-    black_config_path: str = ""
-    """The pyproject.toml with the project's `[tool.black]`."""
-    pyproject: str = ""
-    """The file that these settings were read from; "" for the bare profile."""
-
-    def file_name(self, kind: str, model: str) -> str:
-        """The generated file of a kind: `modeling` of `gemma` -> `modeling_gemma.py`."""
-        stem = kind.replace("{model}", model) if "{model}" in kind else f"{kind}_{model}"
-        return f"{stem}.py"
 
 
 def load_settings(start: str | os.PathLike[str]) -> Settings:
@@ -275,4 +205,4 @@ def _read(file: TomlFile, table: Mapping[str, object]) -> dict[str, Any]:
     return values
 
 
-__all__ = ["FORMATTERS", "PROFILES", "Settings", "SettingsError", "load_settings", "profile_settings"]
+__all__ = ["PROFILES", "SettingsError", "load_settings", "profile_settings"]

@@ -9,7 +9,7 @@ import stat
 
 from modular_converter.convert.conversion import EXISTS, UNREADABLE
 from modular_converter.files.links import refuse_link_out
-from modular_converter.settings.load import Settings
+from modular_converter.settings.values import Settings
 
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)

@@ -13,8 +13,8 @@ from dataclasses import replace
 import modular_converter
 from modular_converter import __version__
 from modular_converter.check.cache.store import digest
-from modular_converter.settings.formatter_version import formatter_stamp
-from modular_converter.settings.load import Settings
+from modular_converter.convert.emit.formatter_version import formatter_stamp
+from modular_converter.settings.values import Settings
 
 
 EXTENDS_AT_MOST = 8

@@ -26,7 +26,7 @@ from modular_converter.convert.emit.banner import source_path
 from modular_converter.diagnostics import ConversionError
 from modular_converter.files.generated_files import target_of
 from modular_converter.files.packages import find_package
-from modular_converter.settings.load import Settings
+from modular_converter.settings.values import Settings
 
 
 if TYPE_CHECKING:

@@ -6,24 +6,25 @@ import os
 from functools import cached_property
 
 from modular_converter.convert.emit.banner import banner
+from modular_converter.convert.emit.exports import exported_names, names_in_strings, on_one_line, render_all
 from modular_converter.convert.emit.imports import ImportSource, names_in_annotations, render_imports
-from modular_converter.convert.emit.kinds import exported_names, kind_of, names_in_strings, on_one_line, render_all
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.resolve import neighbour_module
-from modular_converter.convert.inline.definitions import Collection, GeneratedFile
-from modular_converter.convert.records import Definition, ImportedName
+from modular_converter.convert.inline.generated import GeneratedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import ImportedName
+from modular_converter.settings.kinds import kind_of, module_name
 
 
-def assemble(neighbours: Neighbourhood, collection: Collection, library: Library) -> dict[str, str]:
+def assemble(neighbours: Neighbourhood, collection: GeneratedFiles, library: Library) -> dict[str, str]:
     """The texts of the generated files, by file name; not formatted yet."""
     assembler = _Assembler(neighbours, collection, library)
     return {file.name: assembler.text(file) for file in collection.files}
 
 
 class _Assembler:
-    def __init__(self, neighbours: Neighbourhood, collection: Collection, library: Library) -> None:
+    def __init__(self, neighbours: Neighbourhood, collection: GeneratedFiles, library: Library) -> None:
         self.target = neighbours.target
         self.settings = library.settings
         self.collection = collection
@@ -66,11 +67,8 @@ class _Assembler:
 
     def _siblings(self, file: GeneratedFile) -> list[tuple[str, str]]:
         """The classes of the other generated files that this one refers to: `(module, name)`."""
-        siblings = []
-        for name in sorted(file.other_kinds - set(file.definitions)):
-            module = self.settings.file_name(self._kind(name), self.target.model).removesuffix(".py")
-            siblings.append((f".{module}", name))
-        return siblings
+        names = sorted(file.other_kinds - set(file.definitions))
+        return [(f".{module_name(self._kind(name), self.target.model)}", name) for name in names]
 
     def _module_getattr(self, kind: str) -> str:
         statement = self.target.module.definitions.get("__getattr__")
@@ -116,5 +114,5 @@ class _Assembler:
         return generated or self.library.exists(os.path.join(os.path.dirname(self.target.path), file))
 
 
-def _with_lead(definition: Definition) -> str:
+def _with_lead(definition: GeneratedDefinition) -> str:
     return definition.lead + definition.text.rstrip("\n") + "\n"

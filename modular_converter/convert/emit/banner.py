@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from modular_converter.files.parent_folders import project_above
-from modular_converter.settings.load import Settings
+from modular_converter.settings.parent_folders import project_above
+from modular_converter.settings.values import Settings
 
 
 _SIREN = "\N{POLICE CARS REVOLVING LIGHT}"

@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from modular_converter.convert.records import UndefinedName
+from modular_converter.convert.emit.format_ruff import UndefinedName
 from modular_converter.diagnostics import Diagnostic, Location
 from modular_converter.rules import formatter_failed, not_utf8
-from modular_converter.settings.load import Settings
+from modular_converter.settings.values import Settings
 
 
 class FormatResult(NamedTuple):

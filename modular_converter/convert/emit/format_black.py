@@ -7,7 +7,7 @@ from typing import Any
 
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.rules import formatter_failed
-from modular_converter.settings.load import Settings
+from modular_converter.settings.values import Settings
 
 
 LINE_LENGTH = 119

@@ -11,12 +11,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from modular_converter.convert.records import UndefinedName
+from modular_converter.convert.emit.formatter_version import find_ruff
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.files.atomic_write import is_abandoned
 from modular_converter.rules import formatter_failed
-from modular_converter.settings.formatter_version import find_ruff
-from modular_converter.settings.load import Settings
+from modular_converter.settings.values import Settings
 
 
 SECONDS, SECONDS_PER_FILE = 60.0, 0.5
@@ -27,6 +26,14 @@ FILE_LIST = "files"
 """The file beside the tree that names each text, one a line: a command line has room for some only."""
 _UNREADABLE = re.compile("[\n\r\ud800-\udfff]")
 _PRIVATE = 0x100000
+
+
+class UndefinedName(NamedTuple):
+    """A name that a formatted text uses but neither defines nor imports. Line and column count from 1."""
+
+    name: str
+    line: int
+    column: int
 
 
 class Outcome(NamedTuple):

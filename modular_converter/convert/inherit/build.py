@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from modular_converter.convert.inherit.merge import merge_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.records import Statement
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Statement
 
 
 @dataclass(frozen=True)

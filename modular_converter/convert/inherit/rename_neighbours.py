@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from modular_converter.convert.inherit.prefix import Prefix, choose_prefix
-from modular_converter.convert.inherit.resolve import Resolution
-from modular_converter.convert.records import ImportedName, Module, Neighbour, Role, Statement, Target
+from modular_converter.convert.inherit.resolve import Neighbour, Resolution, Target
 from modular_converter.convert.source.absolute import absolute_imports, absolute_module
 from modular_converter.convert.source.library import Library, models_folder_of
+from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import RenamedModule, Renamer, rename_identifiers
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from modular_converter.convert.records import ImportedName, Neighbour, Role, Statement, Target
 from modular_converter.convert.source.library import Library, models_folder_of
+from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
 from modular_converter.files.packages import find_package
 from modular_converter.rules import (
@@ -20,7 +20,35 @@ from modular_converter.rules import (
     unknown_neighbour,
     unknown_parent,
 )
-from modular_converter.settings.load import DEFAULT_KIND, Settings, split_stem
+from modular_converter.settings.kinds import DEFAULT_KIND, split_stem
+from modular_converter.settings.values import Settings
+
+
+@dataclass(frozen=True)
+class Target:
+    """The modular file that is being converted."""
+
+    path: str
+    """Absolute path of the modular file."""
+    model: str
+    """`gemma` of `modular_gemma.py`."""
+    cased: str
+    """`Gemma`."""
+    module: Module
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A module of another model that the modular file imports from."""
+
+    dotted: str
+    """The module as the modular file writes it: `..llama.modeling_llama`."""
+    path: str
+    model: str
+    """`llama` of `modeling_llama`."""
+    module: Module
+    package: str = ""
+    """Dotted name of its folder when it lies in another package than the target; else ""."""
 
 
 @dataclass(frozen=True)

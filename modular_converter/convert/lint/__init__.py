@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.inline.definitions import Collection
+from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.lint.context import Context
 from modular_converter.convert.lint.exports import check_exports, check_unused
 from modular_converter.convert.lint.overrides import check_overrides
@@ -33,7 +33,7 @@ CHECKS = (
 
 
 def lint(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], collection: Collection, library: Library
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], collection: GeneratedFiles, library: Library
 ) -> tuple[Diagnostic, ...]:
     """The findings of one modular file, in the order of its lines."""
     context = Context(neighbours, classes, collection, library)

@@ -12,9 +12,9 @@ from typing import Union
 from modular_converter.convert.inherit.blocks import pad, parse_padded
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.inline.definitions import Collection
-from modular_converter.convert.records import Definition, Module, Statement
+from modular_converter.convert.inline.generated import GeneratedDefinition, GeneratedFiles
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Module, Statement
 from modular_converter.diagnostics import Location, locate, locate_word
 
 
@@ -29,7 +29,7 @@ class Context:
 
     neighbours: Neighbourhood
     classes: Mapping[str, BuiltClass]
-    collection: Collection
+    collection: GeneratedFiles
     library: Library
 
     @property
@@ -54,7 +54,7 @@ class Context:
         return dict.fromkeys(strings(statement.text)) if statement else {}
 
     @cached_property
-    def generated(self) -> Mapping[str, Definition]:
+    def generated(self) -> Mapping[str, GeneratedDefinition]:
         """The definitions of all generated files by name."""
         return {name: one for file in self.collection.files for name, one in file.definitions.items()}
 
@@ -107,7 +107,7 @@ def _end(text: str, start: int, end: int) -> int:
     return end if decorator < 0 else decorator + 1
 
 
-def bases_within(name: str, definitions: Mapping[str, Definition]) -> Iterator[Definition]:
+def bases_within(name: str, definitions: Mapping[str, GeneratedDefinition]) -> Iterator[GeneratedDefinition]:
     """A class and those of its ancestors that one generated file defines."""
     todo, seen = [name], {name}
     while todo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from modular_converter.convert.lint.context import Context
-from modular_converter.convert.records import Role
+from modular_converter.convert.source.module import Role
 from modular_converter.diagnostics import Diagnostic
 
 

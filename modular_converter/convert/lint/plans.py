@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.inline.generated import GeneratedDefinition
 from modular_converter.convert.lint.context import Context
-from modular_converter.convert.records import Definition, Role
+from modular_converter.convert.source.module import Role
 from modular_converter.diagnostics import Diagnostic, Location, locate_word
 
 
@@ -168,7 +169,7 @@ class _Resolver(ast.NodeTransformer):
         return self.visit(copy.deepcopy(value))
 
 
-def _inherited_entries(context: Context, definition: Definition) -> list[str]:
+def _inherited_entries(context: Context, definition: GeneratedDefinition) -> list[str]:
     """The tensor-parallel entries of a configuration class, unless the modular file writes them itself."""
     built = context.classes.get(definition.name)
     if "base_model_tp_plan" not in definition.text or (built and "base_model_tp_plan" in built.statement.text):
@@ -182,7 +183,7 @@ def _may_use(text: str, configuration: str) -> bool:
     return not named or configuration in named
 
 
-def _place(context: Context, definition: Definition, entry: str) -> Location:
+def _place(context: Context, definition: GeneratedDefinition, entry: str) -> Location:
     """The entry where the modular file writes it, else the class that inherits it."""
     built = context.classes.get(definition.name)
     if built is None:

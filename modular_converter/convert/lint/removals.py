@@ -11,10 +11,11 @@ from modular_converter.convert.inherit.blocks import parse_block
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.merge import is_raising_stub
 from modular_converter.convert.inherit.resolve import module_path
+from modular_converter.convert.inline.generated import GeneratedDefinition
 from modular_converter.convert.lint.context import Context, Method, bases_within, methods
-from modular_converter.convert.records import Definition, Module
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Module
 from modular_converter.diagnostics import ConversionError, Diagnostic, locate_word
 
 
@@ -153,7 +154,7 @@ def _callers(context: Context, built: BuiltClass, method: str) -> tuple[str, ...
     )
 
 
-def _heirs(name: str, definitions: Mapping[str, Definition]) -> Iterator[Definition]:
+def _heirs(name: str, definitions: Mapping[str, GeneratedDefinition]) -> Iterator[GeneratedDefinition]:
     """A class and those that inherit from it within one generated file."""
     for definition in definitions.values():
         if definition.name == name or (

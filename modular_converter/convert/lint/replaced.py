@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inline.definitions import GeneratedFile
+from modular_converter.convert.inline.generated import GeneratedFile
 from modular_converter.convert.lint.context import Context
 from modular_converter.diagnostics import Diagnostic, Severity
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from modular_converter.convert.records import ImportedName, Module, Role, Statement
+from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 
 
 def index_module(text: str, path: str) -> Module:

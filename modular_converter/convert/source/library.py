@@ -11,15 +11,15 @@ from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 from modular_converter.convert.conversion import EXISTS, UNREADABLE, Part
-from modular_converter.convert.records import Module
 from modular_converter.convert.source.index import index_module
+from modular_converter.convert.source.module import Module
 from modular_converter.convert.source.names import ModelNames, read_config_table
 from modular_converter.convert.source.observed import part_of, shape_of, watch
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.files import packages
 from modular_converter.files.links import refuse_link_out
 from modular_converter.rules import missing_file, not_utf8, syntax_error, too_large
-from modular_converter.settings.load import Settings
+from modular_converter.settings.values import Settings
 
 
 @dataclass

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from typing import Any
 
 from modular_converter.convert.conversion import Part
-from modular_converter.convert.records import Module, Statement
 from modular_converter.convert.source import lexer
+from modular_converter.convert.source.module import Module, Statement
 
 
 HEADER = -1

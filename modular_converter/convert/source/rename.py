@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from modular_converter.convert.records import Module, Role, Statement
 from modular_converter.convert.source import lexer
+from modular_converter.convert.source.module import Module, Role, Statement
 from modular_converter.convert.source.names import ModelNames
 
 

@@ -12,14 +12,8 @@ import textwrap
 import pytest
 
 from modular_converter.diagnostics import Severity
-from modular_converter.settings.load import (
-    PROFILE_FOLDER,
-    READERS,
-    SettingsError,
-    load_settings,
-    profile_settings,
-    split_stem,
-)
+from modular_converter.settings.kinds import module_name, split_stem
+from modular_converter.settings.load import PROFILE_FOLDER, READERS, SettingsError, load_settings, profile_settings
 
 
 def project(folder: pathlib.Path, text: str, name: str = "pyproject.toml") -> pathlib.Path:
@@ -86,8 +80,8 @@ def test_the_nearest_table_is_laid_over_the_profile(tmp_path: pathlib.Path) -> N
     assert settings.replaced_dependency is Severity.WARNING
     assert settings.kept_names[-1] == "oldnet" and settings.kept_names.count("mamba_ssm") == 1
     assert settings.kinds["Tokenizer"] == "tokenizer" and settings.kinds["Config"] == "configuration"
-    assert settings.file_name("modeling", "gemma") == "modeling_gemma.py"
-    assert settings.file_name(settings.kinds["TokenizerFast"], "gemma") == "tokenization_gemma_fast.py"
+    assert module_name("modeling", "gemma") == "modeling_gemma"
+    assert module_name(settings.kinds["TokenizerFast"], "gemma") == "tokenization_gemma_fast"
 
 
 def test_a_pyproject_without_the_table_is_passed_over(tmp_path: pathlib.Path) -> None:

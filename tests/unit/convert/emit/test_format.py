@@ -12,10 +12,12 @@ import sys
 import pytest
 
 from modular_converter.convert.emit import format_ruff
-from modular_converter.convert.emit.format import UndefinedName, format_files
+from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.emit.format_ruff import UndefinedName
+from modular_converter.convert.emit.formatter_version import formatter_stamp
 from modular_converter.diagnostics import ConversionError
-from modular_converter.settings.formatter_version import formatter_stamp
-from modular_converter.settings.load import Settings, load_settings, profile_settings
+from modular_converter.settings.load import load_settings, profile_settings
+from modular_converter.settings.values import Settings
 
 
 MESSY = "import os\nimport torch\nfrom transformers import cache_utils\nclass A:\n  x = torch.zeros( 1 )\n"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from modular_converter.convert.inline.needed import OWN, Needs, Scope, Symbol
 from modular_converter.convert.inline.order import Positions, emission_order
-from modular_converter.convert.records import Role
+from modular_converter.convert.source.module import Role
 
 
 LLAMA = "..llama.modeling_llama"

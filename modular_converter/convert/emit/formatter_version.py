@@ -10,7 +10,7 @@ import sys
 
 from modular_converter.diagnostics import ConversionError
 from modular_converter.rules import formatter_failed
-from modular_converter.settings.load import Settings
+from modular_converter.settings.values import Settings
 
 
 EDGE_BYTES = 65536

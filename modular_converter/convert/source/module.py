@@ -1,4 +1,4 @@
-"""The values that the steps of a conversion hand to each other: frozen, plain, and free of syntax trees."""
+"""A module as it is read: a list of top-level statements with their text, frozen and free of syntax trees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from modular_converter.convert.source import lexer
 
@@ -94,63 +93,3 @@ class Module:
     def imported(self) -> Mapping[str, ImportedName]:
         """What its imports bind, protected ones included."""
         return {name.bound: name for statement in self.statements for name in statement.imports}
-
-
-@dataclass(frozen=True)
-class Target:
-    """The modular file that is being converted."""
-
-    path: str
-    """Absolute path of the modular file."""
-    model: str
-    """`gemma` of `modular_gemma.py`."""
-    cased: str
-    """`Gemma`."""
-    module: Module
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """A module of another model that the modular file imports from."""
-
-    dotted: str
-    """The module as the modular file writes it: `..llama.modeling_llama`."""
-    path: str
-    model: str
-    """`llama` of `modeling_llama`."""
-    module: Module
-    package: str = ""
-    """Dotted name of its folder when it lies in another package than the target; else ""."""
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a generated definition comes from: `path:line name`, and how it got here."""
-
-    path: str
-    line: int
-    name: str
-    how: str
-    """`written`, `merged` (a child laid over its parent) or `copied`."""
-
-
-@dataclass(frozen=True)
-class Definition:
-    """A definition of a generated file, under its final name."""
-
-    name: str
-    role: Role
-    lead: str
-    text: str
-    uses: frozenset[str]
-    origin: Origin
-    is_store: bool = False
-    """See `Statement.is_store`."""
-
-
-class UndefinedName(NamedTuple):
-    """A name that a formatted text uses but neither defines nor imports. Line and column count from 1."""
-
-    name: str
-    line: int
-    column: int

@@ -1,26 +1,12 @@
-"""Which generated file a definition belongs to, by the suffix of its class name, and what each file exports."""
+"""The names that a module exports: `__all__` read and written."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from modular_converter.convert.records import Statement
-from modular_converter.settings.load import DEFAULT_KIND
-
-
-COPIES_FROM = {"image_processing_pil": "image_processing"}
-"""A file of the first kind must work where the second cannot be imported, so it copies instead of importing."""
-
-
-def kind_of(name: str, cased: str, kinds: Mapping[str, str]) -> str:
-    """The kind of file of a class: by the longest suffix of its name, less the model's cased name."""
-    rest = name.replace(cased, "")
-    for suffix in sorted(kinds, key=len, reverse=True):
-        if rest.endswith(suffix):
-            return kinds[suffix]
-    return DEFAULT_KIND
+from modular_converter.convert.source.module import Statement
 
 
 def exported_names(statement: Statement | None) -> list[str]:

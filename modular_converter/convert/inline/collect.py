@@ -4,58 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 
-from modular_converter.convert.emit.kinds import COPIES_FROM, kind_of
+from modular_converter.convert.conversion import Origin
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
+from modular_converter.convert.inline.generated import GeneratedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN, Needs, Scope, Symbol
 from modular_converter.convert.inline.order import Positions, emission_order
-from modular_converter.convert.records import Definition, Origin, Role, Statement
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Role, Statement
 from modular_converter.convert.source.rename import RenamedModule
+from modular_converter.settings.kinds import COPIES_FROM, kind_of, module_name
 
 
-FIRST = ("logger", "_CHECKPOINT_FOR_DOC", "_CONFIG_FOR_DOC")
-"""Assignments that open a file, in this order."""
-
-
-@dataclass
-class GeneratedFile:
-    """A file on its way: its definitions in order, and the classes that it takes from its sister files."""
-
-    kind: str
-    name: str
-    definitions: dict[str, Definition] = field(default_factory=dict)
-    other_kinds: set[str] = field(default_factory=set)
-
-    @property
-    def ordered(self) -> list[Definition]:
-        """The definitions as they stand in the file."""
-        first = [self.definitions[name] for name in FIRST if name in self.definitions]
-        return first + [definition for name, definition in self.definitions.items() if name not in FIRST]
-
-
-@dataclass(frozen=True)
-class Collection:
-    """All files generated from one modular file."""
-
-    files: tuple[GeneratedFile, ...]
-
-    def file(self, kind: str) -> GeneratedFile | None:
-        """The file of a kind."""
-        return next((file for file in self.files if file.kind == kind), None)
-
-
-def collect(neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], library: Library) -> Collection:
+def collect(neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], library: Library) -> GeneratedFiles:
     """Put each class into the file of its kind, with what it needs before it."""
     collector = _Collector(neighbours, classes, library)
     # A file that copies from its sibling comes after it.
     for name in sorted(classes, key=lambda name: collector.kinds[name] in COPIES_FROM):
         collector.add(classes[name])
     files = sorted(collector.files.values(), key=lambda file: file.kind)
-    return Collection(tuple(files))
+    return GeneratedFiles(tuple(files))
 
 
 class _Collector:
@@ -73,7 +43,7 @@ class _Collector:
         kind = self.kinds[built.name]
         file = self.files.get(kind)
         if file is None:
-            name = self.library.settings.file_name(kind, self.target.model)
+            name = module_name(kind, self.target.model) + ".py"
             file = self.files[kind] = GeneratedFile(kind, name)
         copies = self._copies(kind)
         scope = self._scope(built.neighbour, kind, copies)
@@ -93,9 +63,11 @@ class _Collector:
         self._put(file, ordered, wanted)
         how = "merged" if built.parent else "written"
         origin = Origin(self.target.path, built.statement.line, built.name, how)
-        file.definitions[built.name] = Definition(built.name, Role.CLASS, built.lead, built.text, built.uses, origin)
+        file.definitions[built.name] = GeneratedDefinition(
+            built.name, Role.CLASS, built.lead, built.text, built.uses, origin
+        )
 
-    def _put(self, file: GeneratedFile, ordered: list[Symbol], copies: Mapping[str, Definition]) -> None:
+    def _put(self, file: GeneratedFile, ordered: list[Symbol], copies: Mapping[str, GeneratedDefinition]) -> None:
         """Put what a class needs into its file; what is copied from a sibling stands behind the leading constants."""
         constants = list(itertools.takewhile(lambda symbol: symbol.role is Role.ASSIGNMENT, ordered))
         for symbol in constants:
@@ -109,12 +81,12 @@ class _Collector:
     def _kind(self, name: str) -> str:
         return kind_of(name, self.target.cased, self.library.settings.kinds)
 
-    def _copies(self, kind: str) -> Mapping[str, Definition]:
+    def _copies(self, kind: str) -> Mapping[str, GeneratedDefinition]:
         """What a file of this kind may copy from its sibling."""
         sibling = self.files.get(COPIES_FROM.get(kind, ""))
         return sibling.definitions if sibling else {}
 
-    def _scope(self, dotted: str, kind: str, copies: Mapping[str, Definition]) -> Scope:
+    def _scope(self, dotted: str, kind: str, copies: Mapping[str, GeneratedDefinition]) -> Scope:
         parent = self._symbols(dotted) if dotted else {}
         elsewhere = _Elsewhere(lambda name: self._kind(name) != kind)
         siblings = {name: Symbol(name, OWN, copy.role, copy.uses) for name, copy in copies.items()}
@@ -127,7 +99,7 @@ class _Collector:
         if dotted:
             renamed = self.neighbours.neighbours[dotted]
             imports += map(renamed.import_in_target, renamed.neighbour.module.imported.values())
-        module = "." + self.library.settings.file_name(sibling, self.target.model).removesuffix(".py")
+        module = "." + module_name(sibling, self.target.model)
         return {name.bound for name in imports if name.module == module}
 
     def _symbols(self, dotted: str) -> Mapping[str, Symbol]:
@@ -188,14 +160,14 @@ class _Collector:
             and definitions.role(name) is not Role.CLASS
         }
 
-    def _definition(self, symbol: Symbol) -> Definition:
+    def _definition(self, symbol: Symbol) -> GeneratedDefinition:
         if symbol.source == OWN:
             statement, path, how = self.own[symbol.name], self.target.path, "written"
         else:
             renamed = self.neighbours.neighbours[symbol.source]
             statement, path, how = renamed.definitions[symbol.name], renamed.neighbour.path, "copied"
         origin = Origin(path, statement.line, symbol.name, how)
-        return Definition(
+        return GeneratedDefinition(
             symbol.name, statement.role, statement.lead, statement.text, statement.uses, origin, statement.is_store
         )
 

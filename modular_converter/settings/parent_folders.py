@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 
 PROJECT_MARKS = ("pyproject.toml", ".git")
+INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of installed packages: a project above them has no say in the packages within."""
 
 
 def upwards(folder: str) -> Iterator[str]:

@@ -1,0 +1,53 @@
+"""What a conversion generates: files of one model, each with its definitions in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from modular_converter.convert.conversion import Origin
+from modular_converter.convert.source.module import Role
+
+
+FIRST = ("logger", "_CHECKPOINT_FOR_DOC", "_CONFIG_FOR_DOC")
+"""Assignments that open a file, in this order."""
+
+
+@dataclass(frozen=True)
+class GeneratedDefinition:
+    """A definition of a generated file, under its final name."""
+
+    name: str
+    role: Role
+    lead: str
+    text: str
+    uses: frozenset[str]
+    origin: Origin
+    is_store: bool = False
+    """See `Statement.is_store`."""
+
+
+@dataclass
+class GeneratedFile:
+    """A file on its way: its definitions in order, and the classes that it takes from its sister files."""
+
+    kind: str
+    name: str
+    definitions: dict[str, GeneratedDefinition] = field(default_factory=dict)
+    other_kinds: set[str] = field(default_factory=set)
+
+    @property
+    def ordered(self) -> list[GeneratedDefinition]:
+        """The definitions as they stand in the file."""
+        first = [self.definitions[name] for name in FIRST if name in self.definitions]
+        return first + [definition for name, definition in self.definitions.items() if name not in FIRST]
+
+
+@dataclass(frozen=True)
+class GeneratedFiles:
+    """All files generated from one modular file."""
+
+    files: tuple[GeneratedFile, ...]
+
+    def file(self, kind: str) -> GeneratedFile | None:
+        """The file of a kind."""
+        return next((file for file in self.files if file.kind == kind), None)
