@@ -1,8 +1,7 @@
-"""Imports of the wing point one way too, and its solver knows nothing of torch."""
+"""The solver of the wing knows nothing of torch. The floors of the wing's packages are in `tests/unit/test_layers.py`."""
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -11,29 +10,6 @@ import pytest
 
 
 WING = Path(__file__).parents[2] / "modular_converter" / "parallel"
-LAYERS = [
-    {"errors"},
-    {"plans", "trace"},
-    {"solve", "shard", "tiny"},
-    {"proof"},
-    {"pipeline", "engine", "source"},
-    {"tables", "api"},
-    {"commands"},
-    {"cli", "__init__"},
-]
-
-
-def layer(name: str) -> int:
-    return next(position for position, names in enumerate(LAYERS) if name in names)
-
-
-@pytest.mark.parametrize("path", sorted(WING.rglob("*.py")), ids=lambda path: str(path.relative_to(WING)))
-def test_imports_point_down(path):
-    own = path.relative_to(WING).with_suffix("").parts[0]
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("modular_converter.parallel."):
-            other = node.module.split(".")[2]
-            assert other == own or layer(other) < layer(own), f"{node.module} lies beside or above {own}"
 
 
 @pytest.mark.parametrize("package", ["solve", "trace", "plans"])
