@@ -1,8 +1,7 @@
-"""What a plan costs and saves: bytes and collectives a rank, and a table of its layers."""
+"""What a plan costs and saves: bytes of a rank and collectives of a forward."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -109,37 +108,6 @@ def _matched(rule: Rule, parameter: Parameter) -> bool:
 
 def _is_bias(rule: Rule, parameter: Parameter) -> bool:
     return not matches(rule.pattern, parameter.names) and not matches(f"{rule.pattern}.weight", parameter.names)
-
-
-def table(trace: Trace, plan: Plan, ranks: int) -> list[tuple[str, str, str, str, str]]:
-    """One row a rule: pattern, style, shape whole, shape a rank, communication."""
-    rows = []
-    for rule in plan.rules:
-        shape = _shape(trace, rule)
-        dim = rule.dim if rule.dim is not None else _usual(rule.style, len(shape))
-        local = tuple(n // ranks if i == dim else n for i, n in enumerate(shape))
-        rows.append((rule.pattern, rule.style, _say(shape), _say(local), COLLECTIVES.get(rule.style, "")))
-    return rows
-
-
-def _shape(trace: Trace, rule: Rule) -> tuple[int, ...]:
-    for parameter in trace.parameters:
-        for name in parameter.names:
-            if matches(rule.pattern, [name]) or matches(f"{rule.pattern}.weight", [name]):
-                return parameter.shape
-    return ()
-
-
-def _usual(style: str, rank: int) -> int:
-    if style == "embedding_rowwise":
-        return 0
-    if "colwise" in style:
-        return max(rank - 2, 0)
-    return rank - 1 if "rowwise" in style else -1
-
-
-def _say(shape: Iterable[int]) -> str:
-    return "x".join(map(str, shape)) or "-"
 
 
 def static_findings(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: int) -> list[str]:

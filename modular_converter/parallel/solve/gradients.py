@@ -38,11 +38,10 @@ class Entries:
 class GradientFlow:
     """Consumers and producers of the tensors of a trace, and which of them are sharded."""
 
-    def __init__(self, flow: Flow, chosen: set[int], gathered: set[int]) -> None:
+    def __init__(self, flow: Flow, chosen: set[int]) -> None:
         self.flow = flow
         self.trace = flow.trace
         self.chosen = chosen
-        self.gathered = gathered
         self.needs = self._needs_gradient()
         self.sharded = {n for n in flow.dims if self._is_sharded(n)}
         self.consumers: dict[int, list[int]] = {}
@@ -107,7 +106,7 @@ _PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "convolution", "_grouped_mm", "mv"
 
 def entries(flow: Flow, chosen: set[int]) -> Entries:
     """All places where a gradient has to be summed."""
-    graph = GradientFlow(flow, chosen, set())
+    graph = GradientFlow(flow, chosen)
     found = Entries()
     for index in range(len(flow.trace.ops)):
         if not graph.enters(index):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from modular_converter.parallel.plans.patterns import first_number_wild, matches
 from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.plans.resolve import Piece, resolve
-from modular_converter.parallel.shard.shards import blocks_of
+from modular_converter.parallel.shard.shares import share_shape
 from modular_converter.parallel.solve.cost import COLLECTIVES
 
 
@@ -89,7 +90,7 @@ def _row(
     whole = tuple(parameters[weight].shape)
     local = _local(whole, pieces.get(weight), ranks)
     total = sum(parameters[name].numel() for name in names) * width
-    share = sum(_size(_local(tuple(parameters[name].shape), pieces.get(name), ranks)) for name in names) * width
+    share = sum(prod(_local(tuple(parameters[name].shape), pieces.get(name), ranks)) for name in names) * width
     return Row(rule.pattern, _said(rule), _shape(whole), _shape(local), communication, total, share)
 
 
@@ -110,17 +111,7 @@ def _first_matched(rule: Rule, parameters: dict[str, torch.nn.Parameter]) -> lis
 
 
 def _local(shape: tuple[int, ...], piece: Piece | None, ranks: int) -> tuple[int, ...]:
-    if piece is None or piece.dim < 0:
-        return shape
-    share = sum(block // ranks for block in blocks_of(shape[piece.dim], piece.parts))
-    return (*shape[: piece.dim], share, *shape[piece.dim + 1 :])
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    total = 1
-    for length in shape:
-        total *= length
-    return total
+    return share_shape(shape, piece.dim if piece else -1, ranks)
 
 
 def _shape(shape: tuple[int, ...]) -> str:
@@ -142,7 +133,7 @@ def layers(
     for name, parameter in model.named_parameters():
         group = _group(name)
         whole[group] += parameter.numel() * width
-        rank[group] += _size(_local(tuple(parameter.shape), pieces.get(name), ranks)) * width
+        rank[group] += prod(_local(tuple(parameter.shape), pieces.get(name), ranks)) * width
     counts, traced = _counts(model), _counts(small)
     collectives: dict[str, Counter[str]] = {}
     for rule, number in calls.items():

@@ -20,7 +20,7 @@ from torch.utils.hooks import RemovableHandle
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
-from modular_converter.parallel.shard.shards import blocks_of
+from modular_converter.parallel.shard.shares import stretches
 
 
 # Two slots of this size are in flight: small beside any model worth sharding, large beside the cost of a message.
@@ -247,23 +247,9 @@ def slot_bytes(items: tuple[Item, ...], slot: int = SLOT_BYTES) -> int:
     return max(64, min(slot, total // 40), max((item.row_bytes for item in items), default=0))
 
 
-def blocks(piece: Piece | None, shape: tuple[int, ...], rank: int, size: int) -> list[tuple[int, int, int]]:
-    """A rank's share of a tensor along its sharded dimension: ``(start in the whole, start in the share, length)``."""
-    if piece is None or piece.dim < 0:
-        return []
-    found, start, local = [], 0, 0
-    for length in blocks_of(shape[piece.dim], piece.parts):
-        part = length // size
-        found.append((start + rank * part, local, part))
-        start, local = start + length, local + part
-    return found
-
-
-def share_shape(piece: Piece | None, shape: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """The shape of a rank's share."""
-    if piece is None or piece.dim < 0:
-        return shape
-    return (*shape[: piece.dim], shape[piece.dim] // size, *shape[piece.dim + 1 :])
+def moves_of(piece: Piece | None, shape: tuple[int, ...], rank: int, size: int) -> list[tuple[int, int, int]]:
+    """From a whole tensor to a rank's share, for ``copy_rows``; none for a tensor that stays whole."""
+    return [] if piece is None or piece.dim < 0 else stretches(shape[piece.dim], piece.parts, rank, size)
 
 
 def copy_rows(

@@ -19,16 +19,16 @@ from modular_converter.parallel.engine.remote.handover import (
     Item,
     Skeleton,
     Span,
-    blocks,
     copy_rows,
+    moves_of,
     parcels,
-    share_shape,
     slot_bytes,
 )
 from modular_converter.parallel.engine.remote.what_may_leave import caches_in, has_content, with_stream
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.shard.shares import share_shape
 
 
 _NUMBERS = itertools.count(1)
@@ -170,13 +170,15 @@ class Placement:
         piece, size = self.pieces.get(index), len(self.session.devices)
         whole = torch.empty(item.shape, dtype=item.kept)
         target = whole if item.shape else whole.view(1)
-        rows = (share_shape(piece, item.shape, size) or (1,))[0]
+        rows = (share_shape(item.shape, piece.dim if piece else -1, size) or (1,))[0]
         step = max(1, _CHUNK_BYTES // max(1, item.row_bytes))
         for first in range(0, rows, step):
             answers = self.session.ask(("rows", self.number, index, first, min(rows, first + step)))
             for rank, chunk in enumerate(answers):
                 if chunk is not None:
-                    moves = [(local, start, length) for start, local, length in blocks(piece, item.shape, rank, size)]
+                    moves = [
+                        (local, start, length) for start, local, length in moves_of(piece, item.shape, rank, size)
+                    ]
                     copy_rows(chunk, first, target, piece.dim if piece else 0, moves)
         return whole
 

@@ -24,7 +24,7 @@ from modular_converter.parallel.engine.ranks.random_states import adopt, changed
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.ranks.worker import ANSWER, EARLY, EVENT, FAILURE, SECONDS, UNSENT
 from modular_converter.parallel.engine.remote.config_changes import Change, apply_changes
-from modular_converter.parallel.engine.remote.handover import Skeleton, Span, assemble, blocks, copy_rows, share_shape
+from modular_converter.parallel.engine.remote.handover import Skeleton, Span, assemble, copy_rows, moves_of
 from modular_converter.parallel.engine.remote.what_may_leave import (
     as_on_rank,
     check_plain,
@@ -38,6 +38,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution, resolve
 from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.shares import share_shape
 
 
 @dataclass
@@ -126,7 +127,8 @@ class Worker:
         pieces = {n: resolution.pieces[i.name] for n, i in enumerate(skeleton.items) if i.name in resolution.pieces}
         shares = {}
         for index, item in enumerate(skeleton.items):
-            shape = share_shape(pieces.get(index), item.shape, self.group.size)
+            piece = pieces.get(index)
+            shape = share_shape(item.shape, piece.dim if piece else -1, self.group.size)
             shares[index] = torch.empty(shape, dtype=item.kept, device=self.device) if item.parameter else made[index]
         self.models[number] = Loaded(model, skeleton, shares, pieces, resolution)
         self.answer(None)
@@ -141,7 +143,7 @@ class Worker:
             piece = loaded.pieces.get(span.number)
             target = loaded.shares[span.number]
             target = target if item.shape else target.view(1)
-            moves = blocks(piece, item.shape, self.group.rank, self.group.size)
+            moves = moves_of(piece, item.shape, self.group.rank, self.group.size)
             copy_rows(chunk, span.first, target, piece.dim if piece else 0, moves)
         self.answer(None)
 

@@ -16,16 +16,16 @@ from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.remote.handover import (
     Item,
     assemble,
-    blocks,
     copy_rows,
     dismantle,
+    moves_of,
     parcels,
-    share_shape,
     slot_bytes,
 )
 from modular_converter.parallel.engine.remote.placement import _UNUSED
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.shards import shard, unshard
+from modular_converter.parallel.shard.shares import share_shape
 from tests.parallel.troubled import PLAN, Troubled
 
 
@@ -68,14 +68,14 @@ def test_shares_copied_in_chunks_are_shards_and_come_back(ranks, parts, dim, uni
     piece = Piece(frozenset(), dim, tuple(parts), "")
     shares = []
     for rank in range(ranks):
-        share = torch.zeros(share_shape(piece, tuple(shape), ranks))
+        share = torch.zeros(share_shape(tuple(shape), dim, ranks))
         for first in range(0, shape[0], step):
-            copy_rows(whole[first : first + step], first, share, dim, blocks(piece, tuple(shape), rank, ranks))
+            copy_rows(whole[first : first + step], first, share, dim, moves_of(piece, tuple(shape), rank, ranks))
         assert torch.equal(share, shard(whole, dim, parts, rank, ranks))
         shares.append(share)
     back = torch.zeros(shape)
     for rank, share in enumerate(shares):
-        moves = [(local, start, length) for start, local, length in blocks(piece, tuple(shape), rank, ranks)]
+        moves = [(local, start, length) for start, local, length in moves_of(piece, tuple(shape), rank, ranks)]
         for first in range(0, share.shape[0], step):
             copy_rows(share[first : first + step], first, back, dim, moves)
     assert torch.equal(back, unshard(shares, dim, parts))
