@@ -121,6 +121,17 @@ class ConversionError(Exception):
         return "\n".join(str(diagnostic) for diagnostic in self.diagnostics)
 
 
+def exit_code(diagnostics: Iterable[Diagnostic], *, incomplete: bool = False, different: bool = False) -> int:
+    """The exit code of a command: 2 when something could not be done, 1 with findings or differences, else 0.
+
+    Errors `MC1…` are about things that could not be done. Warnings do not count.
+    """
+    errors = [diagnostic for diagnostic in diagnostics if diagnostic.is_error]
+    if incomplete or any(error.code.startswith("MC1") for error in errors):
+        return 2
+    return 1 if errors or different else 0
+
+
 def split_lines(source: str) -> list[str]:
     """The lines of a source as Python counts them: a form feed or a Unicode line separator does not end one."""
     return source.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -11,12 +11,12 @@ from modular_converter.check.cache.lookup import OnDisk
 from modular_converter.check.conversions import recall
 from modular_converter.check.orphans import orphans
 from modular_converter.convert.conversion import EXISTS, Conversion
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location
-from modular_converter.files.arguments import ALL, SKIPPED, discover, models_folder, settings_of
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location, exit_code
+from modular_converter.files.arguments import ALL, SKIPPED
 from modular_converter.files.generated_files import current_text, put_in_place, target_of
 from modular_converter.files.listing import Listings
+from modular_converter.files.selection import select
 from modular_converter.rules import generated_file_differs, generated_file_missing
-from modular_converter.settings.load import load_settings
 from modular_converter.settings.values import Settings
 
 
@@ -66,28 +66,28 @@ class CheckResult:
 
     @property
     def exit_code(self) -> int:
-        """2 when something could not be done, 1 with findings, else 0: as `modular-convert` has it."""
-        errors = [diagnostic for diagnostic in self.diagnostics if diagnostic.is_error]
-        if self.incomplete or any(error.code.startswith("MC1") for error in errors):
-            return 2
-        return 1 if errors or any(conversion.failed for conversion in self.conversions) else 0
+        """2 when something could not be checked, 1 with findings, else 0."""
+        failed = any(conversion.failed for conversion in self.conversions)
+        return exit_code(self.diagnostics, incomplete=self.incomplete, different=failed)
 
 
 def check(options: CheckOptions) -> CheckResult:
     """Convert what the arguments stand for in memory, and compare. Nothing is written without `fix`."""
     listings = Listings()
     try:
-        settings = _overridden(load_settings(options.root or os.getcwd()), options)
-        models = models_folder(options.package, options.root, settings.root, listings)
-        found = discover(options.arguments, models, listings)
-        paths = list(found.paths)
-        if paths:
-            settings = _overridden(settings_of(paths, options.arguments), options)
-            if options.changed_since is not None:
-                from modular_converter.convert.source.library import Library
-                from modular_converter.git import affected
+        found = select(
+            options.arguments,
+            package=options.package,
+            root=options.root,
+            listings=listings,
+            overrides={"workers": options.workers, "strict": options.strict},
+        )
+        settings, paths = found.settings, list(found.paths)
+        if paths and options.changed_since is not None:
+            from modular_converter.convert.source.library import Library
+            from modular_converter.git import affected
 
-                paths = affected.touched_since(options.changed_since, paths, Library(settings))
+            paths = affected.touched_since(options.changed_since, paths, Library(settings))
     except ConversionError as error:
         return CheckResult(diagnostics=list(error.diagnostics), incomplete=True)
     result = CheckResult(diagnostics=list(found.problems), incomplete=bool(found.problems))
@@ -101,15 +101,10 @@ def check(options: CheckOptions) -> CheckResult:
         _fix(result, replace(settings, root=os.path.abspath(options.root)) if options.root else settings)
     result.diagnostics += [difference.diagnostic for difference in result.differences]
     folders = {os.path.dirname(path) for path in (paths if options.changed_since is not None else found.paths)}
-    folders.update(_folders_given(options.arguments, models, listings))
+    folders.update(_folders_given(options.arguments, found.models, listings))
     given_to = {os.path.dirname(target_of(os.path.join(folder, "_"), settings)): folder for folder in folders}
     result.diagnostics += orphans(given_to, result.conversions, listings)
     return result
-
-
-def _overridden(settings: Settings, options: CheckOptions) -> Settings:
-    workers = settings.workers if options.workers is None else options.workers
-    return replace(settings, workers=workers, strict=settings.strict or options.strict)
 
 
 def _compare(result: CheckResult, settings: Settings) -> list[Difference]:

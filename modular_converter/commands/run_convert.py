@@ -1,4 +1,4 @@
-"""What `modular-convert` does once its arguments are read: find, convert, write or compare, report."""
+"""What `modular-convert` does with its options: find the files, convert, write or compare, report."""
 
 from __future__ import annotations
 
@@ -7,30 +7,28 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TextIO
 
+from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.batch import Progress, Run
-from modular_converter.convert.conversion import Conversion
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location, Severity
-from modular_converter.files.arguments import Found, discover, models_folder, settings_of
+from modular_converter.convert.conversion import Conversion, Origin
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location, exit_code
 from modular_converter.files.generated_files import current_text, put_in_place, target_of
 from modular_converter.files.links import is_installed
-from modular_converter.reporting import render, wants_color
+from modular_converter.files.selection import Selection, select
 from modular_converter.reporting.counts import count
-from modular_converter.reporting.diffs import colored, unified
 from modular_converter.rules import read_only_target
-from modular_converter.settings.load import load_settings
 from modular_converter.settings.values import Settings
 
 
 FILES_FOR_PROGRESS = 5
-"""From this many files on a terminal shows a progress bar."""
+"""The number of files from which a terminal shows a progress bar."""
 
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """The command line, as values; None where an option was left out."""
+    """The options of the command line; None where an option is missing."""
 
     arguments: tuple[str, ...]
     package: str | None = None
@@ -47,167 +45,128 @@ class ConvertOptions:
 
     @property
     def writes(self) -> bool:
-        """Whether files are written at all."""
+        """Whether generated files are written."""
         return not (self.diff or self.dry_run)
 
     @property
     def stream(self) -> TextIO:
-        """Where diffs and lists go: findings in a form for programs have stdout to themselves."""
+        """Where lists of files go: stdout, unless stdout is for findings that a program reads."""
         return sys.stdout if self.output_format == "text" else sys.stderr
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What the command line has come to mean."""
-
-    settings: Settings
-    models: str | None
-    """The folder of models, when one is known."""
-    found: Found
-
-
 @dataclass
-class Outcome:
-    """What a run has come to."""
+class ConvertResult:
+    """The conversions of a run, its findings, and its counts of files and lines."""
 
     conversions: Sequence[Conversion]
     diagnostics: list[Diagnostic]
     changed: int = 0
+    """Generated files that differ from the disk, where nothing is written."""
     written: int = 0
     generated_lines: int = 0
     modular_lines: int = 0
 
-    @property
-    def exit_code(self) -> int:
-        """2 when something could not be done, 1 with findings or differences only, else 0."""
-        errors = [diagnostic for diagnostic in self.diagnostics if diagnostic.is_error]
-        if any(error.code.startswith("MC1") for error in errors):
-            return 2
-        return 1 if errors or self.changed else 0
-
 
 def run(options: ConvertOptions) -> int:
-    """Do what the command line asks for; return the exit code."""
+    """Convert the files that the command line means, write or compare, report; return the exit code."""
     started = time.perf_counter()
     try:
-        plan = prepare(options)
+        selection = prepare(options)
     except ConversionError as error:
-        report(options, list(error.diagnostics))
+        report(error.diagnostics, options.output_format, quiet=options.quiet)
         return 2
-    settings, found = plan.settings, plan.found
-    with _progress(options, len(found.paths)) as progress:
-        conversions = Run(settings, workers=settings.workers, progress=progress).convert(found.paths)
-    diagnostics = list(found.problems) + [one for conversion in conversions for one in conversion.diagnostics]
-    outcome = Outcome(conversions, diagnostics)
+    with _progress(options, len(selection.paths)) as progress:
+        batch = Run(selection.settings, workers=selection.settings.workers, progress=progress)
+        conversions = batch.convert(selection.paths)
+    diagnostics = list(selection.problems) + [one for conversion in conversions for one in conversion.diagnostics]
+    result = ConvertResult(conversions, diagnostics)
     for conversion in conversions:
-        _place(conversion, options, settings, outcome)
-    report(options, outcome.diagnostics)
+        _place(conversion, options, selection.settings, result)
+    report(result.diagnostics, options.output_format, quiet=options.quiet)
     if not options.quiet:
-        _summarize(options, outcome, time.perf_counter() - started)
-    return outcome.exit_code
+        _summarize(options, result, time.perf_counter() - started)
+    return exit_code(result.diagnostics, different=result.changed > 0)
 
 
-def prepare(options: ConvertOptions) -> Plan:
-    """Read the settings of the project that the files lie in, and find the files.
+def prepare(options: ConvertOptions) -> Selection:
+    """Find the files, and read the settings of their project.
 
-    Raises `ConversionError` for settings or a folder that are wrong, and for an installed package to be written to.
+    Raises `ConversionError` for a wrong setting or folder, and for an installed package that would be written to.
     """
-    settings = _overridden(load_settings(options.root or os.getcwd()), options)
-    models = models_folder(options.package, options.root, settings.root)
-    found = discover(options.arguments, models)
-    if found.paths:
-        settings = _overridden(settings_of(found.paths, options.arguments), options)
-    if refusal := _refuse_installed(found.paths, options, settings):
-        raise ConversionError(*found.problems, refusal)
-    return Plan(settings, models, found)
+    overrides = {
+        "formatter": options.formatter,
+        "workers": options.workers,
+        "strict": options.strict,
+        "output_dir": os.path.abspath(options.output_dir) if options.output_dir else None,
+        "root": os.path.abspath(options.root) if options.root else None,
+    }
+    selection = select(options.arguments, package=options.package, root=options.root, overrides=overrides)
+    if refusal := _refuse_installed(selection, options):
+        raise ConversionError(*selection.problems, refusal)
+    return selection
 
 
-def _overridden(settings: Settings, options: ConvertOptions) -> Settings:
-    changes: dict[str, object] = {}
-    if options.formatter:
-        changes["formatter"] = options.formatter
-    if options.workers is not None:
-        changes["workers"] = options.workers
-    if options.strict:
-        changes["strict"] = True
-    if options.output_dir:
-        changes["output_dir"] = os.path.abspath(options.output_dir)
-    if options.root:
-        changes["root"] = os.path.abspath(options.root)
-    return replace(settings, **changes)  # type: ignore[arg-type]
-
-
-def _refuse_installed(paths: Sequence[str], options: ConvertOptions, settings: Settings) -> Diagnostic | None:
-    """An installed package is read-only: what is generated from it goes elsewhere."""
-    installed = next(filter(is_installed, paths), None)
-    if installed is None or settings.output_dir or not options.writes:
+def _refuse_installed(selection: Selection, options: ConvertOptions) -> Diagnostic | None:
+    """The error for an installed package that would be written to; None where nothing is wrong."""
+    installed = next(filter(is_installed, selection.paths), None)
+    if installed is None or selection.settings.output_dir or not options.writes:
         return None
     location = Location(os.path.dirname(installed))
     return read_only_target.diagnose(location, "it belongs to an installed package; give --output-dir")
 
 
-def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, outcome: Outcome) -> None:
-    """Write or compare the files of one conversion, and count."""
-    outcome.modular_lines += _lines_of(conversion.path, settings)
+def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, result: ConvertResult) -> None:
+    """Write or compare the files of one conversion, and count them."""
+    result.modular_lines += _lines_of(conversion.path, settings)
     for path, text in conversion.files.items():
         target = target_of(path, settings)
-        outcome.generated_lines += text.count("\n")
+        result.generated_lines += text.count("\n")
         if options.verbose:
-            _tell_origins(target, path, conversion, options.stream)
+            _print_origins(target, conversion.origins.get(path, ()), options.stream)
         try:
             if options.writes:
-                outcome.written += put_in_place(target, text, conversion.path, settings)
+                result.written += put_in_place(target, text, conversion.path, settings)
             elif (old := current_text(target, settings)) != text:
-                outcome.changed += 1
-                _tell_change(target, old, text, options)
+                result.changed += 1
+                _print_change(target, old, text, options)
         except ConversionError as error:
-            outcome.diagnostics += (one for one in error.diagnostics if one not in outcome.diagnostics)
+            result.diagnostics += (one for one in error.diagnostics if one not in result.diagnostics)
 
 
-def _tell_change(target: str, old: str | None, text: str, options: ConvertOptions) -> None:
+def _print_change(target: str, old: str | None, text: str, options: ConvertOptions) -> None:
     if options.diff:
-        for line in colored(unified(target, old, text), wants_color(options.stream)):
-            print(line, file=options.stream)
+        print_diff(target, old, text, options.output_format)
     elif not options.quiet:
         action = "would change" if old is not None else "would be new"
         print(f"{os.path.relpath(target)}: {action}", file=options.stream)
 
 
 def _lines_of(path: str, settings: Settings) -> int:
+    """The number of lines of a file; 0 when it cannot be read, which the conversion has reported."""
     try:
         return (current_text(path, settings) or "").count("\n")
     except ConversionError:
         return 0
 
 
-def _tell_origins(target: str, path: str, conversion: Conversion, stream: TextIO) -> None:
+def _print_origins(target: str, origins: Sequence[Origin], stream: TextIO) -> None:
+    """Print where each definition of a generated file comes from."""
     print(os.path.relpath(target), file=stream)
-    for origin in conversion.origins.get(path, ()):
+    for origin in origins:
         print(f"  {origin.name}: {origin.how} {os.path.relpath(origin.path)}:{origin.line}", file=stream)
 
 
-def report(options: ConvertOptions, diagnostics: list[Diagnostic]) -> None:
-    """Findings for people go to stderr, for programs to stdout."""
-    shown = [one for one in diagnostics if one.severity is Severity.ERROR or not options.quiet]
-    if options.output_format == "text":
-        text = render("text", shown, color=wants_color(sys.stderr))
-        stream = sys.stderr
-    else:
-        text, stream = render(options.output_format, shown), sys.stdout
-    if text:
-        print(text.rstrip("\n"), file=stream)
-
-
-def _summarize(options: ConvertOptions, outcome: Outcome, seconds: float) -> None:
-    done = sum(not conversion.failed for conversion in outcome.conversions)
-    failed = len(outcome.conversions) - done
-    files = sum(len(conversion.files) for conversion in outcome.conversions)
-    total = count(len(outcome.conversions), "modular file")
+def _summarize(options: ConvertOptions, result: ConvertResult, seconds: float) -> None:
+    """Print one line with the counts of files, lines and warnings."""
+    done = sum(not conversion.failed for conversion in result.conversions)
+    failed = len(result.conversions) - done
+    files = sum(len(conversion.files) for conversion in result.conversions)
+    total = count(len(result.conversions), "modular file")
     parts = [f"{done} of {total} converted" if failed else total]
-    action = f"{outcome.written} written" if options.writes else f"{outcome.changed} would change"
+    action = f"{result.written} written" if options.writes else f"{result.changed} would change"
     parts.append(f"{count(files, 'generated file')} ({action})")
-    parts.append(f"{outcome.modular_lines:,} -> {outcome.generated_lines:,} lines")
-    warnings = sum(not diagnostic.is_error for diagnostic in outcome.diagnostics)
+    parts.append(f"{result.modular_lines:,} -> {result.generated_lines:,} lines")
+    warnings = sum(not diagnostic.is_error for diagnostic in result.diagnostics)
     if warnings:
         parts.append(count(warnings, "warning"))
     print(", ".join(parts) + f", {seconds:.2f} s", file=sys.stderr)
@@ -215,6 +174,7 @@ def _summarize(options: ConvertOptions, outcome: Outcome, seconds: float) -> Non
 
 @contextmanager
 def _progress(options: ConvertOptions, files: int) -> Iterator[Progress]:
+    """A function that advances a progress bar; it does nothing without a terminal and for few files."""
     if files < FILES_FOR_PROGRESS or options.quiet or not sys.stderr.isatty():
         yield lambda converted: None
         return

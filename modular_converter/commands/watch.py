@@ -1,7 +1,7 @@
-"""`modular-convert --watch`: convert again what a saved file affects, one line a change, until Ctrl-C.
+"""`modular-convert --watch`: convert again the files that a saved file affects, and print one line for each change.
 
-Every pass looks at the tree anew, with the settings as they are now, so that nothing learnt earlier can be out of
-date. Kept between passes is only which files each conversion has read, and what this process has written itself.
+Each pass reads the settings and finds the files again, so no pass works with outdated knowledge. Between passes only
+two things are kept: the files that each conversion has read, and the files that this process has written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from modular_converter.commands.run_convert import ConvertOptions, Plan, prepare, report
+from modular_converter.commands.output import report
+from modular_converter.commands.run_convert import ConvertOptions, prepare
 from modular_converter.convert.batch import Run
 from modular_converter.convert.build_order import required_files
 from modular_converter.convert.conversion import Conversion
@@ -22,6 +23,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.generated_files import put_in_place, target_of
 from modular_converter.files.links import is_installed
+from modular_converter.files.selection import Selection
 from modular_converter.git.affected import SETTINGS_FILES, affected, named_settings
 from modular_converter.reporting.counts import count
 from modular_converter.reporting.paths import shown
@@ -29,81 +31,80 @@ from modular_converter.settings.parent_folders import upwards
 
 
 TICK_MS = 250
-"""How often settings are looked at, and whether the folders that are watched still are the same folders."""
+"""Milliseconds between two looks at the settings files and at the identity of the watched folders."""
 NAMED = 3
-"""Files that a line names; the rest are counted."""
+"""The number of files that a line names; the rest are counted."""
 _ADDED, _DELETED = 1, 3
-"""Kinds of change, as watchfiles numbers them."""
+"""Kinds of change; the numbers are those of watchfiles."""
 
 Batch = Collection[tuple[int, str]]
-"""Paths that changed together, each with the kind of change."""
+"""Paths that changed together, each with its kind of change."""
 Stamp = tuple[int, ...]
-"""What tells that a file was written to, or replaced; `()` for one that is not there."""
+"""Device, inode, size and time of a file: a new stamp means a changed file. `()` for a missing file."""
 
 
 class WatchError(Exception):
-    """Raised when nothing can be watched; the message is for people."""
+    """Raised when no folder can be watched; the message says why."""
 
 
 @dataclass
 class Watch:
-    """What is kept between passes."""
+    """The state between passes."""
 
     options: ConvertOptions
     reads: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Modular file -> the files that its last conversion asked for, those that were missing too."""
+    """Modular file -> the files that its last conversion asked for, missing files included."""
     own: dict[str, Stamp] = field(default_factory=dict)
-    """Generated file -> its stamp when this process had written it."""
+    """Generated file -> its stamp after this process wrote it."""
     roots: frozenset[str] = frozenset()
-    """The folders that the arguments named at the start. They may go and come again."""
+    """The folders that the arguments named at the start. They may disappear and come back."""
     folders: tuple[str, ...] = ()
-    """The folders to watch, with all that is in them: the roots, and those of neighbours elsewhere."""
+    """The folders to watch at any depth: the roots, and the folders of neighbours outside the roots."""
     settings: tuple[str, ...] = ()
-    """The files that settings are read from, or would be if they were there."""
-
+    """The files that settings are read from, missing files included."""
     started: bool = False
 
     def say(self, line: str, *, important: bool = False) -> None:
-        """Print a line with the time; of `--quiet`, errors alone."""
+        """Print a line with the time; with `--quiet`, only important lines."""
         if important or not self.options.quiet:
             print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
 
 
-def watch(options: ConvertOptions) -> int:
-    """Convert what is out of date, then whatever a saved file affects, until Ctrl-C.
+def watch_models(options: ConvertOptions) -> int:
+    """Convert what is out of date, then the files that each saved file affects, until Ctrl-C.
 
-    Returns 0 after Ctrl-C, which is how it is meant to end, and 2 when the arguments or settings are wrong at the
-    start. Raises `WatchError` when it cannot watch.
+    Returns the exit code: 0 after Ctrl-C, 2 when the arguments or settings are wrong at the start. Raises
+    `WatchError` when no folder can be watched.
     """
     state = Watch(options)
     try:
-        plan = prepare(options)
-        if plan.found.problems:
-            raise ConversionError(*plan.found.problems)
+        selection = prepare(options)
+        if selection.problems:
+            raise ConversionError(*selection.problems)
     except ConversionError as error:
-        report(options, list(error.diagnostics))
+        report(error.diagnostics, quiet=options.quiet)
         return 2
-    _look_around(state, plan)
+    _update_folders(state, selection)
     if not state.folders:
-        raise WatchError("there is nothing to watch: what is installed is only read")
+        raise WatchError("there is nothing to watch: installed packages are not watched")
     try:
         while True:
             _follow(state)
     except KeyboardInterrupt:
         if sys.stderr.isatty():
-            print(file=sys.stderr)  # the shell's prompt goes below the ^C
+            print(file=sys.stderr)  # the shell's prompt begins on the line after ^C
     return 0
 
 
 def _follow(state: Watch) -> None:
-    """Make a pass over everything, then one for what is saved, for as long as these are the folders to watch."""
+    """Convert all files once, then after each change; return when other folders must be watched."""
     folders, before = state.folders, _identities(state.folders)
     batches = _batches([folder for folder in folders if os.path.isdir(folder)])
-    next(batches)  # from now on no change is lost
+    next(batches)  # the folders are being watched now, so no change is lost
     settings = _stamps(state.settings)
     _pass(state, None, "other folders" if state.started else "start")
     state.started = True
-    if state.folders != folders:  # those of the neighbours are known only now
+    if state.folders != folders:  # the first pass has found the folders of the neighbours
         return
     state.say(f"watching {count(len(state.reads), 'modular file')}, Ctrl-C ends")
     for batch in batches:
@@ -118,24 +119,24 @@ def _follow(state: Watch) -> None:
 
 
 def _batches(folders: Sequence[str]) -> Iterator[Batch]:
-    """What changes in these folders; an empty batch a tick, the first of them when they are being watched."""
+    """The changes in these folders: an empty batch once they are watched, then a batch each tick, often empty."""
     try:
         import watchfiles
     except ImportError:
         reason = '`--watch` needs the package `watchfiles`: `pip install "modular-converter[watch]"`'
         raise WatchError(reason) from None
-    if not folders:  # a checkout of another branch may bring them back
+    if not folders:  # another branch may bring them back
         time.sleep(TICK_MS / 1000)
     try:
         yield from watchfiles.watch(*folders, watch_filter=None, rust_timeout=TICK_MS, yield_on_timeout=True)
-    except FileNotFoundError:  # one has just gone: the next look around will tell
+    except FileNotFoundError:  # a folder has just disappeared; the caller looks for the folders again
         yield ()
     except (OSError, RuntimeError) as error:
         raise WatchError(f"cannot watch these folders: {error}") from None
 
 
 def _saved(state: Watch, batch: Batch) -> list[str]:
-    """The files of a batch that can matter: Python files, and those of whole folders that came or went."""
+    """The Python files that a batch has changed, also through folders that were added or removed."""
     known = {*state.reads, *state.own}.union(*state.reads.values())
     files: set[str] = set()
     for kind, path in batch:
@@ -149,45 +150,47 @@ def _saved(state: Watch, batch: Batch) -> list[str]:
     return sorted(
         file
         for file, stamp in stamps.items()
-        if stamp != state.own.get(file) and (stamp or file in known)  # not what has come and gone meanwhile
+        if stamp != state.own.get(file) and (stamp or file in known)  # unknown files that are gone again do not count
     )
 
 
 def _pass(state: Watch, saved: Sequence[str] | None, label: str) -> None:
-    """Convert what the saved files affect, or everything; write what differs, and print the line."""
+    """Convert the files that `saved` affects, or all for None; write the files that differ, and print one line."""
     started = time.perf_counter()
     try:
-        plan = prepare(state.options)
-        paths = plan.found.paths if saved is None else _affected(state, saved, plan)
-        conversions = Run(plan.settings, workers=plan.settings.workers).convert(paths)
-    except ConversionError as error:  # settings in mid-edit, a formatter that is missing
-        _tell(state, label, (), [], list(error.diagnostics), started)
+        selection = prepare(state.options)
+        paths = selection.paths if saved is None else _affected(state, saved, selection)
+        conversions = Run(selection.settings, workers=selection.settings.workers).convert(paths)
+    except ConversionError as error:  # settings in the middle of an edit, or a missing formatter
+        _print_line(state, label, (), [], list(error.diagnostics), started)
         return
-    state.reads = {path: state.reads.get(path, frozenset()) for path in plan.found.paths}
+    state.reads = {path: state.reads.get(path, frozenset()) for path in selection.paths}
     state.reads.update({conversion.path: frozenset(conversion.reads) for conversion in conversions})
-    written, problems = _write(state, plan, conversions)
-    _look_around(state, plan)
-    _tell(state, label, conversions, written, [*plan.found.problems, *problems], started)
+    written, problems = _write(state, selection, conversions)
+    _update_folders(state, selection)
+    _print_line(state, label, conversions, written, [*selection.problems, *problems], started)
 
 
-def _affected(state: Watch, saved: Sequence[str], plan: Plan) -> list[str]:
-    """The modular files that are saved, or new, or have read a saved file, and all that build on them in turn."""
+def _affected(state: Watch, saved: Sequence[str], selection: Selection) -> list[str]:
+    """The modular files that were saved, are new, or have read a saved file, and all their heirs."""
     changed = {os.path.realpath(path) for path in saved}
-    for path in plan.found.paths:
+    for path in selection.paths:
         if path not in state.reads or not state.reads[path].isdisjoint(saved):
             changed.add(os.path.realpath(path))
-    return affected(changed, plan.found.paths, Library(plan.settings))
+    return affected(changed, selection.paths, Library(selection.settings))
 
 
-def _write(state: Watch, plan: Plan, conversions: Sequence[Conversion]) -> tuple[list[str], list[Diagnostic]]:
-    """Put in place what differs; return what was written, and all that is to be said of the conversions."""
+def _write(
+    state: Watch, selection: Selection, conversions: Sequence[Conversion]
+) -> tuple[list[str], list[Diagnostic]]:
+    """Write the generated files that differ; return their paths, and all findings."""
     written: list[str] = []
     problems = [diagnostic for conversion in conversions for diagnostic in conversion.diagnostics]
     for conversion in conversions:
         for path, text in conversion.files.items():
-            target = target_of(path, plan.settings)
+            target = target_of(path, selection.settings)
             try:
-                if put_in_place(target, text, conversion.path, plan.settings):
+                if put_in_place(target, text, conversion.path, selection.settings):
                     written.append(target)
                     state.own[target] = _stamp(target)
             except ConversionError as error:
@@ -195,7 +198,7 @@ def _write(state: Watch, plan: Plan, conversions: Sequence[Conversion]) -> tuple
     return written, problems
 
 
-def _tell(
+def _print_line(
     state: Watch,
     label: str,
     conversions: Sequence[Conversion],
@@ -203,6 +206,7 @@ def _tell(
     problems: Sequence[Diagnostic],
     started: float,
 ) -> None:
+    """Print the line of a pass: the files written, the first error, the number of warnings, the time."""
     errors = [problem for problem in problems if problem.is_error]
     parts = [f"wrote {_named(written)}"] if written else []
     if errors:
@@ -217,27 +221,27 @@ def _tell(
     state.say(f"{label}: {'; '.join(parts)}, {time.perf_counter() - started:.2f} s", important=bool(errors))
 
 
-def _look_around(state: Watch, plan: Plan) -> None:
-    """Settle which folders and settings files matter now. Installed packages are not watched."""
-    state.roots = state.roots or frozenset(_roots(state.options.arguments, plan.models))
-    library = Library(plan.settings)
-    files = set(plan.found.paths).union(*(required_files(path, library) for path in plan.found.paths))
+def _update_folders(state: Watch, selection: Selection) -> None:
+    """Find the folders and settings files to watch from now on. Installed packages are left out."""
+    state.roots = state.roots or frozenset(_roots(state.options.arguments, selection.models))
+    library = Library(selection.settings)
+    files = set(selection.paths).union(*(required_files(path, library) for path in selection.paths))
     folders = {*state.roots, *map(os.path.dirname, files)}
-    if plan.found.problems:  # a file that is gone may come again, with the same neighbours
+    if selection.problems:  # a missing file may come back, with the same neighbours
         folders.update(state.folders)
     folders = {folder for folder in folders if not is_installed(folder)}
     state.folders = tuple(
         sorted(folder for folder in folders if folders.isdisjoint(itertools.islice(upwards(folder), 1, None)))
     )
-    starts = {os.path.abspath(state.options.root or os.curdir), *map(os.path.dirname, plan.found.paths[:1])}
+    starts = {os.path.abspath(state.options.root or os.curdir), *map(os.path.dirname, selection.paths[:1])}
     candidates = {
         os.path.join(folder, name) for start in starts for folder in upwards(start) for name in SETTINGS_FILES
     }
-    state.settings = tuple(sorted(named_settings(plan.settings) | candidates))
+    state.settings = tuple(sorted(named_settings(selection.settings) | candidates))
 
 
 def _roots(arguments: Sequence[str], models: str | None) -> Iterator[str]:
-    """The folders that new files of these arguments would lie in."""
+    """The folders in which the arguments would find new files."""
     for argument in arguments:
         if glob.has_magic(argument):
             yield os.path.abspath(_fixed_part(argument))
@@ -250,14 +254,14 @@ def _roots(arguments: Sequence[str], models: str | None) -> Iterator[str]:
 
 
 def _fixed_part(pattern: str) -> str:
-    """The folder that a glob searches: what stands before its first part with a wildcard."""
+    """The folder that a glob searches: the part before its first wildcard."""
     while glob.has_magic(pattern):
         pattern = os.path.dirname(pattern)
     return pattern
 
 
 def _identities(folders: Sequence[str]) -> list[Stamp]:
-    """Which folders these are: one that is removed and made again is another one, and has to be watched again."""
+    """Device and inode of each folder: a folder that was removed and made again must be watched again."""
     return [_stamp(folder)[:2] for folder in folders]
 
 

@@ -1,4 +1,4 @@
-"""From what is given on the command line to modular files: paths, globs, model names, folders, or `all`."""
+"""Find the modular files that arguments of the command line mean: paths, globs, folders, model names, or `all`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.listing import Listings
-from modular_converter.rules import bad_setting, missing_file, nothing_to_convert
-from modular_converter.settings.load import load_settings
+from modular_converter.rules import missing_file, nothing_to_convert
 from modular_converter.settings.parent_folders import project_above
-from modular_converter.settings.values import Settings
 
 
 ALL = "all"
@@ -19,20 +17,21 @@ SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist"})
 
 
 class Found(NamedTuple):
-    """What the arguments stand for."""
+    """The modular files that arguments mean."""
 
     paths: tuple[str, ...]
-    """Absolute paths of modular files, sorted."""
+    """Absolute paths, sorted."""
     problems: tuple[Diagnostic, ...]
-    """One for each argument that stands for nothing."""
+    """One for each argument that means no file."""
 
 
 def discover(arguments: Iterable[str], models: str | None, listings: Listings | None = None) -> Found:
-    """Find the modular files that the arguments stand for.
+    """Find the modular files that the arguments mean.
 
     Args:
-        models: the folder that model names and `all` are looked up in; None when it is not known.
-        listings: what is known of folders, for a caller who looks at the same ones.
+        arguments: paths, globs, folders, model names, or `all`.
+        models: the folder that `all` and model names refer to; None when no folder is known.
+        listings: folders that the caller has listed already.
     """
     listings = listings or Listings()
     paths: set[str] = set()
@@ -45,24 +44,16 @@ def discover(arguments: Iterable[str], models: str | None, listings: Listings | 
     return Found(tuple(sorted(paths)), tuple(problems))
 
 
-def settings_of(paths: Sequence[str], arguments: Iterable[str]) -> Settings:
-    """The settings of the project that files lie in, among them those that arguments name by path.
-
-    Raises `ConversionError` where these are of two projects with settings of their own.
-    """
-    settings = load_settings(os.path.dirname(paths[0]))
-    starts = {argument if os.path.isdir(argument) else os.path.dirname(argument) for argument in arguments}
-    for start in sorted(start for start in starts if start and os.path.isdir(start)):
-        other = load_settings(start)
-        if other.pyproject != settings.pyproject:
-            raise ConversionError(bad_setting.mixed(*sorted((settings.pyproject, other.pyproject), reverse=True)))
-    return settings
-
-
 def models_folder(
     package: str | None, root: str | None, configured: str, listings: Listings | None = None
 ) -> str | None:
-    """The folder of models that `--package`, `--root` or the settings name, or one below here or the project's folder.
+    """The folder of models: named by `--package`, `--root` or the settings, else found below here or below the project.
+
+    Args:
+        package: the value of `--package`.
+        root: the value of `--root`.
+        configured: the setting `root`, or "".
+        listings: folders that the caller has listed already.
 
     Raises `ConversionError` for a package or folder that does not exist.
     """
@@ -145,7 +136,7 @@ def _is_modular_name(name: str) -> bool:
 
 
 def _modular_files_below(folder: str | None, listings: Listings) -> list[str]:
-    """The modular files in a folder and the folders in it; links to folders are not followed. Sorted."""
+    """The modular files at any depth of a folder, sorted. Links to folders are not followed."""
     if folder is None:
         return []
     return sorted(listings.below(os.path.abspath(folder), SKIPPED, _is_modular_name))

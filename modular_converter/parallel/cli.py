@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from modular_converter.commands.options import CONTEXT_SETTINGS, version_option
 from modular_converter.parallel.commands.common import derived_of, ranks_option, reports_errors, set_option
 from modular_converter.parallel.commands.kinds import committed, derive_kind, kind_option, verify_kind
 from modular_converter.parallel.commands.plan_formats import form_option, plan_text
@@ -18,7 +19,8 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings=CONTEXT_SETTINGS)
+@version_option("modular-plan")
 def main() -> None:
     """Derive tensor-parallel plans from a model's own arithmetic, and prove them.
 

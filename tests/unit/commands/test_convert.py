@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from modular_converter.commands.convert import convert_command
-from modular_converter.commands.shared import spread_files
+from modular_converter.commands.options import spread_files
 
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.commands.shared import spread_files
+from modular_converter.commands.options import spread_files
 
 
 ROOT = Path(__file__).parents[3]
@@ -20,7 +20,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 SLOW = """
 import time
 import click
-from modular_converter.commands.shared import run_command
+from modular_converter.commands.entry_point import run_command
 
 @click.command()
 def slow():
@@ -74,7 +74,7 @@ def test_files_behind_an_option_are_plain_arguments(given, plain):
 PRINTS = """
 import sys
 import click
-from modular_converter.commands.shared import run_command
+from modular_converter.commands.entry_point import run_command
 
 @click.command()
 def prints():

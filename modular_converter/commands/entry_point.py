@@ -1,0 +1,69 @@
+"""Run a command: its exit code, interrupts, errors of the output, and errors of the tool itself."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+
+import click
+
+
+INTERRUPTED = 130
+"""The exit code that shells give for a program ended by Ctrl-C."""
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE)
+"""Errors of writing. Code that writes files catches its own, so the rest come from stdout or stderr."""
+
+
+def run_command(command: click.Command, arguments: list[str] | None, name: str) -> None:
+    """Run a command and exit.
+
+    An error of the tool itself is reported as MC199 with a request for a report; `MODULAR_CONVERTER_DEBUG=1` shows its
+    traceback.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # the banner has characters that cp1252 lacks
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _exit_code(command, arguments, name)
+        if sys.stdout is not None:  # None where the shell closed it: `>&-`
+            sys.stdout.flush()
+        raise SystemExit(code)
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(error.exit_code) from None
+    except click.Abort:
+        click.echo("Interrupted; every file is either as it was or finished.", err=True)
+        raise SystemExit(INTERRUPTED) from None
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS and error.filename is None:
+            raise SystemExit(_discard_output(error)) from None
+        if os.environ.get("MODULAR_CONVERTER_DEBUG"):
+            raise
+        from modular_converter.diagnostics import Location
+        from modular_converter.reporting import render
+        from modular_converter.rules import internal_error
+
+        click.echo(render("text", [internal_error.diagnose(Location(name), error)]), err=True)
+        raise SystemExit(2) from None
+
+
+def _exit_code(command: click.Command, arguments: list[str] | None, name: str) -> object:
+    """The exit code of a command, returned or raised."""
+    try:
+        return command.main(arguments, prog_name=name, standalone_mode=False)
+    except SystemExit as end:
+        return end.code
+
+
+def _discard_output(error: OSError) -> int:
+    """Say that the output cannot be written, discard the rest of it, and return the exit code."""
+    with contextlib.suppress(OSError, ValueError):
+        if error.errno != errno.EPIPE:
+            click.echo(f"Error: the output could not be written: {error.strerror}", err=True)
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(OSError, ValueError):  # else Python writes the rest when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return 1 if error.errno == errno.EPIPE else 2  # `| head` has read enough; click also exits with 1

@@ -1,0 +1,48 @@
+"""What the commands print: findings and diffs. The text for people goes to stderr, data for programs to stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+
+if TYPE_CHECKING:
+    from modular_converter.diagnostics import Diagnostic
+
+
+def report(diagnostics: Sequence[Diagnostic], output_format: str = "text", *, quiet: bool = False) -> None:
+    """Print findings in one of `reporting.FORMATS`: text to stderr, the other formats to stdout.
+
+    Args:
+        quiet: leave out warnings.
+    """
+    shown = [finding for finding in diagnostics if finding.is_error or not quiet]
+    in_text = output_format == "text"
+    if in_text and not shown:
+        return  # a check of current files does not load the renderers
+    from modular_converter.reporting import render, wants_color
+
+    text = render(output_format, shown, color=in_text and wants_color(sys.stderr))
+    if text:
+        click.echo(text.rstrip("\n"), err=in_text, color=True)
+
+
+def print_diff(path: str, old: str | None, new: str, output_format: str = "text", limit: int | None = None) -> None:
+    """Print a unified diff of a generated file, to stderr when stdout is for findings that a program reads.
+
+    Args:
+        old: the text on disk; None for a file that does not exist.
+        limit: the number of lines to print; the lines beyond are counted.
+    """
+    from modular_converter.reporting import wants_color
+    from modular_converter.reporting.diffs import colored, unified
+
+    to_stderr = output_format != "text"
+    lines = unified(path, old, new)
+    for line in colored(lines[:limit], wants_color(sys.stderr if to_stderr else sys.stdout)):
+        click.echo(line, err=to_stderr, color=True)
+    if limit is not None and len(lines) > limit:
+        click.echo(f"… {len(lines) - limit} more lines", err=to_stderr)

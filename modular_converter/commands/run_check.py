@@ -1,0 +1,102 @@
+"""What `check-modular-conversion` does with its options: check, report, count, and tell of a cache that fails."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+
+from modular_converter.check.cache.lookup import OnDisk
+from modular_converter.check.cache.store import cache_folder
+from modular_converter.check.compare import CheckOptions, CheckResult, check
+from modular_converter.commands.output import print_diff, report
+from modular_converter.diagnostics import Diagnostic
+
+
+DIFF_LINES = 120
+"""Lines of a diff that are printed for one file; the rest are counted."""
+
+
+def run(
+    arguments: tuple[str, ...],
+    *,
+    output_format: str,
+    statistics: bool,
+    quiet: bool,
+    no_cache: bool,
+    clear_cache: bool,
+    fix: bool,
+    changed_since: str | None,
+    workers: int | None,
+    package: str | None,
+    root: str | None,
+    strict: bool,
+) -> int:
+    """Check the files that the command line means, print the result, and return the exit code."""
+    started = time.perf_counter()
+    if clear_cache:
+        _clear(cache_folder(), quiet)
+    cache = None if no_cache else cache_folder()
+    errors_only = quiet and not statistics
+    options = CheckOptions(arguments, package, root, fix, changed_since, workers, strict, cache, errors_only)
+    result = check(options)
+    if not quiet:
+        for difference in result.differences:
+            print_diff(difference.path, difference.old, difference.new, output_format, DIFF_LINES)
+    report(result.diagnostics, output_format, quiet=quiet)
+    if statistics:
+        print_statistics(result.diagnostics)
+    if not quiet:
+        _report_cache(result, cache)
+        _summarize(result, time.perf_counter() - started)
+    return result.exit_code
+
+
+def _clear(folder: str, quiet: bool) -> None:
+    """Remove what earlier runs have stored; print the reason where this fails."""
+    from modular_converter.check.cache.store import clear
+
+    if (reason := clear(folder)) and not quiet:
+        _warn_of_cache(folder, f"could not be cleared: {reason}")
+
+
+def _report_cache(result: CheckResult, cache: str | None) -> None:
+    """Print why nothing could be stored, if the next run will have to convert the same files again."""
+    if cache is None or all(isinstance(conversion.files, OnDisk) for conversion in result.conversions):
+        return
+    from modular_converter.check.cache.store import unusable
+
+    if reason := unusable(cache):
+        _warn_of_cache(cache, f"remembers nothing for the next run: {reason}")
+
+
+def _warn_of_cache(folder: str, trouble: str) -> None:
+    from modular_converter.check.cache.store import VARIABLE
+    from modular_converter.reporting import safe
+
+    advice = f"set {VARIABLE} to a folder that can be written to, or give --no-cache"
+    click.echo(safe.line(f"the cache {folder} {trouble}; {advice}", safe.WIDEST_MESSAGE), err=True)
+
+
+def print_statistics(diagnostics: Sequence[Diagnostic]) -> None:
+    """Print the number of findings of each rule to stderr: the most frequent first, then by code."""
+    counts = Counter(f"{diagnostic.code} {diagnostic.rule.name}" for diagnostic in diagnostics)
+    for rule, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        click.echo(f"{number:>6}  {rule}", err=True)
+
+
+def _summarize(result: CheckResult, seconds: float) -> None:
+    from modular_converter.reporting.counts import count
+
+    failed = sum(conversion.failed for conversion in result.conversions)
+    files = sum(len(conversion.files) for conversion in result.conversions)
+    parts = [count(len(result.conversions), "modular file"), count(files, "generated file")]
+    if not result.conversions:
+        parts = ["nothing was checked" if result.incomplete else "no modular file is affected"]
+    different = len(result.differences)
+    parts += [f"{different} {'differs' if different == 1 else 'differ'}"] if different else []
+    parts += [f"{len(result.written)} written"] if result.written else []
+    parts += [f"{failed} could not be converted"] if failed else []
+    click.echo(", ".join(parts) + f", {seconds:.2f} s", err=True)

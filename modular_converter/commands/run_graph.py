@@ -1,0 +1,81 @@
+"""What `modular-convert graph` does with its options: read the modular files, render the graph, write it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from modular_converter.commands.output import report
+from modular_converter.convert.source.library import Library
+from modular_converter.diagnostics import ConversionError, Diagnostic, exit_code
+from modular_converter.files.arguments import models_folder
+from modular_converter.files.atomic_write import write_atomically
+from modular_converter.graph import Graph, render
+from modular_converter.graph.build import build
+from modular_converter.graph.select import chosen_models, modular_files
+from modular_converter.settings.load import load_settings
+
+
+_FORMATS = {".dot": "dot", ".gv": "dot", ".json": "json", ".html": "html", ".htm": "html"}
+"""The format that the suffix of the output file stands for."""
+
+
+def run(
+    models: Sequence[str],
+    output_format: str | None,
+    output: str | None,
+    sort: str,
+    package: str | None,
+    root: str | None,
+) -> int:
+    """Print or write the graph, report the files that could not be read, and return the exit code."""
+    _refuse_missing_folder(output)
+    try:
+        graph, diagnostics = _read(models, package, root)
+    except ConversionError as error:
+        graph, diagnostics = None, list(error.diagnostics)
+    if graph is not None:
+        suffix = os.path.splitext(output or "")[1].lower()
+        text = render(output_format or _FORMATS.get(suffix, "text"), graph, sort=sort)
+        if output in (None, "-"):
+            sys.stdout.buffer.write(text.encode("utf-8"))
+            sys.stdout.buffer.flush()
+        else:
+            diagnostics += _write(output, text)
+    report(diagnostics)
+    return exit_code(diagnostics)
+
+
+def _refuse_missing_folder(output: str | None) -> None:
+    """Raise `BadParameter` when the folder of the output does not exist: most likely its name is misspelt."""
+    folder = os.path.dirname(output or "")
+    if folder and not os.path.isdir(folder):
+        raise click.BadParameter(f"there is no folder {folder!r}; make it first.", param_hint="'--output'")
+
+
+def _read(arguments: Sequence[str], package: str | None, root: str | None) -> tuple[Graph | None, list[Diagnostic]]:
+    """The graph of the models that the arguments mean, None where they mean none; and the findings."""
+    configured = load_settings(root or os.getcwd()).root
+    folder, paths = modular_files(arguments, models_folder(package, root, configured))
+    graph, diagnostics = build(paths, folder, Library(load_settings(folder)))
+    if not arguments:
+        return graph, diagnostics
+    chosen, problems = chosen_models(arguments, graph, folder)
+    return (graph.around(chosen) if chosen else None), diagnostics + problems
+
+
+def _write(path: str, text: str) -> list[Diagnostic]:
+    """Write the graph to a file, device or pipe, and print its size; return the finding where this fails."""
+    try:
+        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):  # a device or a pipe
+            with open(path, "wb") as file:
+                file.write(text.encode("utf-8"))
+            return []
+        write_atomically(path, text, os.path.dirname(os.path.abspath(path)))
+    except ConversionError as error:
+        return list(error.diagnostics)
+    click.echo(f"{path}: {len(text.encode('utf-8')) / 1000:,.0f} kB", err=True)
+    return []

@@ -1,0 +1,68 @@
+"""Which modular files a command line means, and which settings hold for them: the start of every command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from modular_converter.diagnostics import ConversionError, Diagnostic
+from modular_converter.files.arguments import discover, models_folder
+from modular_converter.files.listing import Listings
+from modular_converter.rules import bad_setting
+from modular_converter.settings.load import load_settings
+from modular_converter.settings.values import Settings
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The modular files that a command line means, with the settings of their project."""
+
+    settings: Settings
+    models: str | None
+    """The folder of models; None when no folder is known."""
+    paths: tuple[str, ...]
+    """Absolute paths of modular files, sorted."""
+    problems: tuple[Diagnostic, ...]
+    """One for each argument that means no file."""
+
+
+def select(
+    arguments: Sequence[str],
+    *,
+    package: str | None = None,
+    root: str | None = None,
+    listings: Listings | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Selection:
+    """Find the files that `arguments` mean, and read the settings of the project that holds them.
+
+    Args:
+        arguments: paths, globs, folders, model names, or `all`.
+        package: the installed package whose models are meant.
+        root: the folder of models, or the package folder that holds it.
+        listings: folders that the caller has listed already.
+        overrides: fields of `Settings` by name; None and False leave the project's setting as it is.
+
+    Raises `ConversionError` for a wrong setting, for a folder or package that does not exist, and for files of two
+    projects with different settings.
+    """
+    settings = load_settings(root or os.getcwd())
+    models = models_folder(package, root, settings.root, listings)
+    found = discover(arguments, models, listings)
+    if found.paths:
+        settings = _project_settings(found.paths, arguments)
+    given = {name: value for name, value in (overrides or {}).items() if value is not None and value is not False}
+    return Selection(replace(settings, **given), models, found.paths, found.problems)
+
+
+def _project_settings(paths: Sequence[str], arguments: Sequence[str]) -> Settings:
+    """The settings for `paths`; raises `ConversionError` where the arguments name folders of two projects."""
+    settings = load_settings(os.path.dirname(paths[0]))
+    starts = {argument if os.path.isdir(argument) else os.path.dirname(argument) for argument in arguments}
+    for start in sorted(start for start in starts if start and os.path.isdir(start)):
+        other = load_settings(start)
+        if other.pyproject != settings.pyproject:
+            raise ConversionError(bad_setting.mixed(*sorted((settings.pyproject, other.pyproject), reverse=True)))
+    return settings

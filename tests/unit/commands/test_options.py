@@ -1,0 +1,63 @@
+"""What all commands have: a version, help, the same spellings, and the same exit codes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import modular_converter
+from modular_converter.diagnostics import Diagnostic, Location, Severity, exit_code
+from modular_converter.rules import by_code
+
+
+ROOT = Path(__file__).parents[3]
+COMMANDS = {
+    "modular-convert": "modular_converter.commands.convert",
+    "modular-convert graph": "modular_converter.commands.convert",
+    "check-modular-conversion": "modular_converter.commands.check",
+    "modular-plan": "modular_converter.parallel.cli",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_tells_its_version(command):
+    _, *subcommand = command.split()
+    code = f"import sys; from {COMMANDS[command]} import main; main(sys.argv[1:])"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for option, expected in (("--version", modular_converter.__version__), ("-h", "Usage: ")):
+        arguments = [sys.executable, "-c", code, *subcommand, option]
+        done = subprocess.run(arguments, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0 and expected in done.stdout, done.stderr
+        assert option != "--version" or command in done.stdout
+
+
+def test_every_installed_command_is_among_them():
+    scripts = {one.name for one in importlib.metadata.distribution("modular-converter").entry_points}
+    assert scripts == {command.split()[0] for command in COMMANDS}
+
+
+@pytest.mark.parametrize(
+    ("codes", "incomplete", "different", "expected"),
+    [
+        ((), False, False, 0),
+        (("MC307",), False, False, 0),
+        ((), False, True, 1),
+        (("MC401",), False, False, 1),
+        (("MC401", "MC104"), False, True, 2),
+        ((), True, False, 2),
+    ],
+)
+def test_exit_codes(codes, incomplete, different, expected):
+    findings = [Diagnostic(by_code(code), Location("m.py"), "") for code in codes]
+    assert exit_code(findings, incomplete=incomplete, different=different) == expected
+
+
+def test_strict_makes_a_warning_count():
+    finding = Diagnostic(by_code("MC307"), Location("m.py"), "")
+    assert exit_code([finding]) == 0
+    assert exit_code([finding.with_severity(Severity.ERROR)]) == 1
