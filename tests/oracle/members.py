@@ -1,0 +1,139 @@
+"""Classes of random programs: parents with many kinds of members, and children that override them."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from hypothesis.strategies import DrawFn
+
+from tests.oracle import overrides
+from tests.oracle.bodies import ATTRIBUTES, Scope, chance, computation, constructor, expression, pick
+
+
+@dataclass(frozen=True)
+class Class:
+    """A parent, with what a child must know of it."""
+
+    name: str
+    text: str
+    features: frozenset[str]
+    """The members that it has beside `__init__` and `forward`."""
+    forward: str
+    """The parameters of its `forward`, without `self`."""
+
+
+PLAIN_ATTRIBUTES = {
+    "width": (
+        "width = 4",
+        "width: int = 4",
+        'width = 4\n"""How wide."""',
+        "width = height = 4",
+        "width, height = 4, 5",
+    ),
+    "label": ('label = "llama-mlp"', "label = 'Llama'  # of LLAMA", 'label: str = "llama"'),
+    "names": ('names = ["a"]', 'names = ["a"]\nnames = names + ["b"]'),
+    "base": ("base = 2\nderived = base + 1", "if True:\n    base = 2\nderived = base + 1"),
+    "Inner": ("class Inner:\n    depth = 1",),
+    "kind": ("kind: str",),
+    "shift_by": ("shift_by = lambda self, v: v + 2",),
+}
+METHODS = {
+    "scale": "def scale(self, v):\n{body}",
+    "size_of": "@property\ndef size_of(self):\n{body}",
+    "make": "@classmethod\ndef make(cls, v):\n    return (cls.__name__, v)",
+    "double": "@staticmethod\ndef double(v):\n    return v * 2",
+    "describe": 'def describe(self):\n    return ["parent", *super().describe()]',
+    "show": (
+        "@functools.singledispatchmethod\ndef show(self, v):\n    return 'any'\n\n"
+        "@show.register\ndef _(self, v: int):\n    return 'int'\n\n"
+        "@show.register\ndef _(self, v: str):\n    return 'str'"
+    ),
+    "later": "async def later(self, v):\n    return v + 1",
+    "wrapped": "@doubled\ndef wrapped(self, v):\n    return v",
+}
+SETTER = "@size_of.setter\ndef size_of(self, v):\n    self.up = v"
+BEHIND_METHODS = ("alias = forward", "width_of = property(lambda self: self.up)", "run = staticmethod(abs)")
+FORWARDS = (("x", ("x",)), ("x, y=1", ("x", "y")), ("x, *, y=1", ("x", "y")), ("x, y=1, **kwargs", ("x", "y")))
+PARENT_INIT = (
+    "config=3, size=2, flag=False",
+    "config=3, size=2, *, flag=False",
+    "config=3, size=2, flag=False, **kwargs",
+)
+
+
+def draw_parent(draw: DrawFn, name: str, base: str, scope: Scope, others: tuple[str, ...]) -> Class:
+    """A class of a neighbour; `others` are classes before it that it may use."""
+    features = [key for key in PLAIN_ATTRIBUTES if chance(draw, 4)]
+    pieces = [pick(draw, PLAIN_ATTRIBUTES[key]) for key in features]
+    init = ["super().__init__()", *constructor(draw, scope)]
+    if others and chance(draw, 2):
+        init.append(f"self.part = {pick(draw, others)}()")
+    pieces.append(method(f"__init__(self, {pick(draw, PARENT_INIT)})", init))
+    within = scope.with_names(*ATTRIBUTES)
+    methods = [key for key in METHODS if chance(draw, 4)]
+    for key in methods:
+        own = within.with_names("v") if key == "scale" else within
+        pieces.append(METHODS[key].format(body=indent(computation(draw, own, ()))))
+        if key == "size_of" and chance(draw, 2):
+            pieces.append(SETTER)
+            features.append("setter")
+    signature, parameters = pick(draw, FORWARDS)
+    pieces.append(method(f"forward(self, {signature})", computation(draw, within, parameters)))
+    if chance(draw, 8):
+        pieces.append(pick(draw, BEHIND_METHODS))
+    docstring = f'    """The class {name}."""\n\n' if chance(draw, 3) else ""
+    text = f"class {name}({base}):\n{docstring}" + "\n\n".join(indent(piece.split("\n")) for piece in pieces)
+    return Class(name, text, frozenset((*features, *methods)), signature)
+
+
+def draw_child(draw: DrawFn, name: str, parent: Class, scope: Scope) -> str:
+    """A class of the modular file that inherits from `parent`."""
+    bases = pick(draw, [parent.name] * 8 + [f"DescribeMixin, {parent.name}", f"{parent.name}, TagExtra"])
+    pieces = _attributes(draw, parent, scope)
+    if chance(draw, 2):
+        pieces.append(overrides.draw_init(draw, name, scope))
+    if chance(draw, 2):
+        pieces.append(overrides.draw_forward(draw, name, parent.name, parent.forward, scope))
+    pieces += overrides.draw_others(draw, parent.features, scope)
+    if chance(draw, 8):
+        pieces.append(method("extra(self, v)", computation(draw, scope.with_names("self.up"), ("v",))))
+    if not pieces:
+        pieces.append(pick(draw, ["pass", '"""As its parent."""', "..."]))
+    return f"class {name}({bases}):\n" + "\n\n".join(indent(piece.split("\n")) for piece in pieces)
+
+
+CHILD_ATTRIBUTES = {
+    "width": ("width = 6", "width: int = 6", 'width = 6\n"""Wider than its parent."""', "width = AttributeError()"),
+    "label": ('label = "emu"', "label = AttributeError()"),
+    "names": ('names = ["c"]', 'names = ["c"]\nnames = names + ["d"]'),
+    "base": ("base = 10",),
+    "Inner": ("class Inner:\n    depth = 2",),
+    "size_of": ("size_of = 8",),
+    "scale": ("scale = None", "scale = lambda self, v: v"),
+    "shift_by": ("def shift_by(self, v):\n    return v + 20",),
+    "kind": ('kind: str = "own"',),
+}
+
+
+def _attributes(draw: DrawFn, parent: Class, scope: Scope) -> list[str]:
+    pieces: list[str] = []
+    for key, shapes in CHILD_ATTRIBUTES.items():
+        if key in parent.features and chance(draw, 4):
+            pieces.append(pick(draw, shapes))
+    if chance(draw, 6):
+        value = expression(draw, scope)
+        pieces.append(
+            pick(draw, ["own = {}", "own: int = {}", "own = other = {}", "own, other = {}, 1"]).format(value)
+        )
+    return pieces
+
+
+def method(header: str, body: list[str]) -> str:
+    """The text of a method."""
+    return f"def {header}:\n{indent(body)}"
+
+
+def indent(lines: list[str]) -> str:
+    """Lines one level deeper."""
+    return textwrap.indent("\n".join(lines), "    ")

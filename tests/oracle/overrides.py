@@ -1,0 +1,184 @@
+"""Overrides of random programs: a method of a child that calls `super()`, or does not, in many ways."""
+
+from __future__ import annotations
+
+import textwrap
+
+from hypothesis.strategies import DrawFn
+
+from tests.oracle.bodies import ATTRIBUTES, Scope, chance, computation, expression, number, pick
+
+
+INITS = (
+    ("self, config=3, size=2, flag=False", ("config, size, flag=flag", "config, size=size, flag=flag")),
+    (
+        "self, config=3, size=2, flag=False, depth=2",
+        ("config, size, flag=flag", "config=config, size=size, flag=flag"),
+    ),
+    ("self, config=5, *args, **kwargs", ("config, *args, **kwargs",)),
+    ("self, size=3, **super_kwargs", ("size=size, **super_kwargs", "**super_kwargs")),
+    ("self, **super_kwargs", ("**super_kwargs",)),
+    ("self", ("", "5, 1", "flag=True")),
+)
+ALTERED = ("config + 1, size, flag=flag", "size, config", "config", "config, flag=not flag", "4, size")
+
+
+def draw_init(draw: DrawFn, name: str, scope: Scope) -> str:
+    """An `__init__` with or without a call of the parent's."""
+    parameters, calls = pick(draw, INITS)
+    arguments = pick(draw, calls)
+    if "config" in parameters and "flag" in parameters and chance(draw, 8):
+        arguments = pick(draw, ALTERED)
+    known = tuple(word for word in ("config", "size") if f"{word}=" in parameters)
+    own = scope.with_names(*known)
+    before: list[str] = []
+    if chance(draw, 4):
+        before = pick(draw, (f"inner = {expression(draw, own)}", "self.early = 1", "config = 9")).split("\n")
+    after = _after_init(draw, own)
+    if before and before[0].startswith("inner") and chance(draw, 2):
+        after.append("self.inside = inner")
+    call = _super(draw, name, f".__init__({arguments})")
+    if chance(draw, 10):
+        return _method("__init__", parameters, ["Root.__init__(self)", "self.up = 3", "self.down = 1", *after])
+    return _method("__init__", parameters, [*before, call, *after])
+
+
+def _super(draw: DrawFn, name: str, rest: str) -> str:
+    return f"super({name}, self){rest}" if chance(draw, 8) else f"super(){rest}"
+
+
+def _after_init(draw: DrawFn, scope: Scope) -> list[str]:
+    """The statements behind `super().__init__(…)`."""
+    lines: list[str] = []
+    inherited = scope.with_names(*ATTRIBUTES)
+    for _ in range(number(draw, 0, 3)):
+        target = pick(draw, (*ATTRIBUTES, "self.own", "self.items", "self.inner"))
+        plain = target in ATTRIBUTES or target == "self.own"
+        value = expression(draw, scope if chance(draw, 2) else inherited)
+        shapes = (
+            [f"{target} = {value}"] * 4 if plain else [f"{target} = [4]" if "items" in target else f"{target} = 7"]
+        )
+        if target in ATTRIBUTES:
+            shapes += [
+                f"{target} = {target} * 2",
+                f"{target} += 1",
+                f"del {target}",
+                f"del {target}\n{target} = {value}",
+            ]
+            shapes += [
+                f"{target} = self.twin = {value}",
+                f"if flag_of(self):\n    {target} = {value}",
+                f"{target}: int = {value}",
+            ]
+            shapes += [
+                f"{target}, self.own = {value}, 2",
+                f"{target} = {value}; self.late = 3",
+                f"{target} = 1\n{target} += {value}",
+            ]
+        shapes += [
+            "del self.items[0]",
+            "self.items.append(9)",
+            "self.post_init()",
+            f"local = {value}\nself.own = local",
+            "self.items = [1, 2, 3]",
+        ]
+        shapes = [shape.replace("flag_of(self)", "self.up > 2") for shape in shapes]
+        lines += pick(draw, shapes).split("\n")
+    return lines
+
+
+FORWARD_CALLS = {
+    "x": ("x", "x", "x", "x=x", "x + 1", "2"),
+    "x, y=1": ("x, y", "x, y", "x, y=y", "x", "y, x", "x * 10, y"),
+    "x, *, y=1": ("x, y=y", "x, y=y", "x", "x, y=2"),
+    "x, y=1, **kwargs": ("x, y, **kwargs", "x, y=y, **kwargs", "x, **kwargs", "x"),
+}
+
+
+def draw_forward(draw: DrawFn, name: str, parent: str, signature: str, scope: Scope) -> str:
+    """A `forward`: the parent's call as a statement, returned, within an expression, not at all, or on a class."""
+    parameters = tuple(word for word in ("x", "y") if word in signature)
+    own = scope.with_names(*parameters, "self.up", "self.down")
+    header = f"self, {signature}"
+    if chance(draw, 3):
+        return _method("forward", header, computation(draw, own, parameters))
+    arguments = pick(draw, FORWARD_CALLS[signature])
+    if chance(draw, 10):
+        header, arguments = "self, x, **super_kwargs", "x, **super_kwargs"
+        own = scope.with_names("x", "self.up")
+    call = _super(draw, name, f".forward({arguments})")
+    before = _around(draw, own) if chance(draw, 3) else []
+    shapes = ["return {c}"] * 6 + ["{c}", "{c}\nreturn x * 100", "{c}\nh = {v}\nreturn h", "h = {c}\nreturn h"]
+    shapes += [
+        "{c}\nself.calls = 1\nreturn x",
+        "return ({c}, {v})",
+        "if x > 2:\n    return {c}\nreturn {v}",
+        "return [{c} for _ in 'ab']",
+    ]
+    shapes += [
+        "run = super().forward\nreturn run({a})",
+        "return list(map(super().forward, [x]))",
+        "h = {v}; return {c}",
+    ]
+    shapes += [
+        "{c}\ndel h",
+        "return (lambda: {c})()",
+        f"return {parent}.forward(self, {{a}})",
+        "return Root.forward(self, x)",
+    ]
+    shapes += ["return [Root.forward(self, v) for v in (x, 1)]", "try:\n    return {c}\nfinally:\n    self.done = 1"]
+    shape = pick(draw, shapes).format(c=call, v=expression(draw, own), a=arguments)
+    if "for _ in" in shape or "lambda" in shape:
+        shape = shape.replace("super()", f"super({name}, self)")
+    return _method("forward", header, [*before, *shape.split("\n")])
+
+
+def _around(draw: DrawFn, scope: Scope) -> list[str]:
+    value = expression(draw, scope)
+    return pick(draw, (f"x = {value}", f"h = {value}", f"self.up = {value}", "if x > 7:\n    return 0")).split("\n")
+
+
+OTHERS = {
+    "scale": (
+        "def scale(self, v):\n    v = v + 1\n    return super().scale(v)",
+        "def scale(self, v):\n    return super().scale(v) * 2",
+        "def scale(self, v, w=1):\n    return v * w",
+        'def scale(self, v):\n    raise AttributeError("gone")',
+        'def scale(self, v):\n    raise NotImplementedError("gone")',
+        "@doubled\ndef scale(self, v):\n    return super().scale(v)",
+        "def scale(self, v):\n    self.up = v\n    super().scale(v)\n    return self.up",
+    ),
+    "size_of": (
+        "@property\ndef size_of(self):\n    return super().size_of * 2",
+        "@property\ndef size_of(self):\n    return 11",
+        "@property\ndef size_of(self):\n    return 12\n\n@size_of.setter\ndef size_of(self, v):\n    self.down = v",
+    ),
+    "make": (
+        "@classmethod\ndef make(cls, v):\n    return super().make(v + 1)",
+        "@classmethod\ndef make(cls, v):\n    return v",
+    ),
+    "double": ("@staticmethod\ndef double(v):\n    return v * 4",),
+    "describe": (
+        'def describe(self):\n    return ["child", *super().describe()]',
+        "def describe(self):\n    return super().describe()",
+    ),
+    "show": ("@no_inherit_decorator\ndef show(self, v):\n    return 'own'",),
+    "later": (
+        "async def later(self, v):\n    return await super().later(v)",
+        "async def later(self, v):\n    return v + 5",
+    ),
+    "wrapped": (
+        "@no_inherit_decorator\ndef wrapped(self, v):\n    return v + 1",
+        "@doubled\ndef wrapped(self, v):\n    return v + 2",
+        "@doubled\ndef wrapped(self, v):\n    return super().wrapped(v)",
+    ),
+}
+
+
+def draw_others(draw: DrawFn, features: frozenset[str], scope: Scope) -> list[str]:
+    """Overrides of the parent's further members."""
+    return [pick(draw, shapes) for key, shapes in OTHERS.items() if key in features and chance(draw, 3)]
+
+
+def _method(name: str, parameters: str, body: list[str]) -> str:
+    return f"def {name}({parameters}):\n" + textwrap.indent("\n".join(body), "    ")
