@@ -90,7 +90,7 @@ def run_one(shape: str, devices: int, parts: set[str]) -> None:
     """One device, nothing between."""
     import torch
 
-    from modular_converter.parallel.engine.ranks.memory import usage
+    from modular_converter.parallel.engine.base.memory import usage
     from modular_converter.parallel.engine.ranks.profiling import profile
 
     place = torch.device("cuda" if torch.cuda.is_available() else "cpu")

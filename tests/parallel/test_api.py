@@ -12,13 +12,21 @@ import torch.distributed as dist
 
 import modular_converter.parallel as parallel
 from modular_converter.parallel import Session, api, parallelize
-from modular_converter.parallel.engine.remote import placement
+from modular_converter.parallel.engine.choice import arguments
+from modular_converter.parallel.engine.group import in_process_group
+from modular_converter.parallel.engine.ranks import session as ranks_session
+from modular_converter.parallel.engine.remote import placement, put_on_ranks
 from modular_converter.parallel.errors import ApplyError, RankError
 from modular_converter.parallel.plans.plan import Plan, Rule
 from tests.parallel.troubled import PLAN, Troubled
 
 
 X = torch.ones(2, 16)
+
+
+def in_group(monkeypatch, answer=True):
+    for module in (api, arguments):
+        monkeypatch.setattr(module, "in_process_group", lambda: answer)
 
 
 def fails_on_ranks():
@@ -113,7 +121,7 @@ def test_a_session_of_its_own_ends_when_its_model_cannot_be_put_on_it():
     model = Troubled().eval()
     model.note = FailsToLoad()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RankError, match="it is as it was"):
-        patch.setattr(api, "Session", Watched)
+        patch.setattr(put_on_ranks, "Session", Watched)
         parallelize(model, plan=PLAN, init_method="forkserver")
     assert made[0].ended and not made[0].ranks
     assert not any(os.path.exists(f"/proc/{pid}") for pid in made[0].pids)
@@ -147,7 +155,7 @@ def test_a_plan_that_ranks_could_not_read_costs_nothing(monkeypatch, plan, said)
 )
 @pytest.mark.parametrize("group", [False, True])
 def test_arguments_that_mean_nothing_anywhere(monkeypatch, group, given, said):
-    monkeypatch.setattr(api, "_in_group", lambda: group)
+    in_group(monkeypatch, group)
     with pytest.raises(ApplyError, match=said):
         parallelize(Troubled(), plan=PLAN, **given)
 
@@ -161,8 +169,8 @@ def test_numbers_are_whole_numbers(name, value):
 
 
 def test_the_number_of_processes_may_be_given_where_they_run(monkeypatch):
-    monkeypatch.setattr(api, "_in_group", lambda: True)
-    monkeypatch.setattr(api, "_in_place", lambda *given: "sharded")
+    in_group(monkeypatch)
+    monkeypatch.setattr(in_process_group, "parallelize_here", lambda given: "sharded")
     monkeypatch.setenv("WORLD_SIZE", "3")
     assert parallelize(Troubled(), plan=PLAN, num_gpus=3) == "sharded"
     with pytest.raises(ApplyError, match="num_gpus=4: no effect here"):
@@ -192,7 +200,7 @@ IDLE_IN_GROUP = {
 
 @pytest.mark.parametrize("name", sorted(IDLE_IN_GROUP))
 def test_arguments_without_effect_in_a_process_group(monkeypatch, name):
-    monkeypatch.setattr(api, "_in_group", lambda: True)
+    in_group(monkeypatch)
     with pytest.raises(ApplyError, match=rf"^{name}=.*: no effect here, leave it out; in a process group"):
         parallelize(Troubled(), plan=PLAN, **{name: IDLE_IN_GROUP[name]})
 
@@ -259,4 +267,4 @@ def test_verbose_in_a_process_group_prints_the_first_process_share(tmp_path):
 
 
 def test_a_session_can_be_imported_from_the_package():
-    assert "Session" in parallel.__all__ and parallel.Session is api.Session
+    assert "Session" in parallel.__all__ and parallel.Session is ranks_session.Session

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from modular_converter.parallel.engine.remote.handover import Skeleton, assemble
+from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
 from modular_converter.parallel.errors import ApplyError, PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece

@@ -15,18 +15,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.engine.choice.preflight import check_fit
-from modular_converter.parallel.engine.choice.select_plan import GivenPlan, select_plan
-from modular_converter.parallel.engine.inference.agreement import agreeing_methods
-from modular_converter.parallel.engine.ranks.memory import usage
-from modular_converter.parallel.engine.remote.handover import dismantle, kept_types
-from modular_converter.parallel.engine.remote.proxy import ON_WHOLE_MODELS, refusals
-from modular_converter.parallel.engine.remote.what_may_leave import (
+from modular_converter.parallel.engine.base.attention_heads import (
     heads_recorded,
     local_modules,
     wants_attentions,
     whole_heads,
 )
+from modular_converter.parallel.engine.base.memory import MemoryFigures, print_usage, usage
+from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
+from modular_converter.parallel.engine.base.skeleton import dismantle, kept_types
+from modular_converter.parallel.engine.choice.arguments import Arguments
+from modular_converter.parallel.engine.choice.preflight import check_fit
+from modular_converter.parallel.engine.choice.select_plan import select_plan
+from modular_converter.parallel.engine.inference.agreement import agreeing_methods
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.apply import Applied, apply, local_part, undo
@@ -40,7 +41,7 @@ _ALONE = "{name} would change this process's share alone; call unshard(), {name}
 _PROBES = 256
 
 
-class Sharded:
+class Sharded(MemoryFigures):
     """What a model that is sharded over a process group can do besides its own methods."""
 
     _applied: Applied
@@ -113,48 +114,29 @@ class Sharded:
         own.save_pretrained(folder, state_dict=state, is_main_process=dist.get_rank() == 0, **more)
         dist.barrier()
 
-    def memory_allocated(self) -> dict[str, int]:
-        """Bytes of tensors on this rank's device; on a CPU its resident bytes."""
-        return self._memory("allocated")
-
-    def memory_reserved(self) -> dict[str, int]:
-        """Bytes that this rank's allocator holds; on a CPU its resident bytes."""
-        return self._memory("reserved")
-
-    memory_cached = memory_reserved
-    memory_chached = memory_reserved
-
-    def _memory(self, kind: str) -> dict[str, int]:
+    def _figures(self) -> dict[str, dict[str, Any]]:
         own: Any = self
         device = next(own.parameters()).device
-        return {str(device): int(usage(device)[kind])}
+        return {str(device): usage(device)}
 
 
-def parallelize_here(
-    model: Any,
-    dtype: torch.dtype | None,
-    given: GivenPlan | None,
-    device: str | None,
-    mesh: Any,
-) -> Any:
-    """Shard a model in place for this process.
-
-    Args:
-        mesh: a one-dimensional ``DeviceMesh``; all processes if None.
+def parallelize_here(given: Arguments) -> Any:
+    """Shard a model in place for this process, and return it.
 
     Raises:
-        PlanError: the mesh has more dimensions, there is no plan, or it does not fit.
+        PlanError: the mesh has more dimensions than one, there is no plan, or it does not fit.
     """
-    place = _join(device)
+    model, mesh = given.model, given.mesh
+    place = _join(given.device)
     if mesh is not None and mesh.ndim != 1:
         raise ApplyError(f"the mesh has {mesh.ndim} dimensions; give the one to shard over, such as mesh['tp']")
     group = ProcessGroup(mesh.get_group() if mesh is not None else None)
     _refuse_other_weights(model, group, place)
-    plan, where = select_plan(model, given, group.size)
-    kept = kept_types(model, dtype)
+    plan, origin = select_plan(model, given.plan, group.size)
+    kept = kept_types(model, given.weight_type)
     check_fit(dismantle(model, kept)[0], plan, group.size)
     if group.rank == 0:
-        logger.info("%s on %d processes: %s", type(model).__name__, group.size, where)
+        logger.info("%s on %d processes: %s", type(model).__name__, group.size, origin)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
 
     def share(parameter: torch.nn.Parameter, piece: Piece, own: Any) -> torch.Tensor:
@@ -169,9 +151,11 @@ def parallelize_here(
         name: _with_whole_heads(getattr(own, name)) for name in ("forward", "generate") if hasattr(own, name)
     }
     body |= agreeing_methods(own, group)
-    body |= refusals(own, ON_WHOLE_MODELS, ApplyError, _ALONE)
+    body |= refusals(own, CHANGE_WEIGHTS, ApplyError, _ALONE)
     body |= {"__module__": own.__module__, "__doc__": own.__doc__}
     model.__class__ = type(own.__name__, (Sharded, own), body)
+    if given.verbose is not None and dist.get_rank() == 0:
+        print_usage(model, f"this process's share of {group.size}", model._figures(), given.verbose)
     return model
 
 

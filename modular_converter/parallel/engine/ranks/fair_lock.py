@@ -8,7 +8,7 @@ from collections import deque
 from modular_converter.parallel.errors import PlanError
 
 
-class Turns:
+class FairLock:
     """A lock whose waiters get it in the order in which they came. A wait that is interrupted gives its place up."""
 
     def __init__(self) -> None:

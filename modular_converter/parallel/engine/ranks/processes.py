@@ -8,32 +8,28 @@ import os
 import pickle
 import selectors
 import signal
-import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.reduction import send_handle
 from typing import Any
 
+from modular_converter.parallel.engine.base.main_guard import GUARD_TEXT, MISSING_GUARD, main_without_missing_file
 from modular_converter.parallel.engine.ranks.gpu_mailbox import Post
+from modular_converter.parallel.engine.ranks.protocol import EARLY, EVENT, FAILURE, Start
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
-from modular_converter.parallel.engine.ranks.worker import EARLY, EVENT, FAILURE, Start, serve
+from modular_converter.parallel.engine.ranks.worker import serve
 
 
-MISSING_GUARD = 77
 # After one rank has failed, the others may be on their way to their answers, or wait for it in a collective.
 GRACE_S = 5.0
 # The longest single wait: a selector takes its time in milliseconds, as a C integer.
 WAIT_S = 3600.0
 # Frames of a rank that waits for others: in our collectives, or in torch's.
-_WAITING = ("engine/lean.py", "distributed_c10d.py", "shard/collectives.py")
+_WAITING = ("inference/plain_forwards.py", "distributed_c10d.py", "shard/collectives.py")
 _HUNG_SHOWN = 4
-GUARD_TEXT = (
-    "parallelize starts processes that import your main module again, and there it is called once more: put the call "
-    'under `if __name__ == "__main__":`, and what it needs with it'
-)
 
 
 @dataclass
@@ -57,7 +53,7 @@ def begin(context: Any, start: Start, down: Arena) -> Rank:
     process = context.Process(
         target=serve, args=(theirs, far, start), daemon=True, name=f"modular-parallel-rank-{start.rank}"
     )
-    with _argument_free_main():
+    with main_without_missing_file():
         process.start()
     theirs.close()
     far.close()
@@ -240,25 +236,3 @@ def _last_words(rank: Rank, number: int) -> str:
     except OSError:  # another thread has ended it
         return ""
     return f"; rank {number} was here:\n{text}" if text else ""
-
-
-@contextlib.contextmanager
-def _argument_free_main() -> Iterator[None]:
-    """A main module that was read from standard input cannot be imported again: ranks do without it."""
-    main = sys.modules.get("__main__")
-    path = getattr(main, "__file__", None)
-    if main is None or path is None or os.path.exists(path) or getattr(main, "__spec__", None) is not None:
-        yield
-        return
-    del main.__file__
-    try:
-        yield
-    finally:
-        main.__file__ = path
-
-
-def refuse_import_in_child() -> None:
-    """End a process that is still importing the main module of the one that started it."""
-    if getattr(multiprocessing.process.current_process(), "_inheriting", False):
-        print(GUARD_TEXT, file=sys.stderr, flush=True)
-        os._exit(MISSING_GUARD)

@@ -21,19 +21,12 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import TCPStore
 
-from modular_converter.parallel.engine.ranks.fair_lock import Turns
+from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
+from modular_converter.parallel.engine.ranks.fair_lock import FairLock
 from modular_converter.parallel.engine.ranks.packing import pack, unpack
-from modular_converter.parallel.engine.ranks.processes import (
-    Lost,
-    Rank,
-    begin,
-    collect,
-    disown,
-    finish,
-    refuse_import_in_child,
-)
+from modular_converter.parallel.engine.ranks.processes import Lost, Rank, begin, collect, disown, finish
+from modular_converter.parallel.engine.ranks.protocol import ANSWER, FAILURE, HEAD, SECONDS, UNSENT, WORKER, Start
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
-from modular_converter.parallel.engine.ranks.worker import ANSWER, FAILURE, HEAD, SECONDS, UNSENT, Start
 from modular_converter.parallel.errors import RankError
 
 
@@ -66,6 +59,8 @@ class Session:
         master_port: where the ranks meet; any free port if None.
         limit_s: seconds that a call may take before the ranks count as hung.
 
+        worker: the class that answers messages on a rank, as ``module:Class``.
+
     Attributes:
         times: the seconds that each rank took for its last answer.
     """
@@ -74,11 +69,12 @@ class Session:
     init_method: str = "spawn"
     master_port: int | None = None
     limit_s: float = 600.0
+    worker: str = WORKER
     ranks: list[Rank] = field(default_factory=list)
     ended: str = ""
 
     def __post_init__(self) -> None:
-        self.turns = Turns()
+        self.lock = FairLock()
         self.down = Arena.create()
         self.selector = selectors.DefaultSelector()
         self.store: Any = None
@@ -105,7 +101,7 @@ class Session:
                 "this is a daemonic process (of a multiprocessing pool or a task queue), which may not start others; "
                 "call parallelize in one that is not daemonic"
             )
-        with self.turns:
+        with self.lock:
             self.refuse_ended()
             if self.ranks:
                 return
@@ -128,9 +124,7 @@ class Session:
     def _begin_all(self) -> None:
         context: Any = multiprocessing.get_context(self.init_method)
         if self.init_method == "forkserver":
-            context.set_forkserver_preload(
-                [__name__, "modular_converter.parallel.engine.remote.rank_models", "transformers"]
-            )
+            context.set_forkserver_preload([__name__, self.worker.partition(":")[0], "transformers"])
         try:
             self.store = TCPStore("127.0.0.1", self.master_port or 0, is_master=True, wait_for_workers=False)
         except RuntimeError as error:
@@ -139,7 +133,7 @@ class Session:
         size = len(self.devices)
         threads = 1 if forked else max(1, torch.get_num_threads() // size)
         for number, device in enumerate(self.devices):
-            start = Start(number, size, device, ("127.0.0.1", self.store.port), threads, self.limit_s)
+            start = Start(number, size, device, ("127.0.0.1", self.store.port), threads, self.limit_s, self.worker)
             rank = begin(context, start, self.down)
             self.ranks.append(rank)
             self.selector.register(rank.pipe, selectors.EVENT_READ, ("pipe", number))
@@ -279,7 +273,7 @@ def _forget_all() -> None:
     for session in list(_LIVE):
         for rank in session.ranks:
             disown(rank)
-        session.ranks, session.turns = [], Turns()
+        session.ranks, session.lock = [], FairLock()
         session.ended = session.ended or "this is a forked child of the process that started them"
     _LIVE.clear()
 

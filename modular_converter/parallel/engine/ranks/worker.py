@@ -9,42 +9,27 @@ imported before the rank is connected, so that its end is noticed from the first
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import multiprocessing.util
 import os
 import pickle
 import select
 import signal
-import struct
 import threading
 import time
 import traceback
 import warnings
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import Any
 
+from modular_converter.parallel.engine.ranks.protocol import FAILURE, Start
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 
 
 WATCH_S = 1.0
 # A GPU's rank that sleeps wakes 0.13 ms late on a virtual machine, so between calls that follow each other it does not.
 PATIENCE_S = 0.002
-ANSWER, FAILURE, UNSENT, EVENT, EARLY = b"A", b"F", b"U", b"E", b"P"
-SECONDS = struct.Struct("=d")
-HEAD = len(ANSWER) + SECONDS.size
-
-
-@dataclass(frozen=True)
-class Start:
-    """What a rank has to know. ``device`` is ``cpu`` or ``cuda:n``; ``store`` is a host and a port."""
-
-    rank: int
-    size: int
-    device: str
-    store: tuple[str, int]
-    threads: int
-    limit_s: float
 
 
 def serve(pipe: Connection, lifeline: Connection, start: Start) -> None:
@@ -115,8 +100,8 @@ def _join(pipe: Connection, start: Start, down: Arena, up: Arena) -> Any:
     import torch.distributed as dist
     from torch._C._distributed_c10d import TCPStore
 
-    from modular_converter.parallel.engine.remote.rank_models import Worker
-
+    module, _, name = start.worker.partition(":")
+    worker = getattr(importlib.import_module(module), name)
     torch.set_num_threads(start.threads)
     torch.set_grad_enabled(False)
     device = torch.device(start.device)
@@ -129,7 +114,7 @@ def _join(pipe: Connection, start: Start, down: Arena, up: Arena) -> Any:
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=start.rank, world_size=start.size, timeout=limit, **more)
     _settle_library(start.rank)
-    return Worker(pipe, device, down, up, time.perf_counter)
+    return worker(pipe, device, down, up, time.perf_counter)
 
 
 def _settle_library(rank: int) -> None:

@@ -11,19 +11,12 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
 from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, names_of, stand_in, write
 from modular_converter.parallel.engine.ranks.random_states import random_states, set_random_states
 from modular_converter.parallel.engine.ranks.session import RemoteError, Session
 from modular_converter.parallel.engine.remote.give_pages_back import empty_rows, is_alone
-from modular_converter.parallel.engine.remote.handover import (
-    Item,
-    Skeleton,
-    Span,
-    copy_rows,
-    moves_of,
-    parcels,
-    slot_bytes,
-)
+from modular_converter.parallel.engine.remote.handover import Span, copy_rows, moves_of, parcels, slot_bytes
 from modular_converter.parallel.engine.remote.what_may_leave import caches_in, has_content, with_stream
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
@@ -75,7 +68,7 @@ class Placement:
         where = _place_of(args, kwargs)
         share = self.session.devices[0] != "cpu" and where.type == "cuda"
         args, kwargs, event = with_stream(args, kwargs)
-        with self.session.turns:
+        with self.session.lock:
             for cache in caches_in((args, kwargs)):
                 if not isinstance(cache, OnRanks):
                     self._lend(cache)
@@ -135,25 +128,25 @@ class Placement:
         return handle
 
     def _call_held(self, held: int, method: str, args: Any, kwargs: Any) -> Any:
-        with self.session.turns:
+        with self.session.lock:
             message = ("method", self.number, held, method, args, kwargs, self._name())
             return self._ask(message, resolve=self._handle)[0]
 
     def send_settings(self, settings: bytes, changes: list[Any]) -> None:
         """Tell the ranks what has changed in the model's settings since they were sent last."""
-        with self.session.turns:
+        with self.session.lock:
             self._ask(("settings", self.number, changes))
         self.settings = settings
 
     def profile(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, float]]:
         """What each rank's time goes to in one call, in milliseconds; see ``profiling.profile``."""
-        with self.session.turns:
+        with self.session.lock:
             found: list[dict[str, float]] = self.session.ask(("profile", self.number, method, args, kwargs))
         return found
 
     def memory(self) -> dict[str, dict[str, Any]]:
         """The figures of ``memory.usage`` by device."""
-        with self.session.turns:
+        with self.session.lock:
             found = self.session.ask(("memory",))
         names = self.session.devices
         return {name if name != "cpu" else f"cpu:{n}": value for n, (name, value) in enumerate(zip(names, found))}
@@ -162,7 +155,7 @@ class Placement:
         """Every parameter whole, on the CPU, one after the other, with its first name."""
         for index, item in enumerate(self.skeleton.items):
             if item.parameter:
-                with self.session.turns:
+                with self.session.lock:
                     found = self._gathered(index, item)
                 yield item, found
 
@@ -197,7 +190,7 @@ class Placement:
         if self.own_session:
             self.session.end()
         elif not self.session.ended:
-            with self.session.turns:
+            with self.session.lock:
                 self.session.ask(("drop", self.number))
 
 
@@ -216,7 +209,7 @@ def place(
         RankError: a rank failed on the way; the model has to be loaded again.
     """
     number = next(_NUMBERS)
-    with session.turns:
+    with session.lock:
         for gone in _UNUSED.pop(session, []):
             session.ask(("drop", gone))
         try:

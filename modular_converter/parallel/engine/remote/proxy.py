@@ -13,30 +13,16 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.base.memory import MemoryFigures
+from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.remote.config_changes import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
 from modular_converter.parallel.errors import PlanError
 
 
-# What changes weights or structure, or needs them at hand, in torch and transformers: the ranks would not see it.
-ON_WHOLE_MODELS = (
-    "add_adapter",
-    "delete_adapter",
-    "disable_adapters",
-    "enable_adapters",
-    "load_adapter",
-    "load_state_dict",
-    "requires_grad_",
-    "resize_position_embeddings",
-    "resize_token_embeddings",
-    "set_adapter",
-    "set_attn_implementation",
-    "set_input_embeddings",
-    "set_output_embeddings",
-)
 # What cannot work on ranks of a main process besides: there are no gradients, and calls come one by one.
-_NOT_ON_RANKS = (*ON_WHOLE_MODELS, "gradient_checkpointing_enable", "generate_batch")
+_NOT_ON_RANKS = (*CHANGE_WEIGHTS, "gradient_checkpointing_enable", "generate_batch")
 
 _OUT_OF_REACH = (
     "{name} would not reach the weights, which are on the ranks; take the model back with .cpu(), call {name}, and "
@@ -51,21 +37,13 @@ _HOOKS = (
 )
 
 
-class Parallelized:
+class Parallelized(MemoryFigures):
     """What a model that has been parallelized can do besides its own methods."""
 
     _placement: Placement
 
-    def memory_allocated(self) -> dict[str, int]:
-        """Bytes of tensors by device; on CPUs the rank's resident bytes."""
-        return {name: value["allocated"] for name, value in self._placement.memory().items()}
-
-    def memory_reserved(self) -> dict[str, int]:
-        """Bytes that the allocator holds, by device; on CPUs the rank's resident bytes."""
-        return {name: value["reserved"] for name, value in self._placement.memory().items()}
-
-    memory_cached = memory_reserved
-    memory_chached = memory_reserved  # the spelling that parallelformers had
+    def _figures(self) -> dict[str, dict[str, Any]]:
+        return self._placement.memory()
 
     def __enter__(self) -> Any:
         return self
@@ -236,21 +214,6 @@ def _there(value: Any, placement: Placement) -> Any:
         )
     _send_settings(value)
     return ModelThere(value._placement.number)
-
-
-def refusals(
-    own: type[Any], names: tuple[str, ...], kind: type[PlanError], text: str
-) -> dict[str, Callable[..., Any]]:
-    """Methods that raise, for those of a class that have these names; ``{name}`` in the text is the method's."""
-    return {name: _refusal(getattr(own, name), kind, text.format(name=name)) for name in names if hasattr(own, name)}
-
-
-def _refusal(own: Callable[..., Any], kind: type[PlanError], text: str) -> Callable[..., Any]:
-    @functools.wraps(own)
-    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise kind(text)
-
-    return refused
 
 
 def _send_settings(model: Any) -> None:

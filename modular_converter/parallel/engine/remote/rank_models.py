@@ -13,27 +13,26 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.inference.agreement import make_agree
-from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
-from modular_converter.parallel.engine.inference.plain_forwards import LeanGroup, make_lean
-from modular_converter.parallel.engine.ranks.gpu_mailbox import Mailbox
-from modular_converter.parallel.engine.ranks.memory import usage
-from modular_converter.parallel.engine.ranks.packing import COPY, pack, read, unpack
-from modular_converter.parallel.engine.ranks.profiling import profile
-from modular_converter.parallel.engine.ranks.random_states import adopt, changed_since
-from modular_converter.parallel.engine.ranks.shared_memory import Arena
-from modular_converter.parallel.engine.ranks.worker import ANSWER, EARLY, EVENT, FAILURE, SECONDS, UNSENT
-from modular_converter.parallel.engine.remote.config_changes import Change, apply_changes
-from modular_converter.parallel.engine.remote.handover import Skeleton, Span, assemble, copy_rows, moves_of
-from modular_converter.parallel.engine.remote.what_may_leave import (
-    as_on_rank,
-    check_plain,
+from modular_converter.parallel.engine.base.attention_heads import (
     heads_recorded,
-    hold,
     local_modules,
     wants_attentions,
     whole_heads,
 )
+from modular_converter.parallel.engine.base.memory import usage
+from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
+from modular_converter.parallel.engine.inference.agreement import make_agree
+from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
+from modular_converter.parallel.engine.inference.plain_forwards import LeanGroup, make_lean
+from modular_converter.parallel.engine.ranks.gpu_mailbox import Mailbox
+from modular_converter.parallel.engine.ranks.packing import COPY, pack, read, unpack
+from modular_converter.parallel.engine.ranks.profiling import profile
+from modular_converter.parallel.engine.ranks.protocol import ANSWER, EARLY, EVENT, FAILURE, SECONDS, UNSENT
+from modular_converter.parallel.engine.ranks.random_states import adopt, changed_since
+from modular_converter.parallel.engine.ranks.shared_memory import Arena
+from modular_converter.parallel.engine.remote.config_changes import Change, apply_changes
+from modular_converter.parallel.engine.remote.handover import Span, copy_rows, moves_of
+from modular_converter.parallel.engine.remote.what_may_leave import as_on_rank, check_plain, hold
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution, resolve

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import operator
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.weak import WeakIdKeyDictionary
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.plans.resolve import COLUMN, LOCAL, Piece
 
 
-Gather = Callable[[torch.Tensor], torch.Tensor]
-Owners = MutableMapping[torch.Tensor, bool]  # by identity
 _PLAIN = (bool, int, float, str, torch.dtype, torch.device)
 
 
@@ -144,110 +138,3 @@ def with_stream(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any
         found[0].put(value) if kind == "put" else found[0].end()
 
     return args, kwargs, event
-
-
-def local_modules(model: torch.nn.Module, pieces: Mapping[str, Piece]) -> set[int]:
-    """The identities of modules that compute a share of their heads, before a sum or a gathering puts them together.
-
-    A module without parameters computes what the next one around it gives it.
-    """
-    columns = [name.split(".") for name, piece in pieces.items() if piece.roles & {COLUMN, LOCAL}]
-    inside = {".".join(parts[:depth]) for parts in columns for depth in range(len(parts))}
-    found: dict[str, bool] = {}
-    for path, module in model.named_modules():
-        empty = next(module.parameters(), None) is None
-        found[path] = found.get(path.rpartition(".")[0], False) if empty else path in inside
-    return {id(module) for path, module in model.named_modules() if found[path]}
-
-
-def wants_attentions(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call may ask for attention weights, by its arguments or the model's settings."""
-    if kwargs.get("output_attentions") or any(value is True for value in args):
-        return True
-    settings = (kwargs.get("generation_config"), getattr(model, "generation_config", None))
-    return any(getattr(scope, "output_attentions", None) for scope in (*settings, *_configs(model)))
-
-
-def _configs(model: Any) -> list[Any]:
-    config = getattr(model, "config", None)
-    own = vars(config).values() if hasattr(config, "__dict__") else ()
-    return [config, *(value for value in own if hasattr(value, "model_type"))]
-
-
-@contextlib.contextmanager
-def heads_recorded(local: set[int]) -> Iterator[Owners]:
-    """Note which module makes each tensor that looks like attention weights, ``(batch, heads, queries, keys)``.
-
-    Names and shapes alone do not tell a share of the heads from all of them: a rank's part of 4 query heads is as many
-    as 2 key/value heads, and encoders and decoders may differ. Modules are called from the inside out, so that the
-    first one that returns a tensor is its maker.
-
-    Args:
-        local: of ``local_modules``.
-
-    Yields:
-        The tensors, and whether their maker has a share of the heads.
-    """
-    owners: Owners = WeakIdKeyDictionary()  # a long generation must not keep what it drops
-
-    def note(module: torch.nn.Module, args: Any, result: Any) -> None:
-        for value in result if isinstance(result, (list, tuple)) else (result,):
-            if isinstance(value, torch.Tensor) and value.dim() == 4:
-                owners.setdefault(value, id(module) in local)
-
-    handle = torch.nn.modules.module.register_module_forward_hook(note)
-    try:
-        yield owners
-    finally:
-        handle.remove()
-
-
-def whole_heads(result: Any, model: Any, size: int, owners: Owners, gather: Gather) -> Any:
-    """Attention weights of a rank's own heads, put together with the others'; the rest of a result as it is.
-
-    Args:
-        owners: of ``heads_recorded``; empty if nothing was recorded.
-        gather: from ``(batch, heads of this rank, queries, keys)`` to all heads, in order of rank.
-    """
-    known: dict[int, torch.Tensor] = {}
-    heads = _query_heads(getattr(model, "config", None))
-
-    def whole(value: torch.Tensor, named: bool) -> torch.Tensor:
-        local = owners.get(value, named and value.dim() > 2 and value.shape[1] not in heads)
-        if not local or value.shape[1] * size not in heads:
-            return value
-        if id(value) not in known:
-            known[id(value)] = gather(value)
-        return known[id(value)]
-
-    return _mapped(result, whole, False)
-
-
-def _mapped(value: Any, whole: Callable[[torch.Tensor, bool], torch.Tensor], named: bool) -> Any:
-    """``named``: whether the field is one for attention weights, such as ``cross_attentions``."""
-    if isinstance(value, torch.Tensor):
-        return whole(value, named)
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        items = [_mapped(item, whole, named) for item in value]
-        return value if all(map(operator.is_, items, value)) else type(value)(items)
-    if isinstance(value, dict):
-        for key, item in list(value.items()):
-            if isinstance(item, (list, tuple, dict, torch.Tensor)):
-                value[key] = _mapped(item, whole, str(key).endswith("attentions"))
-    return value
-
-
-def _query_heads(config: Any) -> set[int]:
-    """Every number of query heads that the configuration and its parts name; key/value heads are no query heads."""
-    found: set[int] = set()
-    for name, value in getattr(config, "__dict__", {}).items():
-        if "head" in name and "dim" not in name and "key" not in name and "kv" not in name:
-            values = value if isinstance(value, (list, tuple)) else (value,)
-            found |= {number for number in values if isinstance(number, int) and not isinstance(number, bool)}
-        elif hasattr(value, "model_type"):
-            found |= _query_heads(value)
-    try:
-        attribute = getattr(config, "num_attention_heads", None)
-    except Exception:  # configurations whose layers differ refuse the question
-        attribute = None
-    return found | ({attribute} if isinstance(attribute, int) else set())

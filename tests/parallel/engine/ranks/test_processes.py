@@ -10,9 +10,9 @@ import time
 import pytest
 
 from modular_converter.parallel.engine.ranks import processes
+from modular_converter.parallel.engine.ranks.protocol import Start
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
-from modular_converter.parallel.engine.ranks.worker import Start
 from modular_converter.parallel.errors import RankError
 from tests.parallel.engine.ranks.test_session import alive, gone, launch, script
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.ranks.fair_lock import Turns
+from modular_converter.parallel.engine.base.main_guard import GUARD_TEXT
+from modular_converter.parallel.engine.ranks.fair_lock import FairLock
 from modular_converter.parallel.engine.ranks.packing import pack
-from modular_converter.parallel.engine.ranks.processes import GUARD_TEXT
+from modular_converter.parallel.engine.ranks.protocol import ANSWER, EARLY, SECONDS
 from modular_converter.parallel.engine.ranks.session import RemoteError, Session
-from modular_converter.parallel.engine.ranks.worker import ANSWER, EARLY, SECONDS
 from modular_converter.parallel.engine.remote.rank_models import Worker
 from modular_converter.parallel.errors import PlanError, RankError
 from tests.parallel.troubled import PLAN, Troubled
@@ -53,7 +53,7 @@ def started(limit_s=60.0):
 
 
 def test_turns_are_taken_in_order():
-    turns, seen, threads = Turns(), [], []
+    turns, seen, threads = FairLock(), [], []
 
     def work(number):
         with turns:
@@ -87,7 +87,7 @@ def test_an_error_of_all_ranks_is_the_callers_own_and_they_go_on(ranks):
 
 
 def test_who_is_interrupted_while_waiting_gives_its_place_up():
-    turns, seen = Turns(), []
+    turns, seen = FairLock(), []
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -119,7 +119,7 @@ def test_who_is_interrupted_while_waiting_gives_its_place_up():
 
 
 def test_a_turn_that_comes_to_who_has_given_up_goes_on_to_the_next():
-    turns = Turns()
+    turns = FairLock()
     lock = threading.Lock()
     with turns:
         turns.waiting.append(threading.Lock())
@@ -130,7 +130,7 @@ def test_a_turn_that_comes_to_who_has_given_up_goes_on_to_the_next():
 
 
 def test_a_thread_does_not_wait_for_itself():
-    turns = Turns()
+    turns = FairLock()
     with turns:
         with pytest.raises(PlanError, match="under way in this thread"), turns:
             pass
@@ -152,7 +152,7 @@ def test_a_streamer_that_asks_the_model_is_told_and_the_model_goes_on(ranks):
     model = Troubled().eval()
     want = model(X)
     parallelize(model, plan=PLAN, session=ranks)
-    with ranks.turns, pytest.raises(PlanError, match="under way in this thread"):
+    with ranks.lock, pytest.raises(PlanError, match="under way in this thread"):
         model.memory_allocated()
     assert torch.allclose(model(X), want, atol=1e-5)
     model._placement.end()

@@ -11,17 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modular_converter.parallel.engine.base.skeleton import Item, assemble, dismantle
 from modular_converter.parallel.engine.ranks.session import RemoteError
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
-from modular_converter.parallel.engine.remote.handover import (
-    Item,
-    assemble,
-    copy_rows,
-    dismantle,
-    moves_of,
-    parcels,
-    slot_bytes,
-)
+from modular_converter.parallel.engine.remote.handover import copy_rows, moves_of, parcels, slot_bytes
 from modular_converter.parallel.engine.remote.placement import _UNUSED
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.shards import shard, unshard
@@ -155,7 +148,7 @@ def test_a_model_that_is_dropped_leaves_the_ranks_that_it_shares(ranks):
     assert number in _UNUSED[ranks]
     parallelize(Troubled(), plan=PLAN, session=ranks).cpu()
     assert ranks not in _UNUSED
-    with ranks.turns, pytest.raises(RemoteError, match="KeyError"):
+    with ranks.lock, pytest.raises(RemoteError, match="KeyError"):
         ranks.ask(("rows", number, 0, 0, 1))
 
 

@@ -20,13 +20,12 @@ from transformers import (  # noqa: E402
 )
 
 from modular_converter.parallel import parallelize  # noqa: E402
+from modular_converter.parallel.engine.base.attention_heads import local_modules, whole_heads  # noqa: E402
 from modular_converter.parallel.engine.remote.what_may_leave import (  # noqa: E402
     caches_in,
     check_plain,
     has_content,
     hold,
-    local_modules,
-    whole_heads,
 )
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece  # noqa: E402

@@ -1,0 +1,39 @@
+"""A spawned process imports the main module again, and must not call ``parallelize`` there a second time."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator
+
+
+# The exit code of a process that ended because the main module has no guard.
+MISSING_GUARD = 77
+GUARD_TEXT = (
+    "parallelize starts processes that import your main module again, and there it is called once more: put the call "
+    'under `if __name__ == "__main__":`, and what it needs with it'
+)
+
+
+def refuse_import_in_child() -> None:
+    """End a process that is still importing the main module of the process that started it."""
+    if getattr(multiprocessing.process.current_process(), "_inheriting", False):
+        print(GUARD_TEXT, file=sys.stderr, flush=True)
+        os._exit(MISSING_GUARD)
+
+
+@contextlib.contextmanager
+def main_without_missing_file() -> Iterator[None]:
+    """Let ranks do without a main module that was read from standard input: they cannot import it again."""
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    if main is None or path is None or os.path.exists(path) or getattr(main, "__spec__", None) is not None:
+        yield
+        return
+    del main.__file__
+    try:
+        yield
+    finally:
+        main.__file__ = path

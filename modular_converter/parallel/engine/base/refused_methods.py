@@ -1,0 +1,42 @@
+"""Methods of torch and transformers that a sharded model refuses, because they would reach one share alone or none."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from modular_converter.parallel.errors import PlanError
+
+
+# What changes weights or structure, or needs them at hand, in torch and transformers: the ranks would not see it.
+CHANGE_WEIGHTS = (
+    "add_adapter",
+    "delete_adapter",
+    "disable_adapters",
+    "enable_adapters",
+    "load_adapter",
+    "load_state_dict",
+    "requires_grad_",
+    "resize_position_embeddings",
+    "resize_token_embeddings",
+    "set_adapter",
+    "set_attn_implementation",
+    "set_input_embeddings",
+    "set_output_embeddings",
+)
+
+
+def refusals(
+    own: type[Any], names: tuple[str, ...], kind: type[PlanError], text: str
+) -> dict[str, Callable[..., Any]]:
+    """Methods that raise, for those of a class that have these names; ``{name}`` in the text is the method's."""
+    return {name: _refusal(getattr(own, name), kind, text.format(name=name)) for name in names if hasattr(own, name)}
+
+
+def _refusal(own: Callable[..., Any], kind: type[PlanError], text: str) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise kind(text)
+
+    return refused

@@ -1,0 +1,201 @@
+"""A model taken apart into a skeleton (its modules, pickled without tensors) and its tensors, and put together again."""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch.nn.utils import parametrize
+from torch.utils.hooks import RemovableHandle
+
+from modular_converter.parallel.errors import ApplyError
+
+
+@dataclass(frozen=True)
+class Item:
+    """One tensor of a model.
+
+    Attributes:
+        name: of a parameter or buffer; ``""`` for a tensor that is neither.
+        kept: the type that it has on the ranks.
+        parameter: whether modules register it as a parameter, so that a plan can shard it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    kept: torch.dtype
+    parameter: bool
+    gradient: bool
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one entry of the first dimension."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0] if self.shape else 1
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """What travels ahead of the weights; picklable."""
+
+    pickled: bytes
+    items: tuple[Item, ...]
+
+
+_INSTALLED = "_output_capturing_hooks_installed"
+
+
+class _Dismantler(pickle.Pickler):
+    def __init__(self, file: Any, model: torch.nn.Module) -> None:
+        super().__init__(file, protocol=5)
+        self.names: dict[int, tuple[str, bool]] = {}
+        for name, buffer in model.named_buffers():
+            self.names[id(buffer)] = (name, False)
+        for name, parameter in model.named_parameters():
+            self.names[id(parameter)] = (name, True)
+        self.numbers: dict[int, int] = {}
+        self.tensors: list[torch.Tensor] = []
+
+    def reducer_override(self, value: Any) -> Any:
+        """Modules that pickle refuses or that hold closures of the library's, see ``_restore``; handles of such hooks."""
+        if isinstance(value, RemovableHandle):  # it holds all hooks of its module
+            return RemovableHandle, (OrderedDict(),)
+        if not isinstance(value, torch.nn.Module):
+            return NotImplemented
+        parametrized = parametrize.is_parametrized(value)
+        captured = any(map(_captures, value._forward_hooks.values())) or _INSTALLED in vars(value)
+        if not parametrized and not captured:
+            return NotImplemented
+        own = type(value).__mro__[1] if parametrized else type(value)
+        state = {**vars(value)}
+        kept = {key: hook for key, hook in value._forward_hooks.items() if not _captures(hook)}
+        state["_forward_hooks"] = type(value._forward_hooks)(kept)
+        state.pop(_INSTALLED, None)
+        if parametrized:
+            state["_load_state_dict_pre_hooks"] = type(value._load_state_dict_pre_hooks)()  # for old checkpoints
+        return (_blank, (own,), state, None, None, _restore)
+
+    def persistent_id(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return None
+        if id(value) not in self.numbers:
+            self.numbers[id(value)] = len(self.tensors)
+            self.tensors.append(value)
+        return self.numbers[id(value)]
+
+
+def _blank(kind: type[torch.nn.Module]) -> torch.nn.Module:
+    return kind.__new__(kind)
+
+
+def _restore(module: torch.nn.Module, state: dict[str, Any]) -> None:
+    """The state of a module, without the hooks with which the library captures outputs: it installs them anew.
+
+    A parametrized module (weight norm) gets its class of its own again, which torch makes and pickle cannot find.
+    """
+    module.__dict__.update(state)
+    parametrizations = module._modules.get("parametrizations")
+    if parametrizations is None:
+        return
+    parametrize._inject_new_class(module)
+    for name in cast(torch.nn.ModuleDict, parametrizations):
+        parametrize._inject_property(module, name)
+
+
+def _captures(hook: Any) -> bool:
+    """Whether a hook is a closure of the library's, which no pickle can hold: to capture outputs, to train."""
+    own = str(getattr(hook, "__module__", "")).startswith("transformers.")
+    return own and "<locals>" in str(getattr(hook, "__qualname__", ""))
+
+
+def kept_types(model: Any, dtype: torch.dtype | None) -> Callable[[str, torch.Tensor], torch.dtype]:
+    """From a tensor of the model to its type on the devices, as ``from_pretrained(dtype=...)`` would choose.
+
+    Weights that the model keeps in float32, buffers that are not saved, and integers stay as they are.
+    """
+    saved = set(model.state_dict()) if dtype is not None else set()
+    exact = set(getattr(model, "_keep_in_fp32_modules_strict", None) or ())
+    if dtype == torch.float16:
+        exact |= set(getattr(model, "_keep_in_fp32_modules", None) or ())
+
+    def kept(name: str, tensor: torch.Tensor) -> torch.dtype:
+        if dtype is None or not tensor.is_floating_point() or name not in saved:
+            return tensor.dtype
+        return torch.float32 if any(part in name for part in exact) else dtype
+
+    return kept
+
+
+def dismantle(
+    model: torch.nn.Module, kept: Callable[[str, torch.Tensor], torch.dtype]
+) -> tuple[Skeleton, list[torch.Tensor]]:
+    """A model as its skeleton and its tensors; the model stays as it is.
+
+    Args:
+        kept: from name and tensor to the type that it shall have on the ranks.
+
+    Raises:
+        ApplyError: something in the model cannot be pickled; it is named.
+    """
+    file = io.BytesIO()
+    dismantler = _Dismantler(file, model)
+    try:
+        dismantler.dump(model)
+    except Exception as error:  # pickle raises what the object's own code raises
+        raise ApplyError(
+            f"the model cannot be sent to other processes: {type(error).__name__}: {error}; "
+            "remove the attribute or hook that it names, or define its function at the top of a module"
+        ) from error
+    items = []
+    for tensor in dismantler.tensors:
+        name, parameter = dismantler.names.get(id(tensor), ("", False))
+        items.append(
+            Item(name, tuple(tensor.shape), tensor.dtype, kept(name, tensor), parameter, tensor.requires_grad)
+        )
+    return Skeleton(file.getvalue(), tuple(items)), dismantler.tensors
+
+
+class _Assembler(pickle.Unpickler):
+    def __init__(self, skeleton: Skeleton, device: torch.device) -> None:
+        super().__init__(io.BytesIO(skeleton.pickled))
+        self.items, self.device = skeleton.items, device
+        self.made: dict[int, torch.Tensor] = {}
+
+    def persistent_load(self, number: Any) -> torch.Tensor:
+        if number not in self.made:
+            item = self.items[number]
+            if item.parameter:
+                empty = torch.empty(item.shape, dtype=item.kept, device="meta")
+                self.made[number] = torch.nn.Parameter(empty, requires_grad=item.gradient)
+            else:
+                self.made[number] = torch.empty(item.shape, dtype=item.kept, device=self.device)
+        return self.made[number]
+
+
+def assemble(skeleton: Skeleton, device: torch.device) -> tuple[torch.nn.Module, dict[int, torch.Tensor]]:
+    """The model with parameters on the meta device and all other tensors empty on ``device``; tensors by number."""
+    assembler = _Assembler(skeleton, device)
+    model: torch.nn.Module = assembler.load()
+    _announce(model)
+    return model, assembler.made
+
+
+def _announce(model: torch.nn.Module) -> None:
+    """Tell the library which outputs the model's classes can record, as their constructors do: none has run here."""
+    try:
+        from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
+    except ImportError:
+        return
+    for module in model.modules():
+        if hasattr(module, "_can_record_outputs"):
+            dict.setdefault(_CAN_RECORD_REGISTRY, str(type(module)), module._can_record_outputs)

@@ -1,0 +1,114 @@
+"""The arguments of ``parallelize``, checked in one place before anything is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from modular_converter.parallel.engine.choice.select_plan import GivenPlan
+from modular_converter.parallel.errors import ApplyError
+
+
+if TYPE_CHECKING:
+    from modular_converter.parallel.engine.ranks.session import Session
+
+# A mark in the ``__dict__`` of a model that cannot be used any more.
+LOST_WEIGHTS = "_modular_converter_lost"
+_WITHOUT_EFFECT_IN_GROUP = ("num_gpus", "master_port", "init_method", "compile", "timeout", "session")
+_WITHOUT_EFFECT_BESIDE_SESSION = ("num_gpus", "master_port", "device", "init_method", "timeout")
+_METHODS = ("spawn", "forkserver", "fork")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of ``parallelize``; see there."""
+
+    model: Any
+    num_gpus: int
+    fp16: bool
+    dtype: torch.dtype | None
+    master_port: int | None
+    verbose: str | None
+    plan: GivenPlan | None
+    device: str | None
+    init_method: str
+    compile: bool
+    timeout: float
+    mesh: Any
+    session: Session | None
+
+    @property
+    def weight_type(self) -> torch.dtype | None:
+        """The type of the weights on the devices; as they are if None."""
+        return torch.float16 if self.fp16 else self.dtype
+
+
+def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
+    """Raise ``ApplyError`` for arguments that mean nothing, alone or together, and ``RankError`` for an ended session.
+
+    Args:
+        usual: the default of each argument that has one.
+    """
+    _check_values(given)
+    if not isinstance(given.model, torch.nn.Module):
+        raise ApplyError(f"model is of type {type(given.model).__name__}: give a torch.nn.Module")
+    if LOST_WEIGHTS in given.model.__dict__:
+        raise ApplyError("the model lost weights when an earlier parallelize did not come to its end; load it again")
+    if "_placement" in given.model.__dict__:
+        raise ApplyError("the model is parallelized already; take it back with .cpu() first")
+    if "_applied" in given.model.__dict__:
+        raise ApplyError("the model is sharded already; make it whole with .unshard() first")
+    if in_process_group():
+        right = given.num_gpus == int(os.environ.get("WORLD_SIZE", "0"))
+        idle = tuple(name for name in _WITHOUT_EFFECT_IN_GROUP if name != "num_gpus" or not right)
+        _refuse(given, usual, idle, "in a process group each process that runs already keeps its share")
+        return
+    if given.mesh is not None:
+        raise ApplyError("mesh= needs a process group: start the script with torchrun")
+    if given.session is not None:
+        reason = "the processes of session= are as they are; give it to Session(...)"
+        _refuse(given, usual, _WITHOUT_EFFECT_BESIDE_SESSION, reason)
+        given.session.refuse_ended()
+
+
+def _check_values(given: Arguments) -> None:
+    if given.device not in (None, "cpu", "cuda"):
+        raise ApplyError(f"device={given.device!r}: give 'cpu' or 'cuda'")
+    if not isinstance(given.timeout, (int, float)) or not 0 < given.timeout < float("inf"):
+        raise ApplyError(f"timeout={given.timeout!r}: give a number of seconds above 0")
+    for name in ("num_gpus", "master_port"):
+        number = getattr(given, name)
+        if isinstance(number, bool) or not isinstance(number, (int, type(None))):
+            raise ApplyError(f"{name}={number!r}: give a whole number")
+    if given.verbose not in (None, "simple", "detail"):
+        raise ApplyError(f'verbose={given.verbose!r}: give None, "simple" or "detail"')
+    dtype = given.dtype
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ApplyError(f"dtype={dtype!r}: give a floating type, such as torch.bfloat16")
+    if given.fp16 and dtype not in (None, torch.float16):
+        raise ApplyError(f"fp16=True and dtype={dtype}: give one of them")
+
+
+def _refuse(given: Arguments, usual: Mapping[str, Any], names: tuple[str, ...], reason: str) -> None:
+    values = {name: getattr(given, name) for name in names}
+    idle = [f"{name}={value!r}" for name, value in values.items() if value != usual[name]]
+    if idle:
+        raise ApplyError(f"{', '.join(idle)}: no effect here, leave it out; {reason}")
+
+
+def in_process_group() -> bool:
+    """Whether ``torchrun`` has started this process, or it is in a process group already."""
+    started = all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+    return started or torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def check_start(method: str, devices: tuple[str, ...]) -> None:
+    """Raise ``ApplyError`` for a way to start processes that does not exist, or that the devices do not allow."""
+    if method not in _METHODS:
+        raise ApplyError(f"init_method={method!r}: give one of {', '.join(_METHODS)}")
+    if method == "fork" and devices[0] != "cpu":
+        raise ApplyError('init_method="fork" does not work with GPUs: CUDA cannot be used after a fork; give "spawn"')

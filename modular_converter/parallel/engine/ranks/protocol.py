@@ -1,0 +1,40 @@
+"""What the main process and a rank agree on: how a rank is started, and the first bytes of its messages.
+
+Only the standard library is imported here, because a rank reads this before it imports torch.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+
+# The first byte of a rank's message: an answer; an error (traceback and exception); an answer that could not be sent;
+# an event (something that comes before the answer); an answer that comes before the GPU is done.
+ANSWER, FAILURE, UNSENT, EVENT, EARLY = b"A", b"F", b"U", b"E", b"P"
+# The second part of an answer: the seconds that it took on the rank.
+SECONDS = struct.Struct("=d")
+HEAD = len(ANSWER) + SECONDS.size
+# The class that answers messages on a rank, as ``module:Class``: a name, because a rank imports it after it is connected.
+WORKER = "modular_converter.parallel.engine.remote.rank_models:Worker"
+
+
+@dataclass(frozen=True)
+class Start:
+    """The settings of one rank.
+
+    Attributes:
+        device: ``cpu`` or ``cuda:n``.
+        store: host and port of the store where the ranks meet.
+        threads: how many torch may use.
+        limit_s: seconds that a call may take.
+        worker: the class that answers messages, as ``module:Class``.
+    """
+
+    rank: int
+    size: int
+    device: str
+    store: tuple[str, int]
+    threads: int
+    limit_s: float
+    worker: str = WORKER

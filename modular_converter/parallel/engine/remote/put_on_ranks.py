@@ -1,0 +1,104 @@
+"""``parallelize`` with ranks of its own: check the model and its plan, start the ranks, hand the weights over."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.base.memory import print_usage
+from modular_converter.parallel.engine.base.skeleton import Skeleton, dismantle, kept_types
+from modular_converter.parallel.engine.choice.arguments import LOST_WEIGHTS, Arguments, check_start
+from modular_converter.parallel.engine.choice.preflight import check_fit, check_home, check_text, devices_for
+from modular_converter.parallel.engine.choice.select_plan import select_plan
+from modular_converter.parallel.engine.ranks.session import RemoteError, Session
+from modular_converter.parallel.engine.remote.placement import Placement, place
+from modular_converter.parallel.engine.remote.proxy import install
+from modular_converter.parallel.errors import RankError
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import Piece
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A model that can be put on ranks, as far as this can be known without them.
+
+    Attributes:
+        origin: where the plan is from, in words.
+        pieces: how each sharded tensor is split, by number.
+    """
+
+    plan: Plan
+    origin: str
+    skeleton: Skeleton
+    tensors: list[torch.Tensor]
+    pieces: dict[int, Piece]
+
+    def has_lost_weights(self) -> bool:
+        """Whether the model has given a weight up already."""
+        return any(tuple(t.shape) != item.shape for t, item in zip(self.tensors, self.skeleton.items))
+
+
+def put_on_ranks(given: Arguments) -> Any:
+    """Put a model on the ranks of a session, which is started unless it is given, and return the model.
+
+    Raises:
+        PlanError: the model or the machine does not allow it, or a rank failed. A session of its own is ended then.
+    """
+    session = given.session
+    if session is None:
+        session = Session(
+            devices_for(given.num_gpus, given.device), given.init_method, given.master_port, given.timeout
+        )
+    ready: _Ready | None = None
+    try:
+        ready = _prepare(given, session)
+        session.start()
+        placement = _place(given, session, ready)
+    except BaseException:
+        if ready is not None and ready.has_lost_weights():
+            given.model.__dict__[LOST_WEIGHTS] = True
+        if given.session is None:
+            session.end("a model could not be put on them")
+        raise
+    install(given.model, placement)
+    if given.verbose is not None:
+        print_usage(given.model, ready.origin, placement.memory(), given.verbose)
+    return given.model
+
+
+def _prepare(given: Arguments, session: Session) -> _Ready:
+    model, size = given.model, len(session.devices)
+    check_home(model)
+    check_start(session.init_method, session.devices)
+    with torch.random.fork_rng(devices=[]):  # the caller's next random number is none of our business
+        plan, origin = select_plan(model, given.plan, size)
+        check_text(plan)
+        skeleton, tensors = dismantle(model, kept_types(model, given.weight_type))
+        pieces = check_fit(skeleton, plan, size)
+    logger.info("%s on %s: %s", type(model).__name__, ", ".join(session.devices), origin)
+    return _Ready(plan, origin, skeleton, tensors, pieces)
+
+
+def _place(given: Arguments, session: Session, ready: _Ready) -> Placement:
+    own = given.session is None
+    try:
+        return place(session, ready.skeleton, ready.tensors, ready.plan, ready.pieces, given.compile, own)
+    except RemoteError as error:
+        if not own:
+            _drop(session, error)
+        state = "some of its weights are gone, load it again" if ready.has_lost_weights() else "it is as it was"
+        raise RankError(f"the model could not be put on the ranks; {state}: {error}") from error
+
+
+def _drop(session: Session, error: RemoteError) -> None:
+    """Drop the parts of a model that could not be put on the ranks; other models on them stay."""
+    with contextlib.suppress(RemoteError, RankError), session.lock:
+        session.ask(("drop", *error.about[1:]))
+        session.down.release()
