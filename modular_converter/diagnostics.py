@@ -140,12 +140,23 @@ def split_lines(source: str) -> list[str]:
 def locate(path: str, node: ast.AST, source: str) -> Location:
     """The place of a syntax node of `source`. The parser counts columns in UTF-8 bytes from 0."""
     line, end_line = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
-    offset, end_offset = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
+    column, end_column = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
     lines = split_lines(source)
-    column = _characters(lines, line, offset) + 1
-    if end_line is None or end_offset is None:
-        return Location(path, line, column)
-    return Location(path, line, column, end_line, _characters(lines, end_line, end_offset) + 1)
+    start = character_column(lines[line - 1], column) + 1
+    if end_line is None or end_column is None:
+        return Location(path, line, start)
+    return Location(path, line, start, end_line, character_column(lines[end_line - 1], end_column) + 1)
+
+
+def character_column(line: str, column: int) -> int:
+    """The column, in characters, that the parser gives in UTF-8 bytes; both count from 0."""
+    return column if line.isascii() else len(line.encode("utf-8")[:column].decode("utf-8"))
+
+
+def locate_parse_error(path: str, error: Exception) -> tuple[Location, str]:
+    """The place and the reason of an exception of `ast.parse`; only a `SyntaxError` has a place of its own."""
+    line, column = getattr(error, "lineno", 1) or 1, getattr(error, "offset", 1) or 1
+    return Location(path, line, column), getattr(error, "msg", "") or str(error) or type(error).__name__
 
 
 def locate_word(path: str, word: str, source: str, line: int = 1) -> Location:
@@ -169,11 +180,3 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """`Did you mean …? ` when a candidate comes close to `word`, else nothing. Made to stand before a help text."""
     found = nearest(word, candidates)
     return f"Did you mean `{found}`? " if found else ""
-
-
-def _characters(lines: list[str], line: int, offset: int) -> int:
-    """How many characters the first `offset` UTF-8 bytes of a line are."""
-    if not 0 < line <= len(lines):
-        return offset
-    text = lines[line - 1]
-    return offset if text.isascii() else len(text.encode("utf-8")[:offset].decode("utf-8", errors="ignore"))

@@ -7,7 +7,7 @@ import stat
 
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.rules import outside_root
-from modular_converter.settings.parent_folders import INSTALLED
+from modular_converter.settings.parent_folders import INSTALLED, models_folder_of
 from modular_converter.settings.values import Settings
 
 
@@ -23,7 +23,7 @@ def root_of(path: str, settings: Settings) -> str:
     """
     if settings.root and path.startswith(os.path.join(settings.root, "")):
         return settings.root
-    return os.path.dirname(os.path.dirname(path))
+    return models_folder_of(path)
 
 
 def refuse_link_out(path: str, settings: Settings) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable, Iterator
 
 from modular_converter.check.cache.key import TOOL, extended
 from modular_converter.convert.build_order import ancestor_files, modular_of, removes_attributes, required_files
-from modular_converter.convert.source.library import Library, models_folder_of
+from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError
 from modular_converter.files.generated_files import target_of
 from modular_converter.files.links import is_installed
 from modular_converter.git.work_tree import GitError, Repository, Touched, WorkTrees
 from modular_converter.rules import unknown_revision
-from modular_converter.settings.parent_folders import upwards
+from modular_converter.settings.parent_folders import models_folder_of, upwards
 from modular_converter.settings.values import Settings
 
 

@@ -6,12 +6,12 @@ import glob
 import os
 from collections.abc import Sequence
 
-from modular_converter.convert.source.library import models_folder_of
 from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.arguments import ALL, discover
 from modular_converter.graph.build import model_name
 from modular_converter.graph.records import Graph
 from modular_converter.rules import nothing_to_convert
+from modular_converter.settings.parent_folders import models_folder_of
 
 
 def modular_files(arguments: Sequence[str], models: str | None) -> tuple[str, tuple[str, ...]]:

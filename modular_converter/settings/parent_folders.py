@@ -11,6 +11,11 @@ INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders of installed packages: a project above them has no say in the packages within."""
 
 
+def models_folder_of(path: str) -> str:
+    """The folder of models that a modular file or a neighbour lies in: `models` of `models/gemma/modular_gemma.py`."""
+    return os.path.dirname(os.path.dirname(path))
+
+
 def upwards(folder: str) -> Iterator[str]:
     """A folder and those above it, the nearest first."""
     yield folder

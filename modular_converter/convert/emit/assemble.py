@@ -6,12 +6,13 @@ import os
 from functools import cached_property
 
 from modular_converter.convert.emit.banner import banner
-from modular_converter.convert.emit.exports import exported_names, names_in_strings, on_one_line, render_all
+from modular_converter.convert.emit.exports import names_in_strings, on_one_line, render_all
 from modular_converter.convert.emit.imports import ImportSource, names_in_annotations, render_imports
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.inline.generated import GeneratedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.source import lexer
+from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName
 from modular_converter.settings.kinds import kind_of, module_name

@@ -6,19 +6,6 @@ import ast
 import re
 from collections.abc import Iterable
 
-from modular_converter.convert.source.module import Statement
-
-
-def exported_names(statement: Statement | None) -> list[str]:
-    """The names in `__all__ = […]`; none when it is not a literal."""
-    if statement is None:
-        return []
-    node = ast.parse(statement.text).body[0]
-    value = getattr(node, "value", None)
-    if not isinstance(value, (ast.List, ast.Tuple)):
-        return []
-    return [item.value for item in value.elts if isinstance(item, ast.Constant) and isinstance(item.value, str)]
-
 
 def render_all(names: Iterable[str]) -> str:
     """`__all__ = […]` on one line; the formatter breaks it."""

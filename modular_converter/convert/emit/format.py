@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from modular_converter.convert.emit.format_ruff import UndefinedName
-from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.diagnostics import Diagnostic, Location, locate_parse_error
 from modular_converter.rules import formatter_failed, not_utf8
 from modular_converter.settings.values import Settings
 
@@ -86,7 +86,5 @@ def _unreadable(name: str, text: str) -> Diagnostic | None:
             warnings.simplefilter("ignore")
             ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line, column = getattr(error, "lineno", 1) or 1, getattr(error, "offset", 1) or 1
-        reason = getattr(error, "msg", "") or str(error) or type(error).__name__
-        return formatter_failed.unparsable(Location(name, line, column), reason).with_source(text)
+        return formatter_failed.unparsable(*locate_parse_error(name, error)).with_source(text)
     return None

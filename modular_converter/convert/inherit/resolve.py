@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from modular_converter.convert.source.library import Library, models_folder_of
+from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
 from modular_converter.files.packages import find_package
@@ -21,6 +21,7 @@ from modular_converter.rules import (
     unknown_parent,
 )
 from modular_converter.settings.kinds import DEFAULT_KIND, split_stem
+from modular_converter.settings.parent_folders import models_folder_of
 from modular_converter.settings.values import Settings
 
 

@@ -13,6 +13,7 @@ from modular_converter.convert.inherit.blocks import pad, parse_padded
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedDefinition, GeneratedFiles
+from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Statement
 from modular_converter.diagnostics import Location, locate, locate_word
@@ -51,7 +52,7 @@ class Context:
     def exported(self) -> Mapping[str, None]:
         """The names in the modular file's `__all__`, in order."""
         statement = self.module.definitions.get("__all__")
-        return dict.fromkeys(strings(statement.text)) if statement else {}
+        return dict.fromkeys(exported_names(statement))
 
     @cached_property
     def generated(self) -> Mapping[str, GeneratedDefinition]:
@@ -120,11 +121,6 @@ def bases_within(name: str, definitions: Mapping[str, GeneratedDefinition]) -> I
             if base not in seen:
                 seen.add(base)
                 todo.append(base)
-
-
-def strings(text: str) -> list[str]:
-    """The names that stand as strings in the literal of an `__all__`."""
-    return re.findall(r"[\"'](\w+)[\"']", re.sub(r"#[^\n]*", "", text))
 
 
 def parse_method(method: Method) -> Function | None:

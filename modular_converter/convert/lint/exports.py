@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from modular_converter.convert.lint.context import Context
+from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.module import Role
 from modular_converter.diagnostics import Diagnostic
 
@@ -42,7 +43,7 @@ def check_exports(context: Context) -> Iterator[Diagnostic]:
             continue
         taken = resolution.taken[written]
         exports = resolution.neighbours[taken.neighbour].module.definitions.get("__all__")
-        if exports is not None and f'"{taken.name}"' in exports.text.replace("'", '"'):
+        if taken.name in exported_names(exports):
             from modular_converter.rules import missing_from_all
 
             yield missing_from_all.diagnose(context.at_class(built), built.name)

@@ -15,7 +15,7 @@ from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.module import Module
 from modular_converter.convert.source.names import ModelNames, read_config_table
 from modular_converter.convert.source.observed import part_of, shape_of, watch
-from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.diagnostics import ConversionError, Location, locate_parse_error
 from modular_converter.files import packages
 from modular_converter.files.links import refuse_link_out
 from modular_converter.rules import missing_file, not_utf8, syntax_error, too_large
@@ -179,9 +179,7 @@ class Library:
                 warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is none of ours
                 return index_module(text, path)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            line, column = getattr(error, "lineno", 1) or 1, getattr(error, "offset", 1) or 1
-            reason = getattr(error, "msg", "") or str(error) or type(error).__name__
-            diagnostic = syntax_error.diagnose(Location(path, line, column), reason)
+            diagnostic = syntax_error.diagnose(*locate_parse_error(path, error))
             raise ConversionError(diagnostic.with_source(text)) from None
 
     def names(self, models_folder: str) -> ModelNames:
@@ -210,8 +208,3 @@ def _place(path: str, content: bytes, offset: int) -> Location:
     """The line and column of a byte."""
     before = content[:offset].decode("utf-8", "replace")
     return Location(path, before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
-
-
-def models_folder_of(path: str) -> str:
-    """The folder of models that a modular file or a neighbour lies in: `models` of `models/gemma/modular_gemma.py`."""
-    return os.path.dirname(os.path.dirname(path))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from modular_converter.api import convert_source
 from modular_converter.convert.build_order import required_files
 from modular_converter.convert.emit.banner import is_generated
-from modular_converter.convert.source.library import Library, models_folder_of
+from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError
 from modular_converter.files.arguments import discover
 from modular_converter.files.atomic_write import write_atomically
@@ -21,6 +21,7 @@ from modular_converter.parallel.plans.class_settings import Setting
 from modular_converter.parallel.source.edit_class import BOM, set_dictionary
 from modular_converter.parallel.tiny.model_files import ModelFile
 from modular_converter.settings.load import load_settings
+from modular_converter.settings.parent_folders import models_folder_of
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.emit.exports import exported_names, names_in_strings, on_one_line, render_all
+from modular_converter.convert.emit.exports import names_in_strings, on_one_line, render_all
+from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.index import index_module
 from modular_converter.settings.kinds import kind_of
 from modular_converter.settings.load import profile_settings
