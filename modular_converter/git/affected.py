@@ -7,7 +7,7 @@ import fnmatch
 import os
 from collections.abc import Collection, Iterable, Iterator
 
-from modular_converter.check.cache.key import TOOL, extended
+import modular_converter
 from modular_converter.convert.build_order import ancestor_files, modular_of, removes_attributes, required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError
@@ -22,7 +22,7 @@ from modular_converter.settings.values import Settings
 SETTINGS_FILES = frozenset({"pyproject.toml", "ruff.toml", ".ruff.toml"})
 PINS = (".pre-commit-config.yaml", "requirements*.txt", "constraints*.txt", "pylock*.toml", "*.lock")
 """Files that settle which version of this tool, or of the formatter, is at work."""
-PACKAGE = os.path.realpath(TOOL)
+PACKAGE = os.path.dirname(os.path.realpath(modular_converter.__file__))
 """The real folder of this tool's own files."""
 
 
@@ -153,10 +153,8 @@ def _tables(paths: Collection[str], settings: Settings) -> set[str]:
 
 def named_settings(settings: Settings) -> set[str]:
     """The files that settings come from, as far as they can be followed."""
-    named = {settings.pyproject, settings.ruff_config_path, settings.black_config_path}
-    with contextlib.suppress(OSError, ValueError):
-        named.update(path for path, _ in extended(settings))
-    return named - {""}
+    extended = (path for path, _ in settings.ruff_extended)
+    return {settings.pyproject, settings.ruff_config_path, settings.black_config_path, *extended} - {""}
 
 
 def _own_tree(path: str, trees: WorkTrees) -> Repository:
@@ -182,11 +180,9 @@ def _base(ref: str, tree: Repository, own: Collection[Repository], trees: WorkTr
 
 def _means_all(changed: Touched, paths: Collection[str], settings: Settings) -> bool:
     """Whether settings, what pins versions, the table of model names, or this tool are among what has changed."""
-    try:
-        extended(settings)
-    except (OSError, ValueError):  # it could be any file
-        return True
-    if any(path in changed for path in _tables(paths, settings) | named_settings(settings)):
+    if not settings.ruff_is_followed or any(
+        path in changed for path in _tables(paths, settings) | named_settings(settings)
+    ):
         return True
     above = {folder for path in paths for folder in upwards(os.path.dirname(os.path.realpath(path)))}
     return any(

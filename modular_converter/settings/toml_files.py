@@ -16,6 +16,8 @@ TOOL_TABLES = (b"modular-converter", b"ruff", b"black")
 """A pyproject.toml without one of these words holds nothing for us, and is not parsed."""
 RUFF_NAMES = (".ruff.toml", "ruff.toml")
 """Before pyproject.toml in ruff's own order of precedence."""
+EXTENDS_AT_MOST = 8
+"""Ruff configurations in a chain of `extend`; a longer chain is not followed to its end."""
 
 
 class SettingsError(ConversionError):
@@ -97,18 +99,32 @@ def ruff_config_in(folder: str, pyproject: TomlFile | None) -> str:
     return pyproject.path if pyproject is not None and "ruff" in pyproject.tools else ""
 
 
-def ruff_source_roots(file: TomlFile, folder: str) -> tuple[str, ...]:
-    """The folders of ruff's `src`, by default `folder` and `src` in it; it may come from an `extend` file."""
-    base = file
-    for _ in range(8):
-        source = base.ruff.get("src")
-        if isinstance(source, list):
-            return tuple(os.path.normpath(os.path.join(folder, str(entry))) for entry in source)
-        extended = base.ruff.get("extend")
-        if not isinstance(extended, str) or not os.path.isfile(base.beside(extended)):
+class RuffFiles(NamedTuple):
+    """A ruff configuration and the configurations that it extends, the nearest first."""
+
+    files: tuple[TomlFile, ...]
+    is_complete: bool
+    """Whether these are all: false for a file that is missing, a path with an environment variable, a long chain."""
+
+
+def follow_extend(file: TomlFile) -> RuffFiles:
+    """Read what a ruff configuration extends. Raises `SettingsError` for a file that is no TOML."""
+    files = [file]
+    while len(files) <= EXTENDS_AT_MOST:
+        extended = files[-1].ruff.get("extend")
+        if extended is None:
+            return RuffFiles(tuple(files), True)
+        path = files[-1].beside(extended) if isinstance(extended, str) and "$" not in extended else ""
+        if not os.path.isfile(path):
             break
-        base = read_toml(base.beside(extended))
-    return (folder, os.path.join(folder, "src"))
+        files.append(read_toml(path))
+    return RuffFiles(tuple(files), False)
+
+
+def ruff_source_roots(files: Iterable[TomlFile], folder: str) -> tuple[str, ...]:
+    """The folders of the first `src` in these ruff configurations; `folder` and `src` in it where none has one."""
+    found = (source for file in files if isinstance(source := file.ruff.get("src"), list))
+    return tuple(os.path.normpath(os.path.join(folder, str(entry))) for entry in next(found, [folder, "src"]))
 
 
 def _parse(path: str, content: bytes) -> TomlFile:

@@ -48,6 +48,10 @@ class Settings:
     """Text of the ruff configuration in force."""
     ruff_config_path: str = ""
     """The project's file that `ruff_config` is the text of; "" for the profile's own."""
+    ruff_extended: tuple[tuple[str, str], ...] = ()
+    """Path and text of each configuration that it extends, the nearest first."""
+    ruff_is_followed: bool = True
+    """Whether `ruff_extended` is complete; else nobody knows which files decide the format."""
     ruff_folder: str = ""
     """The project's folder that paths in `ruff_config` are relative to."""
     ruff_source_roots: tuple[str, ...] = ()

@@ -17,8 +17,6 @@ from modular_converter.convert.emit.formatter_version import formatter_stamp
 from modular_converter.settings.values import Settings
 
 
-EXTENDS_AT_MOST = 8
-"""Ruff configurations that extend each other; a longer chain is not followed, nor is anything remembered then."""
 TOOL = os.path.dirname(os.path.abspath(modular_converter.__file__))
 """The folder of this tool's own files."""
 OWN_WING = "parallel"
@@ -27,9 +25,11 @@ OWN_WING = "parallel"
 
 def fingerprint(settings: Settings) -> str:
     """A hash of all that, "" when it cannot be told. Raises `ConversionError` (MC115) when the formatter is missing."""
+    if not settings.ruff_is_followed:
+        return ""
     try:
         tool = (__version__, sys.version, [digest(_content(path)) for path in _own_files()])
-        formatter = (formatter_stamp(settings), extended(settings), _black_options(settings))
+        formatter = (formatter_stamp(settings), _black_options(settings))
         sources = [_importable(folder) for folder in settings.ruff_source_roots]
     except (OSError, ValueError):
         return ""
@@ -50,30 +50,6 @@ def _own_files() -> Iterator[str]:
     for folder, folders, names in os.walk(TOOL):
         folders[:] = sorted(name for name in folders if name not in (OWN_WING, "__pycache__"))
         yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", ".toml")))
-
-
-def extended(settings: Settings) -> list[tuple[str, str]]:
-    """The files that the ruff configuration extends, with their contents. Raises `ValueError` when that is not clear."""
-    if "extend" not in settings.ruff_config or not settings.ruff_config_path:
-        return []
-    from modular_converter.diagnostics import ConversionError
-    from modular_converter.settings.toml_files import read_toml
-
-    found: list[tuple[str, str]] = []
-    path = settings.ruff_config_path
-    for _ in range(EXTENDS_AT_MOST):
-        try:
-            file = read_toml(path)
-        except ConversionError as error:
-            raise ValueError(str(error)) from None
-        extended = file.ruff.get("extend")
-        if extended is None:
-            return found
-        if not isinstance(extended, str) or "$" in extended:  # ruff would put in a variable of the environment
-            raise ValueError(extended)
-        path = file.beside(extended)
-        found.append((path, digest(_content(path))))
-    raise ValueError(path)
 
 
 def _black_options(settings: Settings) -> str:

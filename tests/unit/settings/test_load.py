@@ -12,8 +12,9 @@ import textwrap
 import pytest
 
 from modular_converter.diagnostics import Severity
+from modular_converter.settings.keys import READERS
 from modular_converter.settings.kinds import module_name, split_stem
-from modular_converter.settings.load import PROFILE_FOLDER, READERS, SettingsError, load_settings, profile_settings
+from modular_converter.settings.load import PROFILE_FOLDER, SettingsError, load_settings, profile_settings
 
 
 def project(folder: pathlib.Path, text: str, name: str = "pyproject.toml") -> pathlib.Path:

@@ -1,0 +1,92 @@
+"""The keys of a settings table, and the values that each accepts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from modular_converter.diagnostics import Severity
+from modular_converter.settings.toml_files import TomlFile
+from modular_converter.settings.values import FORMATTERS
+
+
+PROFILES = ("transformers",)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be a string, not {value!r}")
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"must be a list of strings, not {value!r}")
+    return tuple(value)
+
+
+def _text_table(value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(item, str) and item for item in value.values()):
+        raise ValueError(f"must be a table of strings, not {value!r}")
+    return dict(value)
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {value!r}")
+    return value
+
+
+def _at_least(least: int, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"must be a whole number of at least {least}, not {value!r}")
+    return value
+
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        if value not in choices:
+            listed = ", ".join(f'"{choice}"' for choice in choices)
+            raise ValueError(f"must be one of {listed}, not {value!r}")
+        return str(value)
+
+    return check
+
+
+def _severity(value: object) -> Severity:
+    return Severity(_one_of(tuple(severity.value for severity in Severity))(value))
+
+
+READERS: Mapping[str, Callable[[object], object]] = {
+    "profile": _one_of(PROFILES),
+    "package": _text,
+    "banner-root": _text,
+    "auto-tables": _texts,
+    "config-table": _text,
+    "optional-kinds": _texts,
+    "kept-names": _texts,
+    "kinds": _text_table,
+    "formatter": _one_of(FORMATTERS),
+    "replaced-dependency": _severity,
+    "max-file-bytes": functools.partial(_at_least, 1),
+    "ruff-config": _text,
+    "root": _text,
+    "output-dir": _text,
+    "workers": functools.partial(_at_least, 0),
+    "strict": _flag,
+}
+"""The keys of a settings table, each with the function that checks its value."""
+
+
+def read_table(file: TomlFile, table: Mapping[str, object]) -> dict[str, Any]:
+    """The values of a settings table by field name. Raises `SettingsError` for an unknown key or a wrong value."""
+    values = {}
+    for key, value in table.items():
+        if key not in READERS:
+            raise file.unknown(key, READERS)
+        try:
+            values[key.replace("-", "_")] = READERS[key](value)
+        except ValueError as error:
+            raise file.error(key, str(error)) from None
+    return values
