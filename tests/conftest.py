@@ -1,8 +1,14 @@
-"""What a test has to say about the whole run is printed at its end, also when it ran in another process."""
+"""Settings of all tests: no time limits on generated examples, and the summaries that tests record are printed."""
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
+
+
+# A loaded machine is slow, and that is no defect of the code under test.
+hypothesis.settings.register_profile("without deadlines", deadline=None)
+hypothesis.settings.load_profile("without deadlines")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -63,9 +63,7 @@ FLOORS = {
     "modular_converter.parallel.engine": ("__init__", "base", "inference", "ranks", "choice", "remote", "group"),
 }
 """Package that holds packages -> the files and packages directly in it, the lowest first."""
-KNOWN_CIRCLES: list[set[str]] = [
-    {"modular_converter.parallel.tiny.model_files", "modular_converter.parallel.tiny.targets"},
-]
+KNOWN_CIRCLES: list[set[str]] = []
 """Circles of files that are still to be taken apart. The list only shrinks."""
 HEAVY = {"libcst", "torch", "transformers", "black"}
 MAY_IMPORT = {"modular_converter.convert.emit.format_black": {"black"}}

@@ -17,7 +17,7 @@ from modular_converter.parallel.plans.text_checks import placed
 
 
 if TYPE_CHECKING:
-    from modular_converter.parallel.proof.compare import Verdict
+    from modular_converter.parallel.proof.judge import Verdict
     from modular_converter.parallel.proof.prove import Derived
     from modular_converter.parallel.tiny.build import Small
 

@@ -148,7 +148,7 @@ def _rate(generate: Callable[[], Any], tokens: int) -> float | None:
 
 
 def _deviation(got: list[Any], want: list[Any]) -> float:
-    from modular_converter.parallel.proof.compare import relative_error
+    from modular_converter.parallel.proof.judge import relative_error
 
     if len(got) != len(want):
         return float("inf")

@@ -13,18 +13,9 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import balanced
 from modular_converter.parallel.pipeline.run_in_stages import layers_entry, run_in_stages
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
-from modular_converter.parallel.proof.compare import (
-    GRADIENT_TOLERANCE,
-    OUTPUT_TOLERANCE,
-    Reference,
-    Verdict,
-    reference,
-    relative_error,
-)
+from modular_converter.parallel.proof.compare import reference
+from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
 from modular_converter.parallel.trace.call_names import forward_names
-
-
-SMALL_GRADIENT = 1e-3  # of the largest gradient; below it rounding is all there is
 
 
 def with_mask(model: torch.nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +64,7 @@ def verify_pipeline(model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[
         count = len(list(model.get_submodule(layers.module).children()))
         cuts = dict.fromkeys([cuts_of(model, plan, stages), *((k,) for k in range(1, count))])
     except ApplyError as error:
-        return Verdict(stages, math.inf, math.inf, str(error).partition(":")[0], str(error))
+        return refused(stages, str(error).partition(":")[0], str(error))
     verdicts = []
     for cut in cuts:
         verdict = _verdict(model, plan, inputs, cut, whole)
@@ -91,29 +82,12 @@ def _verdict(
     try:
         found = run_in_stages(model, plan, inputs, cut, bool(whole.gradients))
     except ApplyError as error:
-        return Verdict(stages, math.inf, math.inf, str(error).partition(":")[0], f"{where}: {error}")
+        return refused(stages, str(error).partition(":")[0], f"{where}: {error}")
     except Exception as error:  # what a plan leaves out breaks a model's own code in any way
-        reason = f"{where}: {type(error).__name__}: {str(error)[:200]}"
-        return Verdict(stages, math.inf, math.inf, "a stage", reason)
-    verdict = _judge(found, whole, stages)
-    return verdict if verdict.passed else replace(verdict, reason=f"{where}: {verdict.reason}")
-
-
-def _judge(found: Reference, whole: Reference, stages: int) -> Verdict:
-    errors = [relative_error(got, want) for got, want in zip(found.outputs, whole.outputs)]
-    worst = max(errors, default=0.0) if len(found.outputs) == len(whole.outputs) else math.inf
-    if not worst <= OUTPUT_TOLERANCE:
-        used = "the outputs use what is not handed over"
-        reason = used if math.isinf(worst) else f"the outputs differ by {worst:.2g} of their scale"
-        return Verdict(stages, worst, 0.0, "the outputs", reason)
-    largest = max((float(g.abs().max()) for g in whole.gradients.values() if g.numel()), default=0.0)
-    steepest, layer = 0.0, ""
-    for name, want in whole.gradients.items():
-        scale = max(float(want.abs().max()) if want.numel() else 0.0, largest * SMALL_GRADIENT)
-        got = found.gradients.get(name)
-        error = math.inf if got is None else relative_error(got, want, scale)
-        if not error <= max(steepest, GRADIENT_TOLERANCE) and not layer:
-            layer = name
-        steepest = max(steepest, error)
-    reason = f"the gradient of {layer} differs by {steepest:.2g} of its scale" if layer else ""
-    return Verdict(stages, worst, steepest, layer, reason)
+        return refused(stages, "a stage", f"{where}: {type(error).__name__}: {str(error)[:200]}")
+    verdict = judge(found, whole, stages)
+    if verdict.passed:
+        return verdict
+    blank = math.isinf(verdict.output_error) and len(found.outputs) == len(whole.outputs)
+    reason = "the outputs use what is not handed over" if blank else verdict.reason
+    return replace(verdict, reason=f"{where}: {reason}")

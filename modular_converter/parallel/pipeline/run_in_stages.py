@@ -18,7 +18,8 @@ import torch
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import spans
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
-from modular_converter.parallel.proof.compare import Reference, run
+from modular_converter.parallel.proof.compare import run
+from modular_converter.parallel.proof.judge import Reference
 from modular_converter.parallel.trace.call_names import bound_arguments
 from modular_converter.parallel.trace.record import tensors_in
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,54 +11,10 @@ import torch
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.decode import decoded
+from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
 from modular_converter.parallel.shard.collectives import Group
 from modular_converter.parallel.trace.record import tensors_in
-
-
-# Relative to the largest entry of the whole model's tensor, float32. Right plans stay below 1e-5 of it; the smallest
-# wrong ones seen in the tests are above 1e-2.
-OUTPUT_TOLERANCE = 2e-4
-GRADIENT_TOLERANCE = 1e-3
-_FLOOR = 1e-6
-# A gradient below this share of the largest one counts as zero: key biases under a softmax have none but rounding.
-SMALL = 1e-3
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The outcome on one rank. ``layer`` and ``reason`` are empty when everything agrees.
-
-    Attributes:
-        output_error, gradient_error: largest deviation, relative to the largest entry of the tensor.
-        collectives: calls between the ranks in one forward, counted.
-        unproven: sharded parameters that no gradient reaches, so that only the outputs speak for them.
-    """
-
-    ranks: int
-    output_error: float
-    gradient_error: float
-    layer: str = ""
-    reason: str = ""
-    collectives: int = 0
-    unproven: tuple[str, ...] = ()
-
-    @property
-    def passed(self) -> bool:
-        return not self.reason
-
-
-@dataclass
-class Reference:
-    """Outputs and gradients of one run; ``collectives`` is what its forward called.
-
-    ``tokens`` are the logits of the first decoded tokens, for a model that generates.
-    """
-
-    outputs: list[torch.Tensor]
-    gradients: dict[str, torch.Tensor]
-    collectives: int = 0
-    tokens: list[torch.Tensor] = field(default_factory=list)
 
 
 class Counted:
@@ -131,11 +86,17 @@ def check(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], group: 
         found = run(model, inputs, gradients=bool(whole.gradients), group=counted)
         found.tokens = decoded(model, inputs) if whole.tokens else []
     except PlanError as error:
-        return Verdict(group.size, math.inf, math.inf, str(error).partition(":")[0], str(error))
+        return refused(group.size, str(error).partition(":")[0], str(error))
     except Exception as error:  # a wrong plan breaks a model's own code in any way
-        layer = _failed_in(error, model)
-        return Verdict(group.size, math.inf, math.inf, layer, f"{type(error).__name__}: {str(error)[:200]}")
-    return _judge(applied, found, whole)
+        return refused(group.size, _failed_in(error, model), f"{type(error).__name__}: {str(error)[:200]}")
+    pieces = applied.resolution.pieces
+
+    def share(name: str, gradient: torch.Tensor) -> torch.Tensor:
+        return local_part(gradient, pieces[name], group) if name in pieces else gradient
+
+    sharded = [name for name, piece in pieces.items() if piece.dim >= 0]
+    unproven = tuple(name for name in sharded if not _has_gradient(name, applied, whole))
+    return replace(judge(found, whole, group.size, share), unproven=unproven)
 
 
 def _failed_in(error: BaseException, model: torch.nn.Module) -> str:
@@ -150,83 +111,8 @@ def _failed_in(error: BaseException, model: torch.nn.Module) -> str:
     return found
 
 
-def _judge(applied: Applied, found: Reference, whole: Reference) -> Verdict:
-    size = applied.group.size
-    if not whole.outputs:
-        return Verdict(size, math.inf, math.inf, "the outputs", "no floating output to compare")
-    if not any(torch.isfinite(tensor).all() for tensor in whole.outputs):
-        return Verdict(size, math.inf, math.inf, "the outputs", "the whole model's own outputs are not finite")
-    if len(found.outputs) != len(whole.outputs):
-        reason = f"{len(found.outputs)} outputs instead of {len(whole.outputs)}"
-        return Verdict(size, math.inf, math.inf, "the outputs", reason)
-    errors = [relative_error(got, want) for got, want in zip(found.outputs, whole.outputs)]
-    layer, reason = "", ""
-    bad = next((i for i, error in enumerate(errors) if not error <= OUTPUT_TOLERANCE), None)
-    if bad is not None:
-        layer, reason = "the outputs", f"output {bad} differs by {errors[bad]:.2g} of its scale"
-    later = [relative_error(got, want) for got, want in zip(found.tokens, whole.tokens)]
-    if max(later, default=0.0) > OUTPUT_TOLERANCE and not reason:
-        layer, reason = "the decoded tokens", f"their logits differ by {max(later):.2g} of their scale"
-    gradients = _gradient_errors(applied, found, whole)
-    wrong = next((name for name, error in gradients.items() if not error <= GRADIENT_TOLERANCE), None)
-    if wrong is not None and not reason:
-        layer, reason = wrong, f"the gradient of {wrong} differs by {gradients[wrong]:.2g} of its scale"
-    sharded = [name for name, piece in applied.resolution.pieces.items() if piece.dim >= 0]
-    unproven = tuple(name for name in sharded if not _has_gradient(name, applied, whole))
-    worst = max(gradients.values(), default=0.0)
-    return Verdict(size, max(errors + later), worst, layer, reason, found.collectives, unproven)
-
-
-def _gradient_errors(applied: Applied, found: Reference, whole: Reference) -> dict[str, float]:
-    """Parameter name -> deviation of this rank's share of the gradient; infinite for one that is missing."""
-    largest = max((scale_of(gradient) for gradient in whole.gradients.values()), default=0.0)
-    errors: dict[str, float] = {}
-    for name, want in whole.gradients.items():
-        piece = applied.resolution.pieces.get(name)
-        share = found.gradients.get(name)
-        if share is None:
-            errors[name] = math.inf
-            continue
-        local = want if piece is None else local_part(want, piece, applied.group)
-        errors[name] = relative_error(share, local, max(scale_of(want), largest * SMALL))
-    return errors
-
-
 def _has_gradient(name: str, applied: Applied, whole: Reference) -> bool:
     """Whether a gradient other than zero reached a parameter, under whichever of its names it is known."""
     parameter = applied.model.get_parameter(name)
     names = (key for key, other in applied.model.named_parameters() if other is parameter)
     return any(key in whole.gradients and bool(whole.gradients[key].any()) for key in names)
-
-
-def scale_of(tensor: torch.Tensor) -> float:
-    """The largest finite entry."""
-    if math.isfinite(largest := _largest(tensor)):
-        return largest
-    finite = tensor[torch.isfinite(tensor)]
-    return float(finite.abs().max()) if finite.numel() else 0.0
-
-
-def relative_error(got: torch.Tensor, want: torch.Tensor, scale: float | None = None) -> float:
-    """The largest deviation over the scale; infinite for another shape or other non-finite entries."""
-    if got.shape != want.shape:
-        return math.inf
-    size = (scale_of(want) if scale is None else scale) + _FLOOR
-    if math.isfinite(largest := _largest(got - want)):  # so both are finite everywhere
-        return largest / size
-    finite = torch.isfinite(want)
-    if not torch.equal(torch.isfinite(got), finite):
-        return math.inf
-    if not torch.allclose(got[~finite], want[~finite], equal_nan=True):
-        return math.inf
-    return float((got[finite] - want[finite]).abs().max()) / size if finite.any() else 0.0
-
-
-def _largest(tensor: torch.Tensor) -> float:
-    """The largest magnitude, in one pass; not finite if any entry is not."""
-    if not tensor.numel():
-        return 0.0
-    if tensor.is_complex():
-        return float(tensor.abs().max())
-    low, high = tensor.aminmax()
-    return max(-float(low), float(high)) + 0.0

@@ -9,7 +9,7 @@ from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.class_settings import gathered
 from modular_converter.parallel.plans.plan import LIBRARY_STYLES, Plan, Rule
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.proof.compare import Verdict
+from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import screen
 from modular_converter.parallel.proof.prove import Derived
 from modular_converter.parallel.solve.cost import cost

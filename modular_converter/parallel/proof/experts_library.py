@@ -10,7 +10,7 @@ import torch
 
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.compare import OUTPUT_TOLERANCE, Reference, Verdict, relative_error
+from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference, Verdict, worst_error
 from modular_converter.parallel.tiny.build import Small
 from modular_converter.parallel.trace.record import tensors_in
 
@@ -67,4 +67,4 @@ def _output_error(loaded: Any, small: Small, whole: Reference, gradients: bool) 
     with torch.set_grad_enabled(gradients):
         outputs = [tensor for tensor in tensors_in(loaded(**small.inputs)) if tensor.is_floating_point()]
     got = [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in outputs]
-    return max((relative_error(a.detach(), b) for a, b in zip(got, whole.outputs)), default=math.inf)
+    return worst_error([tensor.detach() for tensor in got], whole.outputs)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.compare import Verdict
+from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import screen
 from modular_converter.parallel.proof.precision import Subject, conditioned
 from modular_converter.parallel.tiny.build import Small, Target, build

@@ -10,8 +10,8 @@ import torch.distributed as dist
 
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan, is_expert_plan
-from modular_converter.parallel.proof.compare import OUTPUT_TOLERANCE, Reference, Verdict, relative_error
 from modular_converter.parallel.proof.experts_library import check_library_experts
+from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference, Verdict, worst_error
 from modular_converter.parallel.tiny.build import Small
 from modular_converter.parallel.trace.record import tensors_in
 
@@ -48,10 +48,10 @@ def _check(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, wh
     try:
         loaded = model.from_pretrained(folder, distributed_config=config).eval()
         found = [_outputs(loaded, small, gradients) for gradients in (False, True)]
-        worst = max(_worst(outputs, whole.outputs) for outputs in found)
+        worst = max(worst_error(outputs, whole.outputs) for outputs in found)
         if worst > OUTPUT_TOLERANCE:  # a checkpoint need not give back what was saved: buffers are made anew, say
             alone = _outputs(model.from_pretrained(folder).eval(), small, gradients=False)
-            worst = min(worst, max(_worst(outputs, alone) for outputs in found))
+            worst = min(worst, max(worst_error(outputs, alone) for outputs in found))
     except Exception as error:
         return Verdict(ranks, math.inf, 0.0, "", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
     reason = "" if worst <= OUTPUT_TOLERANCE else f"outputs through the library's loader differ by {worst:.2g}"
@@ -63,12 +63,6 @@ def _outputs(model: Any, small: Small, gradients: bool) -> list[torch.Tensor]:
     with torch.set_grad_enabled(gradients):
         outputs = [t for t in tensors_in(model(**small.inputs)) if t.is_floating_point()]
     return [(t.full_tensor() if hasattr(t, "full_tensor") else t).detach() for t in outputs]
-
-
-def _worst(got: list[torch.Tensor], want: list[torch.Tensor]) -> float:
-    if len(got) != len(want):
-        return math.inf
-    return max((relative_error(a, b) for a, b in zip(got, want)), default=0.0)
 
 
 def end_groups() -> None:

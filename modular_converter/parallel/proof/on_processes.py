@@ -163,7 +163,8 @@ def _end_with(parent: int) -> None:
 
 def _answer(task: Task) -> Any:
     from modular_converter.parallel.plans.plan import Plan
-    from modular_converter.parallel.proof.compare import Verdict, check
+    from modular_converter.parallel.proof.compare import check
+    from modular_converter.parallel.proof.judge import refused
     from modular_converter.parallel.proof.precision import conditioned
     from modular_converter.parallel.shard.collectives import ProcessGroup
     from modular_converter.parallel.tiny.build import build
@@ -177,9 +178,9 @@ def _answer(task: Task) -> Any:
         subject = conditioned(small.model, small.inputs)
         return check(subject.model, plan, subject.inputs, group, subject.whole)
     except PlanError as error:
-        return Verdict(group.size, float("inf"), float("inf"), "", str(error))
+        return refused(group.size, "", str(error))
     except Exception as error:  # an answer is owed whatever happens
-        return Verdict(group.size, float("inf"), float("inf"), "", f"{type(error).__name__}: {str(error)[:200]}")
+        return refused(group.size, "", f"{type(error).__name__}: {str(error)[:200]}")
 
 
 def _through_loader(task: Task, small: Any, plan: Any, size: int) -> Any:

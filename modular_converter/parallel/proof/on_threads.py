@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.compare import Verdict, check
+from modular_converter.parallel.proof.compare import check
+from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.precision import Subject, conditioned
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
 

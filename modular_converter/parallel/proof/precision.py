@@ -9,16 +9,15 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.proof.compare import (
+from modular_converter.parallel.proof.compare import reference
+from modular_converter.parallel.proof.decode import decoded_whole
+from modular_converter.parallel.proof.judge import (
     GRADIENT_TOLERANCE,
     OUTPUT_TOLERANCE,
-    SMALL,
     Reference,
-    reference,
-    relative_error,
-    scale_of,
+    errors_of,
+    gradient_errors,
 )
-from modular_converter.parallel.proof.decode import decoded_whole
 
 
 # Relative, in float64: hundreds of roundings. What this much changes, another order of sums may change.
@@ -90,22 +89,13 @@ def _shaken(model: torch.nn.Module, seed: int) -> torch.nn.Module:
 
 def _agree(single: Reference, double: Reference) -> bool:
     """Whether float32 and float64 give the same numbers within the tolerances of a verdict."""
-    if len(single.outputs) != len(double.outputs) or single.gradients.keys() != double.gradients.keys():
+    if single.gradients.keys() != double.gradients.keys():
         return False
-    errors = [relative_error(a.double(), b.double()) for a, b in zip(single.outputs, double.outputs)]
+    errors = errors_of([tensor.double() for tensor in single.outputs], double.outputs)
     if not all(error <= OUTPUT_TOLERANCE for error in errors):
         return False
     wide = {name: gradient.double() for name, gradient in single.gradients.items()}
     return all(error <= GRADIENT_TOLERANCE for error in gradient_errors(wide, double.gradients).values())
-
-
-def gradient_errors(got: Mapping[str, torch.Tensor], want: Mapping[str, torch.Tensor]) -> dict[str, float]:
-    """Deviation by name, relative to the largest entry; small gradients are judged beside the largest of all."""
-    largest = max((scale_of(gradient) for gradient in want.values()), default=0.0)
-    return {
-        name: relative_error(got[name], gradient, max(scale_of(gradient), largest * SMALL))
-        for name, gradient in want.items()
-    }
 
 
 def _doubled(value: Any) -> Any:

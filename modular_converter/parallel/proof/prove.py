@@ -11,8 +11,8 @@ from typing import Any
 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
-from modular_converter.parallel.proof.compare import Verdict
 from modular_converter.parallel.proof.head_variants import Form, other_forms, refusal
+from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_processes import RankPool, Task
 from modular_converter.parallel.proof.on_threads import screen
 from modular_converter.parallel.proof.precision import Subject, conditioned

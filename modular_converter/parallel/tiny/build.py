@@ -13,7 +13,8 @@ from modular_converter.parallel.errors import BuildError
 from modular_converter.parallel.tiny.build_errors import check_fields, explained
 from modular_converter.parallel.tiny.inputs import candidates
 from modular_converter.parallel.tiny.shrink import STRATEGIES, shrink
-from modular_converter.parallel.tiny.targets import Target, target_of, targets_of_folder
+from modular_converter.parallel.tiny.target import Target
+from modular_converter.parallel.tiny.targets import target_of, targets_of_folder
 
 
 __all__ = ["Small", "Target", "build", "target_of", "targets_of_folder"]

@@ -14,7 +14,7 @@ from typing import Any
 from modular_converter.files.packages import package_of
 from modular_converter.parallel.errors import BuildError
 from modular_converter.parallel.tiny.importing import import_file, lay_over, reach
-from modular_converter.parallel.tiny.targets import Target
+from modular_converter.parallel.tiny.target import Target
 from modular_converter.settings.kinds import split_stem
 from modular_converter.settings.load import load_settings
 

@@ -13,29 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from modular_converter.parallel.errors import BuildError, UnknownModel
-from modular_converter.parallel.tiny.importing import lay_over, reach
-
-
-@dataclasses.dataclass(frozen=True)
-class Target:
-    """What to build: a model class and its configuration class, by import path, both picklable.
-
-    Attributes:
-        folder: what to put on the path of imports first; "" for nothing.
-        texts: ``(module, path, source)`` of modules that stand for files which are not written yet.
-    """
-
-    name: str
-    model_class: str
-    config_class: str
-    folder: str = ""
-    texts: tuple[tuple[str, str, str], ...] = ()
-
-    def load(self) -> tuple[type[Any], type[Any]]:
-        """The two classes. Raises ``BuildError`` when a module of them cannot be imported."""
-        reach(self.folder)
-        lay_over(self.texts)
-        return _load(self.model_class), _load(self.config_class)
+from modular_converter.parallel.tiny.importing import reach
+from modular_converter.parallel.tiny.model_files import file_target, is_file
+from modular_converter.parallel.tiny.target import Target, load_class
 
 
 def target_of(name: str, head: str = "base") -> Target:
@@ -52,8 +32,6 @@ def target_of(name: str, head: str = "base") -> Target:
     """
     from transformers.models.auto import configuration_auto, modeling_auto
 
-    from modular_converter.parallel.tiny.model_files import file_target, is_file
-
     names = configuration_auto.CONFIG_MAPPING_NAMES
     if name not in names:
         if is_file(name):
@@ -61,7 +39,7 @@ def target_of(name: str, head: str = "base") -> Target:
         if "." not in name:
             raise UnknownModel(name, names)
         reach(os.getcwd())
-        return dataclasses.replace(_target(name, name, _load(name)), folder=os.getcwd())
+        return dataclasses.replace(_target(name, name, load_class(name)), folder=os.getcwd())
     table = {
         "base": modeling_auto.MODEL_MAPPING_NAMES,
         "causal": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -153,19 +131,6 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise BuildError(f"{name}: cannot be imported ({error}); install the library that it names") from error
-
-
-def _load(path: str) -> type[Any]:
-    module, _, name = path.rpartition(".")
-    try:
-        found: type[Any] = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise BuildError(f"{path}: cannot be imported ({error}); install the library that it names") from error
-    except AttributeError as error:
-        raise BuildError(f"{path}: {error}; give the class that is meant") from error
-    except Exception as error:  # a module that runs may raise anything
-        raise BuildError(f"{path}: importing {module} fails: {type(error).__name__}: {error}") from error
-    return found
 
 
 def _found(name: str, class_name: str, kind: str) -> type[Any]:

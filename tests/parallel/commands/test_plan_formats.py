@@ -8,7 +8,7 @@ pytest.importorskip("transformers")
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof import prove  # noqa: E402
-from modular_converter.parallel.proof.compare import Verdict  # noqa: E402
+from modular_converter.parallel.proof.judge import Verdict  # noqa: E402
 
 
 JSON = '{"version": 1, "model": "llama", "rules": [{"pattern": "layers.*.mlp.up_proj", "style": "colwise", %s}]}'

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from modular_converter.parallel.proof.compare import Reference
 from modular_converter.parallel.proof.decode import decoded, generation_inputs
+from modular_converter.parallel.proof.judge import Reference
 from modular_converter.parallel.proof.on_threads import screen
 from modular_converter.parallel.proof.precision import conditioned
 from modular_converter.parallel.proof.prove import derive_model

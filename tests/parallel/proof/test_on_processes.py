@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import PlanError, RankError  # noqa: E402
 from modular_converter.parallel.proof.on_processes import RankPool, Task  # noqa: E402
-from modular_converter.parallel.tiny.targets import Target  # noqa: E402
+from modular_converter.parallel.tiny.target import Target  # noqa: E402
 
 
 LLAMA = "transformers.models.llama"

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 pytest.importorskip("transformers")
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.compare import Verdict  # noqa: E402
+from modular_converter.parallel.proof.judge import Verdict  # noqa: E402
 from modular_converter.parallel.source import what_to_write as settling  # noqa: E402
 
 

@@ -16,7 +16,7 @@ from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import TAIL
 from modular_converter.parallel.plans.text_checks import placed
-from modular_converter.parallel.proof.compare import Verdict
+from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_in_threads
 from modular_converter.parallel.proof.prove import Derived, derive_model
 from modular_converter.parallel.solve.read_library import from_library

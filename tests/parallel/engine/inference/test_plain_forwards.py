@@ -15,7 +15,7 @@ from modular_converter.parallel.engine.choice.preflight import OneOf  # noqa: E4
 from modular_converter.parallel.engine.inference.plain_forwards import make_lean  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan, Rule  # noqa: E402
 from modular_converter.parallel.plans.resolve import VOCABULARY, Piece, Resolution  # noqa: E402
-from modular_converter.parallel.proof.compare import relative_error  # noqa: E402
+from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from modular_converter.parallel.shard.apply import Applied  # noqa: E402
 from modular_converter.parallel.shard.role_parameters import make_parameter  # noqa: E402
 from tests.parallel.layers import PLAN, Layers  # noqa: E402

@@ -1,0 +1,46 @@
+"""A small model to build, named by import paths, so that other processes can build it too."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any
+
+from modular_converter.parallel.errors import BuildError
+from modular_converter.parallel.tiny.importing import lay_over, reach
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What to build: a model class and its configuration class, by import path, both picklable.
+
+    Attributes:
+        folder: what to put on the path of imports first; "" for nothing.
+        texts: ``(module, path, source)`` of modules that stand for files which are not written yet.
+    """
+
+    name: str
+    model_class: str
+    config_class: str
+    folder: str = ""
+    texts: tuple[tuple[str, str, str], ...] = ()
+
+    def load(self) -> tuple[type[Any], type[Any]]:
+        """The two classes. Raises ``BuildError`` when a module of them cannot be imported."""
+        reach(self.folder)
+        lay_over(self.texts)
+        return load_class(self.model_class), load_class(self.config_class)
+
+
+def load_class(path: str) -> type[Any]:
+    """The class at an import path. Raises ``BuildError`` when its module cannot be imported or lacks it."""
+    module, _, name = path.rpartition(".")
+    try:
+        found: type[Any] = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise BuildError(f"{path}: cannot be imported ({error}); install the library that it names") from error
+    except AttributeError as error:
+        raise BuildError(f"{path}: {error}; give the class that is meant") from error
+    except Exception as error:  # a module that runs may raise anything
+        raise BuildError(f"{path}: importing {module} fails: {type(error).__name__}: {error}") from error
+    return found

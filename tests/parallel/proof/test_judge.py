@@ -1,0 +1,114 @@
+"""The judge alone, on plain tensors: what counts as equal, and which difference is named first."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modular_converter.parallel.proof.judge import (
+    GRADIENT_TOLERANCE,
+    OUTPUT_TOLERANCE,
+    Reference,
+    errors_of,
+    gradient_errors,
+    judge,
+    relative_error,
+    scale_of,
+    worst_error,
+)
+
+
+WHOLE = Reference(
+    [torch.tensor([1.0, -4.0]), torch.tensor([2.0])],
+    {"large.weight": torch.tensor([10.0, -100.0]), "small.bias": torch.tensor([1e-5, -1e-5])},
+    tokens=[torch.tensor([8.0])],
+)
+
+
+def changed(outputs=(0.0, 0.0), tokens=(0.0,), gradients=(0.0, 0.0)):
+    """The numbers of another run, each tensor moved by so much of its largest entry."""
+    return Reference(
+        [t + by * t.abs().max() for t, by in zip(WHOLE.outputs, outputs)],
+        {name: g + by * g.abs().max() for (name, g), by in zip(WHOLE.gradients.items(), gradients)},
+        3,
+        [t + by * t.abs().max() for t, by in zip(WHOLE.tokens, tokens)],
+    )
+
+
+def test_equal_numbers_pass_and_the_collectives_are_kept():
+    verdict = judge(changed(), WHOLE, 2)
+    assert verdict.passed and (verdict.ranks, verdict.collectives) == (2, 3)
+    assert verdict.output_error == verdict.gradient_error == 0.0
+
+
+@pytest.mark.parametrize(
+    "given, layer, said",
+    [
+        ({"outputs": (0.0, 0.5)}, "the outputs", "output 1 differs by 0.5 of its scale"),
+        ({"tokens": (0.25,)}, "the decoded tokens", "their logits differ by 0.25 of their scale"),
+        ({"gradients": (0.125, 0.0)}, "large.weight", "the gradient of large.weight differs by 0.12 of its scale"),
+        ({"outputs": (math.nan, 0.0), "gradients": (9.0, 9.0)}, "the outputs", "output 0 differs by inf"),
+        ({"tokens": (math.nan,)}, "the decoded tokens", "their logits differ by inf"),
+    ],
+)
+def test_the_first_difference_is_named(given, layer, said):
+    verdict = judge(changed(**given), WHOLE, 2)
+    assert not verdict.passed and verdict.layer == layer and said in verdict.reason
+
+
+@pytest.mark.parametrize("share, passes", [(0.9, True), (1.1, False)])
+def test_the_tolerances_are_the_borders(share, passes):
+    assert judge(changed(outputs=(share * OUTPUT_TOLERANCE, 0.0)), WHOLE, 2).passed is passes
+    assert judge(changed(gradients=(share * GRADIENT_TOLERANCE, 0.0)), WHOLE, 2).passed is passes
+
+
+def test_a_small_gradient_is_judged_beside_the_largest():
+    assert judge(changed(gradients=(0.0, 1.0)), WHOLE, 2).passed
+    alone = gradient_errors({"small.bias": torch.tensor([2e-5, 0.0])}, {"small.bias": WHOLE.gradients["small.bias"]})
+    assert alone["small.bias"] > 0.5
+
+
+def test_a_rank_is_judged_on_its_share_at_the_scale_of_the_whole():
+    found = {"w": torch.tensor([1.5])}
+    whole = {"w": torch.tensor([100.0, 1.0])}
+    errors = gradient_errors(found, whole, lambda name, gradient: gradient[1:])
+    assert errors["w"] == pytest.approx(0.005)
+    assert gradient_errors(found, whole)["w"] == math.inf
+
+
+def test_what_is_missing_is_a_difference():
+    nothing = Reference([], {})
+    assert "no floating output" in judge(nothing, nothing, 2).reason
+    assert "0 outputs instead of 2" in judge(nothing, WHOLE, 2).reason
+    assert gradient_errors({}, WHOLE.gradients) == dict.fromkeys(WHOLE.gradients, math.inf)
+    assert errors_of([], WHOLE.tokens) == errors_of(WHOLE.tokens, []) == [math.inf]
+    assert worst_error([], []) == math.inf
+    found = changed()
+    found.tokens = []
+    assert judge(found, WHOLE, 2).layer == "the decoded tokens"
+
+
+def test_a_whole_model_without_finite_outputs_proves_nothing():
+    broken = Reference([torch.tensor([math.nan])], {})
+    assert "not finite" in judge(broken, broken, 2).reason
+
+
+ENTRIES = st.sampled_from([0.0, -0.0, 0.5, -3.0, 1e-30, math.inf, -math.inf, math.nan])
+KINDS = st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.complex64])
+
+
+@given(st.lists(st.tuples(ENTRIES, ENTRIES), max_size=4), KINDS)
+def test_the_error_is_that_of_the_finite_entries_and_the_others_must_be_in_the_same_places(pairs, kind):
+    got, want = (torch.tensor([pair[side] for pair in pairs], dtype=kind) for side in (0, 1))
+    finite = [math.isfinite(b) for _, b in pairs]
+    largest = max((abs(complex(b)) for b in want[finite].tolist()), default=0.0) if pairs else 0.0
+    assert scale_of(want) == pytest.approx(largest)
+    if any(str(a) != str(b) for (a, b), known in zip(pairs, finite) if not (known and math.isfinite(a))):
+        assert relative_error(got, want, 2.0) == math.inf
+    else:
+        apart = max(
+            (abs(complex(a) - complex(b)) for a, b in zip(got[finite].tolist(), want[finite].tolist())), default=0
+        )
+        assert relative_error(got, want, 2.0) == pytest.approx(apart / 2, rel=1e-2)
