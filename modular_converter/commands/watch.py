@@ -123,7 +123,7 @@ def _batches(folders: Sequence[str]) -> Iterator[Batch]:
     try:
         import watchfiles
     except ImportError:
-        reason = '`--watch` needs the package `watchfiles`: `pip install "modular-converter[watch]"`'
+        reason = "`--watch` needs the package `watchfiles`: `pip install watchfiles`"
         raise WatchError(reason) from None
     if not folders:  # another branch may bring them back
         time.sleep(TICK_MS / 1000)

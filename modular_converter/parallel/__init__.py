@@ -7,7 +7,10 @@ Flow: ``tiny`` builds -> ``trace`` records -> ``derive`` solves -> ``Plan`` -> `
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
+
+from modular_converter.parallel.errors import LIBRARIES, MissingLibraryError
 
 
 if TYPE_CHECKING:
@@ -17,13 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["Session", "parallelize"]
 
 
+_PUBLIC = {"Session": "engine.ranks.session", "parallelize": "api"}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "parallelize":
-        from modular_converter.parallel.api import parallelize
-
-        return parallelize
-    if name == "Session":
-        from modular_converter.parallel.engine.ranks.session import Session
-
-        return Session
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Import a public name when it is first used; raises `MissingLibraryError` where the extra is not installed."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name in LIBRARIES:
+            raise MissingLibraryError(error.name) from error
+        raise

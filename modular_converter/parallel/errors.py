@@ -6,6 +6,18 @@ import difflib
 from collections.abc import Iterable
 
 
+LIBRARIES = ("torch", "transformers", "accelerate", "jsonschema")
+"""The packages of the extra `parallel`."""
+
+
+class MissingLibraryError(ImportError):
+    """A package of the extra `parallel` is not installed."""
+
+    def __init__(self, name: str) -> None:
+        advice = "install this project with its extra `parallel`, such as `pip install '.[parallel]'` in its checkout"
+        super().__init__(f"{name} is not installed; {advice}", name=name)
+
+
 class PlanError(Exception):
     """Base of all errors that a user can act on; the message is complete in itself."""
 

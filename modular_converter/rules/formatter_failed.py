@@ -14,7 +14,7 @@ RULE = Rule(
 Every generated file is formatted as the project formats its own files; unformatted code would show up as a difference
 in each check. The formatter could not be started, or ended with an error, so nothing is written.
 
-`ruff` is installed together with this tool: `pip install ruff`. For black, `pip install "modular-converter[black]"`.
+`ruff` is installed together with this tool: `pip install ruff`. For black, `pip install black`.
 When the formatter rejects its configuration, correct the file that the message names, or choose another one with
 `ruff-config` in `[tool.modular-converter]`. `--formatter none` leaves the code as it is generated.
 """,
@@ -22,13 +22,12 @@ When the formatter rejects its configuration, correct the file that the message 
 
 
 def missing(formatter: str) -> Diagnostic:
-    """The program or package `formatter` is not there."""
-    package = "modular-converter[black]" if formatter == "black" else formatter
+    """The program or package `formatter` is not installed."""
     return Diagnostic(
         RULE,
         Location(formatter),
         f"the formatter `{formatter}` is not installed in this environment",
-        help=f'Run `pip install "{package}"`, or convert with `--formatter none`.',
+        help=f"Run `pip install {formatter}`, or convert with `--formatter none`.",
     )
 
 

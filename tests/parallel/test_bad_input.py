@@ -136,7 +136,7 @@ def test_without_the_extra_the_way_to_get_it_is_said(name, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda wanted, *rest: None if wanted == name else found(wanted))
     code, output = run("derive", "llama")
     assert code == 2
-    assert f"{name} is not installed; pip install 'modular-converter[parallel]'" in output
+    assert f"{name} is not installed; install this project with its extra `parallel`" in output
 
 
 def test_a_forward_that_fails_is_quoted_once(toy):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
-from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.errors import LIBRARIES, MissingLibraryError, PlanError
 
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _check_libraries() -> None:
-    for name in ("torch", "transformers", "accelerate", "jsonschema"):
+    for name in LIBRARIES:
         if importlib.util.find_spec(name) is None:
-            raise PlanError(f"{name} is not installed; pip install 'modular-converter[parallel]'")
+            raise PlanError(str(MissingLibraryError(name)))
 
 
 def overrides_of(settings: tuple[str, ...]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ WORDED = [
     (too_large.diagnose(AT, 5_000_000, 4_000_000), "5,000,000 bytes", "max-file-bytes"),
     (read_only_target.diagnose(AT, "it is read-only"), "it is read-only", "--output-dir"),
     (outside_root.diagnose(AT, "/etc/passwd", "models"), "leads to /etc/passwd", "symbolic link"),
-    (formatter_failed.missing("black"), "`black` is not installed", 'pip install "modular-converter[black]"'),
+    (formatter_failed.missing("black"), "`black` is not installed", "pip install black"),
     (formatter_failed.diagnose(AT, "ruff", "bad key"), "`ruff` failed: bad key", "--formatter none"),
     (formatter_failed.unparsable(AT, "unmatched ')'"), "not valid Python: unmatched ')'", "report it"),
     (bad_setting.unknown(AT, "wrokers", ["workers"]), "unknown setting `wrokers`", "Did you mean `workers`?"),
