@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import subprocess
 import sys
 import tarfile
@@ -41,10 +42,17 @@ def build(kind: str, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def tracked() -> set[str]:
-    if not (ROOT / ".git").exists():
-        pytest.skip("not a git checkout")
-    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return {name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()}
+    """The files that git tracks; outside a checkout, all files that `.gitignore` does not name."""
+    if (ROOT / ".git").exists():
+        done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+        return {name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()}
+    ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if line]
+    paths = [path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file()]
+    return {
+        path.as_posix()
+        for path in paths
+        if not any(fnmatch.fnmatch(part, pattern) for part in path.parts for pattern in ignored)
+    }
 
 
 def test_the_sdist_holds_every_tracked_file(tmp_path, tracked):
