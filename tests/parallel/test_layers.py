@@ -15,7 +15,7 @@ WING = Path(__file__).parents[2] / "modular_converter" / "parallel"
 @pytest.mark.parametrize("package", ["solve", "trace", "plans"])
 def test_the_solver_and_its_values_do_without_torch(package):
     torch_side = {"record", "call_names", "resolve", "class_settings"}
-    names = [path.stem for path in (WING / package).glob("*.py") if path.stem not in torch_side]
-    imports = "; ".join(f"import modular_converter.parallel.{package}.{name}" for name in names if name != "__init__")
+    paths = [path.relative_to(WING.parent.parent).with_suffix("") for path in (WING / package).rglob("*.py")]
+    imports = "; ".join(f"import {'.'.join(path.parts)}" for path in paths if path.name not in torch_side)
     code = f"import sys; {imports}; assert not {{'torch', 'transformers'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -53,9 +53,7 @@ def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width:
     from rich.table import Table
 
     from modular_converter.parallel.solve.cost import calls
-    from modular_converter.parallel.solve.derive import ALL_RULES
-    from modular_converter.parallel.solve.flow import follow
-    from modular_converter.parallel.solve.rules_compute import pointwise
+    from modular_converter.parallel.solve.follow import follow
     from modular_converter.parallel.tables.summary import amount, layers, rows
 
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
@@ -66,7 +64,7 @@ def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width:
         sizes = (amount(row.bytes_whole), amount(row.bytes_rank)) if row.whole else ("", "")
         grid.add_row(row.layer, row.style, row.whole, row.local, row.communication, *sizes)
     console.print(grid)
-    flow = follow(found.trace, ALL_RULES, pointwise)
+    flow = follow(found.trace)
     by_rule = {rule: calls(flow, Plan(plan.model, (rule,))) for rule in plan.rules}
     by_rule.update({rule: 0 for rule in plan.rules if by_rule[rule] and _is_inside_experts(plan, rule.pattern)})
     kinds = layers(plan, model, found.small.model, by_rule, ranks, width)

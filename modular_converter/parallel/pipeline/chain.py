@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from modular_converter.parallel.trace.dependence import PARAMETERS, dependence
+from modular_converter.parallel.solve.dependence import PARAMETERS, dependence
 from modular_converter.parallel.trace.graph import ModuleCall, Trace
 
 

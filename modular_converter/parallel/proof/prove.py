@@ -18,9 +18,9 @@ from modular_converter.parallel.proof.on_threads import screen
 from modular_converter.parallel.proof.precision import Subject, conditioned
 from modular_converter.parallel.solve.budget import within
 from modular_converter.parallel.solve.choose import choose
-from modular_converter.parallel.solve.derive import ALL_RULES, Aim, plan_of
-from modular_converter.parallel.solve.flow import Flow, follow
-from modular_converter.parallel.solve.rules_compute import pointwise
+from modular_converter.parallel.solve.derive import Aim, plan_of
+from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.tiny.build import Small, Target, build
 from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.record import record
@@ -112,7 +112,7 @@ def held_to(derived: Derived, collectives: int, ranks: int = 2) -> Derived:
 
 def _ladder(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:
     """The full plan, the ones without the layers that failed, then gathers apart from pairs."""
-    flow = follow(trace, ALL_RULES, pointwise)
+    flow = follow(trace)
     yield plan_of(flow, Aim())
     whole: frozenset[int] = frozenset()
     for _ in range(_RETRIES):

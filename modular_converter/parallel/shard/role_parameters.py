@@ -14,63 +14,11 @@ import torch.nn.functional as F
 
 from modular_converter.parallel.plans.resolve import COLUMN, GATHER, GRADIENT, ROW, SPLIT_ROW, VOCABULARY
 from modular_converter.parallel.shard.collectives import Group, enter, gathered, summed
+from modular_converter.parallel.solve.operators import functions_where
 
 
-PRODUCTS = frozenset(
-    [
-        "linear",
-        "addmm",
-        "matmul",
-        "__matmul__",
-        "__rmatmul__",
-        "mm",
-        "bmm",
-        "baddbmm",
-        "einsum",
-        "tensordot",
-        "mv",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-        "_grouped_mm",
-        "grouped_mm",
-    ]
-)
-CARRIERS = frozenset(
-    [
-        "t",
-        "transpose",
-        "permute",
-        "view",
-        "reshape",
-        "__getitem__",
-        "unsqueeze",
-        "squeeze",
-        "select",
-        "index_select",
-        "to",
-        "type",
-        "float",
-        "contiguous",
-        "expand",
-        "narrow",
-        "chunk",
-        "split",
-        "unbind",
-        "flatten",
-        "unflatten",
-        "movedim",
-        "swapaxes",
-        "type_as",
-        "clone",
-        "half",
-        "double",
-        "bfloat16",
-    ]
-)
+PRODUCTS = functions_where(lambda traits: traits.product)
+CARRIERS = functions_where(lambda traits: traits.part)
 
 
 class _Role:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.cost import calls, covered
-from modular_converter.parallel.solve.derive import ALL_RULES, Aim, plan_of
-from modular_converter.parallel.solve.flow import Flow, follow
-from modular_converter.parallel.solve.rules_compute import pointwise
+from modular_converter.parallel.solve.derive import Aim, plan_of
+from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.trace.graph import Trace
 
 
@@ -35,7 +35,7 @@ class Unit:
 
 def within(trace: Trace, collectives: int) -> Plan:
     """The plan that splits the most parameter elements with at most so many collectives in a forward."""
-    flow = follow(trace, ALL_RULES, pointwise)
+    flow = follow(trace)
     found = units(flow)
     taken = set(fill([(unit.elements, unit.collectives) for unit in found], collectives))
     left = [unit for number, unit in enumerate(found) if number not in taken]

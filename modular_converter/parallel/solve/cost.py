@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import STYLES, Plan, Rule
-from modular_converter.parallel.solve.derive import ALL_RULES
-from modular_converter.parallel.solve.flow import Flow, follow, uses
-from modular_converter.parallel.solve.rules_compute import pointwise
+from modular_converter.parallel.solve.flow import Flow, uses
+from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.trace.graph import Parameter, Trace
 
 
@@ -64,7 +63,7 @@ def cost(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: int) -> Cost
         if _is_layer_weight(parameter, used):
             layers += size
             sharded += size if split else 0
-    return Cost(whole, rank, layers, sharded, calls(follow(trace, ALL_RULES, pointwise), plan))
+    return Cost(whole, rank, layers, sharded, calls(follow(trace), plan))
 
 
 def _is_layer_weight(parameter: Parameter, used: set[int]) -> bool:

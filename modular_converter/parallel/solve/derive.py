@@ -13,18 +13,19 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.solve.block_lengths import parts_of
 from modular_converter.parallel.solve.candidates import DIVISOR, layout
 from modular_converter.parallel.solve.choose import Choice, choose
-from modular_converter.parallel.solve.flow import Flow, follow, uses
+from modular_converter.parallel.solve.flow import Flow, uses
+from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.gradients import Entries, entries
-from modular_converter.parallel.solve.rules_compute import COMPUTE_RULES, pointwise
-from modular_converter.parallel.solve.rules_view import VIEW_RULES
+from modular_converter.parallel.solve.operators import traits_of
 from modular_converter.parallel.solve.write_rules import Sharded, generic_attributes, rules_of
 from modular_converter.parallel.trace.graph import INPUT, Op, Parameter, Trace
 
 
-ALL_RULES = {**VIEW_RULES, **COMPUTE_RULES}
 # A layer that can only be sharded with a gather is worth one if it is not small beside the largest layer weight.
 GATHER_SHARE = 0.2
 _LINEAR_CALLS = {"linear", "addmm"}
+# Ids that are shifted by one are written into a tensor which is made after the shape of theirs.
+_SHIFTED = "new_zeros"
 SAVED = "left whole to save communication"
 
 
@@ -36,7 +37,7 @@ def derive(trace: Trace, gather: bool = True, pairs: bool = True) -> Plan:
         gather: also shard layers whose output must be gathered (right, with more communication).
         pairs: shard column/row pairs; without, only gathered layers and embeddings.
     """
-    return plan_of(follow(trace, ALL_RULES, pointwise), Aim(gather, pairs))
+    return plan_of(follow(trace), Aim(gather, pairs))
 
 
 @dataclass(frozen=True)
@@ -172,11 +173,9 @@ def _add_vocabulary(flow: Flow, shards: dict[str, Sharded]) -> None:
 
 def _from_input(flow: Flow, number: int) -> bool:
     """Whether ids are an input of the model, or a view or shift of one; computed positions are not."""
-    moves = {"view", "_unsafe_view", "slice", "clone", "_to_copy", "new_zeros", "copy_", "masked_fill_", "expand"}
-    moves |= {"transpose", "permute", "t", "unsqueeze", "squeeze", "select", "flip", "roll", "contiguous"}
     seen = {number}
     for op in reversed(flow.trace.ops):
-        if any(out in seen for out in op.outputs) and op.name in moves:
+        if any(out in seen for out in op.outputs) and (traits_of(op).moves or op.name == _SHIFTED):
             seen |= set(op.inputs())
     return any(flow.trace.tensors[n].kind == INPUT for n in seen)
 

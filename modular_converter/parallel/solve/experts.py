@@ -12,10 +12,9 @@ from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.solve.axes import Seq
 from modular_converter.parallel.solve.candidates import DIVISOR
-from modular_converter.parallel.solve.derive import ALL_RULES
-from modular_converter.parallel.solve.flow import Flow, follow, integer
-from modular_converter.parallel.solve.rules_compute import pointwise
-from modular_converter.parallel.trace.dependence import PARAMETERS, dependence
+from modular_converter.parallel.solve.dependence import PARAMETERS, dependence
+from modular_converter.parallel.solve.flow import Flow, integer
+from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.trace.graph import ModuleCall, Parameter, Trace
 
 
@@ -33,7 +32,7 @@ def derive_experts(trace: Trace) -> Plan:
 
     Modules that look like experts and cannot be divided are in ``whole``, with the reason.
     """
-    flow = follow(trace, ALL_RULES, pointwise)
+    flow = follow(trace)
     rules: dict[str, Rule] = {}
     attributes: dict[str, None] = {}
     whole: dict[str, str] = {}

@@ -1,7 +1,6 @@
-"""Carry axes through a trace: one pass over the operations, each with the rule that its operator has.
+"""The axes of all tensors of a trace, and the remarks that the rules of operators make while they follow them.
 
-The result is what the solver needs and nothing else: the axes of every tensor, which axes are contracted, looked up
-or must stay whole, and which integers of the model's code state a length.
+The remarks are which axes are contracted, looked up or must stay whole, and which integers of the code state a length.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from modular_converter.parallel.solve.axes import Axes, Seq
 from modular_converter.parallel.trace.graph import BUFFER, CONST, INPUT, PARAM, Arg, Op, Parameter, Ref, Source, Trace
 
 
-Rule = Callable[["Flow", Op], None]
+AxisRule = Callable[["Flow", Op], None]
 
 
 @dataclass(frozen=True)
@@ -163,46 +162,6 @@ def uses(flow: Flow, parameter: Parameter) -> list[tuple[int, Op]]:
 
 
 _KIND_NAMES = {INPUT: "an input:", BUFFER: "a buffer:", CONST: "a constant"}
-
-
-def follow(trace: Trace, rules: dict[str, Rule], pointwise: Rule) -> Flow:
-    """Run all operations of a trace through their rules.
-
-    Args:
-        trace: the recorded forward.
-        rules: operator name -> rule; one without is opaque: all its axes stay whole.
-        pointwise: the rule for operators that torch tags as element by element.
-    """
-    flow = Flow(trace)
-    for flow.index, op in enumerate(trace.ops):
-        for number in op.inputs():
-            flow.of(number)
-        rule = rules.get(op.name) or rules.get(op.name.rstrip("_"))
-        if rule is None and op.pointwise:
-            rule = pointwise
-        (rule or opaque)(flow, op)
-    for number in trace.outputs:
-        for seq in flow.of(number):
-            flow.whole(seq, OUTPUT)
-    return flow
-
-
-OUTPUT = "an output of the model"
-
-
-def opaque(flow: Flow, op: Op) -> None:
-    """Nothing is known of the operator: its inputs and outputs stay whole."""
-    flow.opaque[op.name] = flow.opaque.get(op.name, 0) + 1
-    reason = f"{op.name} (no rule)"
-    for number in op.inputs():
-        for seq in flow.of(number):
-            flow.whole(seq, reason)
-    for number in op.outputs:
-        if number in flow.dims:
-            for seq in flow.dims[number]:
-                flow.whole(seq, reason)
-        else:
-            flow.fresh(number, reason)
 
 
 def ref(value: Arg) -> int:

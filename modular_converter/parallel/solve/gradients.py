@@ -12,17 +12,8 @@ from modular_converter.parallel.plans.parts import Part
 from modular_converter.parallel.solve.axes import size
 from modular_converter.parallel.solve.block_lengths import parts_of
 from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.solve.operators import traits_of
 from modular_converter.parallel.trace.graph import PARAM, Op
-
-
-_STATELESS = frozenset(
-    [
-        "argmax", "argmin", "eq", "ne", "lt", "gt", "le", "ge", "detach", "sign", "floor", "ceil", "round",
-        "new_ones", "new_zeros", "new_full", "new_empty", "zeros_like", "ones_like", "full_like", "empty_like",
-        "rand_like", "randn_like", "bernoulli",
-    ]
-)  # fmt: skip
-_CUTS = frozenset(["split", "split_with_sizes", "slice"])
 
 
 @dataclass
@@ -60,7 +51,7 @@ class GradientFlow:
     def _needs_gradient(self) -> set[int]:
         needs = {n for n, tensor in enumerate(self.trace.tensors) if tensor.kind == PARAM and tensor.floating}
         for op in self.trace.ops:
-            if op.name not in _STATELESS and any(number in needs for number in op.inputs()):
+            if traits_of(op).gradient and any(number in needs for number in op.inputs()):
                 found = ((out, self.trace.tensors[out]) for out in op.outputs)
                 needs |= {out for out, tensor in found if tensor.floating and 0 not in tensor.shape}
         return needs
@@ -70,7 +61,7 @@ class GradientFlow:
         origins = [self.flow.origin.get(number) for number in op.inputs()]
         return (
             any(number in self.sharded and origin is not None for number, origin in zip(op.inputs(), origins))
-            and op.name in _PRODUCTS
+            and traits_of(op).product
         )
 
     def inside(self, number: int) -> bool:
@@ -99,9 +90,6 @@ class GradientFlow:
         """Whether whole operands of this operation need their gradient summed."""
         op = self.trace.ops[index]
         return self._any_sharded(op) and not self.handled(op)
-
-
-_PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "convolution", "_grouped_mm", "mv", "addmv"}
 
 
 def entries(flow: Flow, chosen: set[int]) -> Entries:
@@ -166,7 +154,7 @@ def _tail(graph: GradientFlow, number: int) -> tuple[str, tuple[Part, ...]] | No
     path = next((call.path for call in graph.trace.modules if call.outputs == (number,) and call.path), None)
     users = [index for index in graph.consumers.get(number, ()) if graph._matters(index)]
     cuts = [graph.trace.ops[index] for index in users]
-    if path is None or not cuts or any(op.name not in _CUTS for op in cuts):
+    if path is None or not cuts or not all(traits_of(op).part for op in cuts):
         return None
     pieces = list(dict.fromkeys(out for op in cuts for out in op.outputs))
     if len(pieces) != 2 or [graph.inside(piece) for piece in pieces] != [False, True]:

@@ -9,18 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.solve.operators import traits_of
+from modular_converter.parallel.solve.operators.traits import Linear
 from modular_converter.parallel.trace.graph import ModuleCall, Op
-
-
-_MOVES = frozenset(
-    [
-        "view", "_unsafe_view", "reshape", "t", "transpose", "permute", "unsqueeze", "squeeze", "expand", "slice",
-        "select", "split", "split_with_sizes", "unbind", "clone", "_to_copy", "alias", "detach", "index",
-        "index_select", "gather", "flip", "roll", "constant_pad_nd", "repeat", "neg", "sum", "mean",
-    ]
-)  # fmt: skip
-_SUMS = frozenset(["add", "sub", "cat", "stack", "index_add", "scatter_add", "index_put", "copy", "index_copy"])
-_PRODUCTS = frozenset(["mul", "div", "mm", "bmm", "matmul", "masked_fill", "where"])
 
 
 def sums_at_border(flow: Flow, owner: str, rows: Collection[int]) -> bool:
@@ -49,28 +40,19 @@ def _is_linear(flow: Flow, call: ModuleCall, rows: Collection[int]) -> bool:
             if not _keeps(op, partial | zeros):
                 return False
             partial.update(op.outputs)
-        elif op.name.rstrip("_") in ("zeros_like", "zeros", "new_zeros", "zero"):
+        elif traits_of(op).zeros:
             zeros.update(op.outputs)
     return bool(call.outputs) and set(call.outputs) <= partial
 
 
 def _keeps(op: Op, partial: Collection[int]) -> bool:
     """Whether an operation on partial sums gives a partial sum of the same whole."""
-    name = op.name.rstrip("_")
-    inputs = op.inputs()
-    inside = [number in partial for number in inputs]
-    if name in _MOVES:
+    inside = [number in partial for number in op.inputs()]
+    linear = traits_of(op).linear
+    if linear is Linear.FIRST:
         return inside[0] and not any(inside[1:])
-    if name in _PRODUCTS:
-        return sum(inside) == 1 and not (name == "div" and inside[-1])
-    if name in _SUMS:
-        floating = [number in partial for number in inputs if number in partial or _may_be_partial(op, number)]
-        return all(floating)
-    return False
-
-
-def _may_be_partial(op: Op, number: int) -> bool:
-    """Index arguments of scatters are no summands: only the target and the source are."""
-    if op.name.rstrip("_") in ("index_add", "scatter_add", "index_copy", "index_put"):
-        return number in (op.inputs()[0], op.inputs()[-1])
-    return True
+    if linear is Linear.TOGETHER:
+        return all(inside)
+    if linear is Linear.ENDS:
+        return inside[0] and inside[-1]
+    return sum(inside) == 1 and (linear is Linear.EACH or linear is Linear.NUMERATOR and not inside[-1])

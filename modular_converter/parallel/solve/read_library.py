@@ -8,9 +8,8 @@ from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.solve.block_lengths import parts_of
-from modular_converter.parallel.solve.derive import ALL_RULES
-from modular_converter.parallel.solve.flow import Flow, follow
-from modular_converter.parallel.solve.rules_compute import pointwise
+from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.trace.graph import Trace
 
 
@@ -29,7 +28,7 @@ def from_library(model: str, rules: Mapping[str, str], trace: Trace | None = Non
     Raises:
         PlanFormatError: a style that this wing does not know, or one that needs the trace.
     """
-    flow = follow(trace, ALL_RULES, pointwise) if trace is not None and "mla_kv_a_proj" in rules.values() else None
+    flow = follow(trace) if trace is not None and "mla_kv_a_proj" in rules.values() else None
     lines = [f"plan {model}"]
     for pattern, style in rules.items():
         parts = " parts=1:1" if style.startswith("packed_") else ""

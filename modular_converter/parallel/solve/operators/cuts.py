@@ -1,12 +1,17 @@
-"""Axis rules of operations that cut: slices, selections, splits. Integers of the code that say where are noted."""
+"""Axis rules of operators that cut: slices, selections, splits. Integers of the code that say where are noted."""
 
 from __future__ import annotations
 
 from modular_converter.parallel.solve.axes import Seq, size
 from modular_converter.parallel.solve.flow import Count, Flow, Stretch, argument, integer, ref
+from modular_converter.parallel.solve.operators.traits import VIEW, OperatorTable
 from modular_converter.parallel.trace.graph import Op, Source
 
 
+TABLE = OperatorTable()
+
+
+@TABLE.operator("slice", VIEW, "__getitem__ narrow")
 def slice_(flow: Flow, op: Op) -> None:
     """``x[start:stop:step]`` along one dimension."""
     source, out = ref(op.args[0]), op.outputs[0]
@@ -27,7 +32,6 @@ def slice_(flow: Flow, op: Op) -> None:
     else:
         dims[at] = _give_up(flow, dims[at], new)
     flow.set(out, dims)
-    flow.carry(op, source)
 
 
 def _require_cut(flow: Flow, op: Op, seq: Seq, start: int, stop: int) -> None:
@@ -55,6 +59,7 @@ def _give_up(flow: Flow, seq: Seq, length: int) -> Seq:
     return fresh
 
 
+@TABLE.operator("select", VIEW, "select")
 def select(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = list(flow.of(source))
@@ -66,9 +71,9 @@ def select(flow: Flow, op: Op) -> None:
         flow.whole(dims[at], "an index")
     del dims[at]
     flow.set(op.outputs[0], dims)
-    flow.carry(op, source)
 
 
+@TABLE.operator("split split_with_sizes", VIEW, "split chunk")
 def split(flow: Flow, op: Op) -> None:
     """``split``, ``split_with_sizes``, ``chunk``, ``unbind``: a cut at each border."""
     source = ref(op.args[0])
@@ -82,7 +87,6 @@ def split(flow: Flow, op: Op) -> None:
         pieces.append(piece)
         flow.set(out, [*dims[:at], piece, *dims[at + 1 :]])
         start = stop
-    flow.carry(op, source)
     chunks = flow.call_integers(op, "chunk")
     if chunks and chunks[0].value == len(pieces):
         flow.counts.append(Count(dims[at], chunks[0]))
@@ -98,6 +102,7 @@ def split(flow: Flow, op: Op) -> None:
             start = stop
 
 
+@TABLE.operator("unbind", VIEW, "unbind")
 def unbind(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = list(flow.of(source))
@@ -106,4 +111,16 @@ def unbind(flow: Flow, op: Op) -> None:
     rest = dims[:at] + dims[at + 1 :]
     for out in op.outputs:
         flow.set(out, list(rest))
-    flow.carry(op, source)
+
+
+@TABLE.operator("glu")
+def glu(flow: Flow, op: Op) -> None:
+    source, out = ref(op.args[0]), op.outputs[0]
+    dims = list(flow.of(source))
+    at = integer(argument(op, 1, "dim", -1), -1)
+    half = flow.shape(source)[at] // 2
+    first, second = flow.axes.cut(dims[at], 0, half), flow.axes.cut(dims[at], half, 2 * half)
+    flow.axes.unify(first, second)
+    flow.counts.append(Count(dims[at], Source("const", 2)))
+    dims[at] = first
+    flow.set(out, dims)

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from modular_converter.parallel.solve.axes import size
 from modular_converter.parallel.solve.flow import Flow, integer, integers, ref
+from modular_converter.parallel.solve.operators.traits import OperatorTable
 from modular_converter.parallel.trace.graph import Op, Ref
 
 
+TABLE = OperatorTable()
+_ATTENTION = (
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math"
+    " _scaled_dot_product_efficient_attention"
+)
+
+
+@TABLE.operator("_softmax _log_softmax _safe_softmax")
 def softmax(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = flow.of(source)
@@ -15,6 +24,7 @@ def softmax(flow: Flow, op: Op) -> None:
     flow.set(op.outputs[0], list(dims))
 
 
+@TABLE.operator("native_layer_norm _fused_rms_norm")
 def layer_norm(flow: Flow, op: Op) -> None:
     """The last dimensions are normalised together: they stay whole, with weight and bias."""
     source = ref(op.args[0])
@@ -31,6 +41,7 @@ def layer_norm(flow: Flow, op: Op) -> None:
         flow.fresh(out, "statistics of a norm")
 
 
+@TABLE.operator("native_group_norm native_batch_norm _native_batch_norm_legit_no_training")
 def channel_norm(flow: Flow, op: Op) -> None:
     """Group and batch norms: channels and positions stay whole."""
     source = ref(op.args[0])
@@ -45,6 +56,7 @@ def channel_norm(flow: Flow, op: Op) -> None:
         flow.fresh(out, "statistics of a norm")
 
 
+@TABLE.operator(_ATTENTION)
 def attention(flow: Flow, op: Op) -> None:
     """Fused attention ``[b, h, s, e]``: heads are independent, widths and positions are not; keys may be grouped."""
     q, k, v = (flow.of(ref(arg)) for arg in op.args[:3])

@@ -1,12 +1,17 @@
-"""Axis rules of operations that pick by index: embeddings, indexing, gathers and scatters."""
+"""Axis rules of operators that pick by index: embeddings, indexing, gathers and scatters."""
 
 from __future__ import annotations
 
 from modular_converter.parallel.solve.axes import Seq, size
 from modular_converter.parallel.solve.flow import Flow, Lookup, integer, ref
+from modular_converter.parallel.solve.operators.traits import MOVE, PART, Linear, OperatorTable, Traits
 from modular_converter.parallel.trace.graph import Op, Ref
 
 
+TABLE = OperatorTable()
+
+
+@TABLE.operator("embedding")
 def embedding(flow: Flow, op: Op) -> None:
     weight, ids = ref(op.args[0]), ref(op.args[1])
     rows, width = flow.of(weight)
@@ -14,6 +19,7 @@ def embedding(flow: Flow, op: Op) -> None:
     flow.set(op.outputs[0], [*flow.of(ids), width])
 
 
+@TABLE.operator("index", PART)
 def index(flow: Flow, op: Op) -> None:
     """``x[i, :, j]`` with index tensors: the picked dimensions are looked up, the index's own take their place."""
     source, out = ref(op.args[0]), op.outputs[0]
@@ -40,8 +46,6 @@ def index(flow: Flow, op: Op) -> None:
     if len(new) != len(flow.shape(out)) or any(size(seq) != length for seq, length in zip(new, flow.shape(out))):
         return _index_opaque(flow, op)
     flow.set(out, new)
-    flow.carry(op, source)
-    return None
 
 
 def _index_opaque(flow: Flow, op: Op) -> None:
@@ -51,6 +55,7 @@ def _index_opaque(flow: Flow, op: Op) -> None:
     flow.fresh(op.outputs[0], "an index by a mask")
 
 
+@TABLE.operator("index_select", PART, "index_select")
 def index_select(flow: Flow, op: Op) -> None:
     source, ids = ref(op.args[0]), ref(op.args[2])
     dims = list(flow.of(source))
@@ -58,9 +63,9 @@ def index_select(flow: Flow, op: Op) -> None:
     flow.lookups.append(Lookup(dims[at], flow.index, source, (ids,)))
     dims[at] = flow.of(ids)[0] if flow.of(ids) else ()
     flow.set(op.outputs[0], dims)
-    flow.carry(op, source)
 
 
+@TABLE.operator("gather", MOVE)
 def gather(flow: Flow, op: Op) -> None:
     source, ids = ref(op.args[0]), ref(op.args[2])
     at = integer(op.args[1])
@@ -72,6 +77,8 @@ def gather(flow: Flow, op: Op) -> None:
     flow.set(op.outputs[0], list(picked))
 
 
+@TABLE.operator("index_add scatter_add index_put index_copy", Traits(linear=Linear.ENDS))
+@TABLE.operator("scatter scatter_reduce")
 def scatter(flow: Flow, op: Op) -> None:
     """``scatter``, ``index_add``, ``index_put``: the written dimensions stay whole; others agree where they can."""
     source = ref(op.args[0])

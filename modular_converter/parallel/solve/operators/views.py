@@ -1,22 +1,34 @@
-"""Axis rules of operations that move data without computing: views, permutes, slices, concatenations."""
+"""Axis rules of operators that move data without computing: views, permutes, copies, concatenations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from modular_converter.parallel.solve.axes import Seq
-from modular_converter.parallel.solve.flow import Count, Flow, Rule, argument, integer, integers, opaque, ref
-from modular_converter.parallel.solve.rules_cut import select, slice_, split, unbind
-from modular_converter.parallel.trace.graph import Op, Ref, Source
+from modular_converter.parallel.solve.flow import Count, Flow, argument, integer, integers, ref
+from modular_converter.parallel.solve.operators.traits import MOVE, PART, VIEW, Linear, OperatorTable, Traits, opaque
+from modular_converter.parallel.trace.graph import Arg, Op, Ref, Source
 
 
+TABLE = OperatorTable()
+
+
+@TABLE.operator(
+    "clone _to_copy lift_fresh contiguous", PART, "clone contiguous to type type_as float half double bfloat16"
+)
+@TABLE.operator("alias", VIEW)
+@TABLE.operator("detach", replace(VIEW, gradient=False))
+@TABLE.operator("fill_")
+@TABLE.operator("zero_", Traits(zeros=True))
 def identity(flow: Flow, op: Op) -> None:
     """Output axes are those of the first tensor."""
     source = ref(op.args[0])
     flow.set(op.outputs[0], list(flow.of(source)))
-    flow.carry(op, source)
 
 
+@TABLE.operator("view _reshape_alias", VIEW, "view reshape flatten unflatten")
+@TABLE.operator("_unsafe_view reshape", PART)
 def reshape(flow: Flow, op: Op) -> None:
     """Regroup: input and output dimensions are matched group by group, where their running products meet."""
     source, out = ref(op.args[0]), op.outputs[0]
@@ -28,7 +40,6 @@ def reshape(flow: Flow, op: Op) -> None:
     for first, last, lengths in _groups(shape_in, shape_out):
         dims_out += _regrouped(flow, dims_in[first:last], lengths)
     flow.set(out, dims_out)
-    flow.carry(op, source)
     _sizes_of_view(flow, op, dims_out)
 
 
@@ -83,6 +94,7 @@ def _require_free(flow: Flow, dims: list[Seq], given: tuple[Source, ...]) -> Non
         flow.require(seq, source, "a size in a view")
 
 
+@TABLE.operator("t transpose swapaxes", VIEW, "t transpose swapaxes")
 def transpose(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = list(flow.of(source))
@@ -90,34 +102,34 @@ def transpose(flow: Flow, op: Op) -> None:
         first, second = (0, 1) if op.name == "t" else (integer(op.args[1]), integer(op.args[2]))
         dims[first], dims[second] = dims[second], dims[first]
     flow.set(op.outputs[0], dims)
-    flow.carry(op, source)
 
 
+@TABLE.operator("permute", VIEW, "permute movedim")
 def permute(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = flow.of(source)
     flow.set(op.outputs[0], [dims[i] for i in integers(op.args[1])])
-    flow.carry(op, source)
 
 
+@TABLE.operator("unsqueeze", VIEW, "unsqueeze")
 def unsqueeze(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = list(flow.of(source))
     at = integer(op.args[1])
     dims.insert(at if at >= 0 else at + len(dims) + 1, ())
     flow.set(op.outputs[0], dims)
-    flow.carry(op, source)
 
 
+@TABLE.operator("squeeze", VIEW, "squeeze")
 def squeeze(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     shape, dims = flow.shape(source), flow.of(source)
     chosen = [at % len(dims) for at in integers(op.args[1])] if len(op.args) > 1 else list(range(len(dims)))
     kept = [seq for i, seq in enumerate(dims) if not (i in chosen and shape[i] == 1)]
     flow.set(op.outputs[0], kept)
-    flow.carry(op, source)
 
 
+@TABLE.operator("expand", VIEW, "expand")
 def expand(flow: Flow, op: Op) -> None:
     source, out = ref(op.args[0]), op.outputs[0]
     shape_out = flow.shape(out)
@@ -129,12 +141,12 @@ def expand(flow: Flow, op: Op) -> None:
         fresh = not old and length > 1
         dims.append(flow.axes.leaf(length) if fresh else old)
     flow.set(out, dims)
-    flow.carry(op, source)
     given = flow.call_integers(op, "expand", "broadcast_to")
     if given is not None and len(given) == len(dims):
         _require_free(flow, dims, given)
 
 
+@TABLE.operator("repeat", MOVE)
 def repeat(flow: Flow, op: Op) -> None:
     source, out = ref(op.args[0]), op.outputs[0]
     times = integers(op.args[1])
@@ -153,6 +165,7 @@ def repeat(flow: Flow, op: Op) -> None:
                 flow.require(flow.axes.take(seq, count)[0] or (), source_of_size, "a repeat count")
 
 
+@TABLE.operator("cat", Traits(moves=True, linear=Linear.TOGETHER))
 def cat(flow: Flow, op: Op) -> None:
     items = op.args[0] if isinstance(op.args[0], tuple) else ()
     sources = [ref(item) for item in items]
@@ -171,6 +184,7 @@ def cat(flow: Flow, op: Op) -> None:
     flow.set(out, dims)
 
 
+@TABLE.operator("stack", Traits(moves=True, linear=Linear.TOGETHER))
 def stack(flow: Flow, op: Op) -> None:
     items = op.args[0] if isinstance(op.args[0], tuple) else ()
     sources = [ref(item) for item in items]
@@ -185,21 +199,25 @@ def stack(flow: Flow, op: Op) -> None:
     flow.set(op.outputs[0], dims)
 
 
-def along(reason: str) -> Rule:
-    """A rule for operators that mix the entries of some dimensions (argument 1) and keep the shape."""
-
-    def rule(flow: Flow, op: Op) -> None:
-        source = ref(op.args[0])
-        dims = flow.of(source)
-        given = argument(op, 2 if op.name == "roll" else 1, "dims", op.keyword("dim"))
-        for at in integers(given) or range(len(dims)):
-            flow.whole(dims[at], reason)
-        for out in op.outputs:
-            flow.set(out, list(dims))
-
-    return rule
+@TABLE.operator("flip", MOVE)
+def flip(flow: Flow, op: Op) -> None:
+    _mixed(flow, op, argument(op, 1, "dims"), "a flip")
 
 
+@TABLE.operator("roll", MOVE)
+def roll(flow: Flow, op: Op) -> None:
+    _mixed(flow, op, argument(op, 2, "dims"), "a roll")
+
+
+def _mixed(flow: Flow, op: Op, given: Arg, reason: str) -> None:
+    """The entries of some dimensions change places; no dimension given means all."""
+    dims = flow.of(ref(op.args[0]))
+    for at in integers(given) or range(len(dims)):
+        flow.whole(dims[at], reason)
+    flow.set(op.outputs[0], list(dims))
+
+
+@TABLE.operator("constant_pad_nd", MOVE)
 def pad(flow: Flow, op: Op) -> None:
     source, out = ref(op.args[0]), op.outputs[0]
     dims = list(flow.of(source))
@@ -213,6 +231,7 @@ def pad(flow: Flow, op: Op) -> None:
     flow.set(out, dims)
 
 
+@TABLE.operator("copy", Traits(moves=True, linear=Linear.TOGETHER))
 def copy_into(flow: Flow, op: Op) -> None:
     """``copy_``: the source takes the axes of its target, aligned from the right."""
     target = ref(op.args[0])
@@ -223,26 +242,17 @@ def copy_into(flow: Flow, op: Op) -> None:
             flow.axes.unify(left, right)
 
 
-VIEW_RULES: dict[str, Rule] = {
-    **dict.fromkeys(("view", "_unsafe_view", "reshape", "_reshape_alias"), reshape),
-    **dict.fromkeys(("t", "transpose", "swapaxes"), transpose),
-    **dict.fromkeys(("clone", "_to_copy", "detach", "alias", "lift_fresh", "contiguous", "fill_"), identity),
-    **dict.fromkeys(("zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "zero_"), identity),
-    "permute": permute,
-    "unsqueeze": unsqueeze,
-    "squeeze": squeeze,
-    "expand": expand,
-    "repeat": repeat,
-    "slice": slice_,
-    "select": select,
-    "split": split,
-    "split_with_sizes": split,
-    "unbind": unbind,
-    "cat": cat,
-    "stack": stack,
-    "flip": along("a flip"),
-    "roll": along("a roll"),
-    "constant_pad_nd": pad,
-    "copy_": copy_into,
-    "as_strided": opaque,
-}
+@TABLE.operator("view_as_complex view_as_real", Traits(view=True))
+def complex_pairs(flow: Flow, op: Op) -> None:
+    """``view_as_complex`` drops a last dimension of two, ``view_as_real`` adds one."""
+    dims = list(flow.of(ref(op.args[0])))
+    if op.name == "view_as_complex":
+        flow.whole(dims.pop(), "the parts of complex numbers")
+    else:
+        pair = flow.axes.leaf(2)
+        flow.whole(pair, "the parts of complex numbers")
+        dims.append(pair)
+    flow.set(op.outputs[0], dims)
+
+
+TABLE.operator("as_strided unfold", Traits(view=True))(opaque)

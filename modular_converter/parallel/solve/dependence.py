@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from modular_converter.parallel.solve.operators import traits_of
 from modular_converter.parallel.trace.graph import INPUT, PARAM, Op, Trace
 
 
 PARAMETERS = "*parameters"
-# These read the shape of their operand only.
-_SHAPE_ONLY = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like"}
-_SHAPE_ONLY |= {"new_zeros", "new_ones", "new_full", "new_empty"}
-_VIEWS = {"view", "t", "transpose", "permute", "unsqueeze", "squeeze", "expand", "slice", "select", "split"}
-_VIEWS |= {"split_with_sizes", "unbind", "alias", "detach", "as_strided", "view_as_real", "view_as_complex", "unfold"}
 
 
 def dependence(trace: Trace) -> list[frozenset[str]]:
@@ -28,7 +24,7 @@ def dependence(trace: Trace) -> list[frozenset[str]]:
                 written[root[number]] = written.get(root[number], frozenset()) | entering
                 continue
             own[number] = entering
-            if op.name in _VIEWS and op.inputs():
+            if traits_of(op).view and op.inputs():
                 root[number] = root[op.inputs()[0]]
     return [found | written.get(root[number], frozenset()) for number, found in enumerate(own)]
 
@@ -42,7 +38,7 @@ def _source(kind: str, name: str) -> frozenset[str]:
 def _entering(
     op: Op, own: list[frozenset[str]], root: list[int], written: dict[int, frozenset[str]]
 ) -> frozenset[str]:
-    if op.name in _SHAPE_ONLY:
+    if traits_of(op).shape_only:
         return frozenset()
     found: frozenset[str] = frozenset()
     for number in op.inputs():

@@ -1,0 +1,51 @@
+"""Every operator that the solver knows: one file a family, each with its rules, its traits and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from modular_converter.parallel.solve.operators import (
+    creation,
+    cuts,
+    elementwise,
+    lookups,
+    norms,
+    positions,
+    products,
+    reductions,
+    views,
+)
+from modular_converter.parallel.solve.operators.traits import UNKNOWN, Operator, OperatorTable, Traits, opaque
+from modular_converter.parallel.trace.graph import Op
+
+
+FAMILIES = (views, cuts, elementwise, products, reductions, norms, positions, lookups, creation)
+
+
+def _joined(tables: list[OperatorTable]) -> dict[str, Operator]:
+    found: dict[str, Operator] = {}
+    for table in tables:
+        twice = sorted(found.keys() & table.operators.keys())
+        if twice:
+            raise ValueError(f"operators with two rules: {', '.join(twice)}")
+        found |= table.operators
+    return found
+
+
+OPERATORS = _joined([family.TABLE for family in FAMILIES])
+
+
+def operator_of(op: Op) -> Operator:
+    """The operator of a recorded operation; an unknown one is element by element by torch's tag, or opaque."""
+    known = OPERATORS.get(op.name) or OPERATORS.get(op.name.rstrip("_"))
+    return known or Operator(op.name, elementwise.pointwise if op.pointwise else opaque, UNKNOWN)
+
+
+def traits_of(op: Op) -> Traits:
+    """What is known of a recorded operation beside its axes."""
+    return operator_of(op).traits
+
+
+def functions_where(holds: Callable[[Traits], bool]) -> frozenset[str]:
+    """Names of torch's functions that run operators whose traits fulfil a condition."""
+    return frozenset(name for o in OPERATORS.values() if holds(o.traits) for name in o.traits.functions)

@@ -1,0 +1,34 @@
+"""The axis rule of all operators that compute element by element, and the traits of some."""
+
+from __future__ import annotations
+
+from modular_converter.parallel.solve.axes import Seq
+from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.solve.operators.traits import NO_GRADIENT, Linear, OperatorTable, Traits
+from modular_converter.parallel.trace.graph import Op
+
+
+TABLE = OperatorTable()
+
+
+@TABLE.operator("mul where", Traits(linear=Linear.EACH))
+@TABLE.operator("masked_fill", Traits(moves=True, linear=Linear.EACH))
+@TABLE.operator("div", Traits(linear=Linear.NUMERATOR))
+@TABLE.operator("add sub", Traits(linear=Linear.TOGETHER))
+@TABLE.operator("neg", Traits(linear=Linear.FIRST))
+@TABLE.operator("eq ne lt gt le ge sign floor ceil round bernoulli", NO_GRADIENT)
+@TABLE.operator("floor_divide remainder fmod dropout complex polar")
+def pointwise(flow: Flow, op: Op) -> None:
+    """Operands are aligned from the right; axes of length 1 stretch, all others become one."""
+    out = op.outputs[0]
+    rank = len(flow.shape(out))
+    dims: list[Seq] = [()] * rank
+    for number in op.inputs():
+        for back, seq in enumerate(reversed(flow.of(number)), start=1):
+            if not seq or back > rank:
+                continue
+            if dims[-back]:
+                flow.axes.unify(dims[-back], seq)
+            else:
+                dims[-back] = seq
+    flow.set(out, dims)

@@ -1,0 +1,58 @@
+"""Axis rules of operators that make one entry of many, put entries in order, or hand a value to the program."""
+
+from __future__ import annotations
+
+from modular_converter.parallel.solve.flow import Flow, argument, integer, integers, ref
+from modular_converter.parallel.solve.operators.traits import NO_GRADIENT, Linear, OperatorTable, Traits
+from modular_converter.parallel.trace.graph import Op
+
+
+TABLE = OperatorTable()
+_REDUCTIONS = "amax amin any all prod logsumexp var std max min median norm linalg_vector_norm count_nonzero"
+
+
+@TABLE.operator("sum mean", Traits(linear=Linear.FIRST))
+@TABLE.operator("argmax argmin", NO_GRADIENT)
+@TABLE.operator(_REDUCTIONS)
+def reduce(flow: Flow, op: Op) -> None:
+    """Sums, means, maxima: the reduced dimensions stay whole, the others pass."""
+    source = ref(op.args[0])
+    dims = flow.of(source)
+    given = argument(op, 1, "dim")
+    chosen = [at % max(len(dims), 1) for at in integers(given)] or list(range(len(dims)))
+    reason = (
+        "a norm or mean over it" if op.name in ("mean", "linalg_vector_norm", "var", "std") else f"{op.name} over it"
+    )
+    for at in chosen:
+        if at < len(dims):
+            flow.whole(dims[at], reason)
+    for out in op.outputs:
+        keep = len(flow.shape(out)) == len(dims)
+        flow.set(out, [() if i in chosen else seq for i, seq in enumerate(dims) if keep or i not in chosen])
+
+
+@TABLE.operator("cumsum cumprod sort topk kthvalue logcumsumexp cummax")
+def scan(flow: Flow, op: Op) -> None:
+    """``cumsum``, ``sort``, ``topk``: one dimension is ordered, the others pass."""
+    source = ref(op.args[0])
+    dims = list(flow.of(source))
+    position = {"topk": 2, "kthvalue": 2}.get(op.name, 1)
+    at = integer(argument(op, position, "dim", -1), -1) if dims else 0
+    if dims:
+        flow.whole(dims[at], f"{op.name} over it")
+    for out in op.outputs:
+        new = list(dims)
+        if dims and flow.shape(out)[at] != flow.shape(source)[at]:
+            new[at] = flow.axes.leaf(flow.shape(out)[at])
+            flow.whole(new[at], f"{op.name} over it")
+        flow.set(out, new)
+
+
+@TABLE.operator("_local_scalar_dense nonzero histc bincount equal")
+def read(flow: Flow, op: Op) -> None:
+    """The program reads the values, so that all ranks must have all of them."""
+    for number in op.inputs():
+        for seq in flow.of(number):
+            flow.whole(seq, "a value read by the program")
+    for out in op.outputs:
+        flow.fresh(out, "a value read by the program")
