@@ -1,4 +1,4 @@
-"""Format generated files as the project formats its own: all of one run together, under their final names."""
+"""Format the generated files of a run together, as the project formats its own files."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from modular_converter.convert.emit.format_ruff import UndefinedName
-from modular_converter.diagnostics import Diagnostic, Location, locate_parse_error
+from modular_converter.convert.emit.formatters import UndefinedName, load_formatter
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_parse_error
 from modular_converter.rules import formatter_failed, not_utf8
 from modular_converter.settings.values import Settings
 
 
 class FormatResult(NamedTuple):
-    """What became of the texts, by the names under which they were handed over."""
+    """The formatted texts, keyed by the names that the caller gave."""
 
     texts: Mapping[str, str]
-    """Every text, formatted; one that is not valid Python as it was."""
+    """Every text, formatted; a text that is not valid Python is unchanged."""
     undefined: Mapping[str, tuple[UndefinedName, ...]]
-    """For each file with undefined names, these. Only ruff finds them."""
+    """The undefined names of each file that has some. Only ruff finds them."""
     failures: Mapping[str, Diagnostic]
-    """For each file that is not valid Python, the error that says so."""
+    """The error of each file that is not valid Python."""
 
 
 def format_files(files: Mapping[str, str], settings: Settings) -> FormatResult:
@@ -36,42 +36,30 @@ def format_files(files: Mapping[str, str], settings: Settings) -> FormatResult:
 
 
 def _format(files: Mapping[str, str], settings: Settings) -> FormatResult:
+    """Format texts; when the formatter rejects some, report those that are not valid Python."""
     if not files:
         return FormatResult({}, {}, {})
-    if settings.formatter == "none":
-        return FormatResult({name: _with_one_newline(text) for name, text in files.items()}, {}, {})
-    if settings.formatter == "black":
-        from modular_converter.convert.emit import format_black
-
-        readable, failures = _split(files, _unreadable)
-        return FormatResult({**files, **format_black.run(readable, settings)}, {}, failures)
-    from modular_converter.convert.emit import format_ruff
-
-    outcome = format_ruff.run(files, settings)
-    if outcome.complaint:
-        readable, failures = _split(files, _unreadable)
-        if not failures:
-            raise format_ruff.failure(settings, outcome.complaint)
-        texts = {name: outcome.texts[name] if name in readable else files[name] for name in files}
-        undefined = {name: outcome.undefined[name] for name in outcome.undefined if name in readable}
-        return FormatResult(texts, undefined, failures)
-    return FormatResult(outcome.texts, outcome.undefined, {})
-
-
-def _with_one_newline(text: str) -> str:
-    return text.rstrip("\n") + "\n"
+    formatted = load_formatter(settings.formatter).run(files, settings)
+    if formatted.failure is None:
+        return FormatResult(formatted.texts, formatted.undefined, {})
+    readable, failures = _split(files, _unreadable)
+    if not failures:
+        raise ConversionError(formatted.failure)
+    texts = {name: formatted.texts[name] if name in readable else files[name] for name in files}
+    undefined = {name: formatted.undefined[name] for name in formatted.undefined if name in readable}
+    return FormatResult(texts, undefined, failures)
 
 
 def _split(
     files: Mapping[str, str], judge: Callable[[str, str], Diagnostic | None]
 ) -> tuple[dict[str, str], dict[str, Diagnostic]]:
-    """The texts that pass, and for the others what is wrong with them."""
+    """The texts without an error, and the errors of the others."""
     failures = {name: found for name, text in files.items() if (found := judge(name, text))}
     return {name: text for name, text in files.items() if name not in failures}, failures
 
 
 def _unwritable(name: str, text: str) -> Diagnostic | None:
-    """The error for a text that has no form in UTF-8; None for others."""
+    """The error for a text that cannot be encoded in UTF-8; None for others."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -80,7 +68,7 @@ def _unwritable(name: str, text: str) -> Diagnostic | None:
 
 
 def _unreadable(name: str, text: str) -> Diagnostic | None:
-    """What Python says of a text that it does not read; None for others."""
+    """The error for a text that is not valid Python; None for others."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

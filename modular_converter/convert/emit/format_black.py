@@ -1,10 +1,11 @@
-"""Format with black, for projects that do. It is an extra, and imported only here."""
+"""Format with black, for projects that use it. Black is an extra and imported only here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from modular_converter.convert.emit.formatters import Formatted
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.rules import formatter_failed
 from modular_converter.settings.values import Settings
@@ -22,21 +23,22 @@ OPTIONS = {
 """Keys of `[tool.black]` -> fields of `black.Mode`. The last two say the opposite."""
 
 
-def run(files: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    """Format texts that are valid Python. Raises `ConversionError` when black is missing or rejects one."""
+def run(files: Mapping[str, str], settings: Settings) -> Formatted:
+    """Format texts one by one. Raises `ConversionError` when black is missing or its settings are wrong."""
     black = _import_black()
     mode = _mode(black, settings)
-    texts = {}
+    texts = dict(files)
+    failure = None
     for name, text in files.items():
         try:
             texts[name] = black.format_str(text, mode=mode)
         except Exception as error:  # black raises several kinds, some of them its own
-            raise ConversionError(formatter_failed.diagnose(Location(name), "black", str(error))) from error
-    return texts
+            failure = failure or formatter_failed.diagnose(Location(name), "black", str(error))
+    return Formatted(texts, failure=failure)
 
 
 def stamp() -> str:
-    """Says which black is at work."""
+    """The version of black."""
     return f"black {_import_black().__version__}"
 
 

@@ -11,8 +11,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from modular_converter.convert.emit.formatter_version import find_ruff
-from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.convert.emit.formatter_version import find_ruff, ruff_stamp
+from modular_converter.convert.emit.formatters import Formatted, UndefinedName
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.atomic_write import is_abandoned
 from modular_converter.rules import formatter_failed
 from modular_converter.settings.values import Settings
@@ -28,22 +29,6 @@ _UNREADABLE = re.compile("[\n\r\ud800-\udfff]")
 _PRIVATE = 0x100000
 
 
-class UndefinedName(NamedTuple):
-    """A name that a formatted text uses but neither defines nor imports. Line and column count from 1."""
-
-    name: str
-    line: int
-    column: int
-
-
-class Outcome(NamedTuple):
-    """The texts as ruff left them, the undefined names it found, and what it said if a file could not be read."""
-
-    texts: Mapping[str, str]
-    undefined: Mapping[str, tuple[UndefinedName, ...]]
-    complaint: str
-
-
 class Tree(NamedTuple):
     """A temporary tree that holds each text under its final path."""
 
@@ -54,7 +39,7 @@ class Tree(NamedTuple):
     """Ruff's options for it, and what is to be formatted."""
 
 
-def run(files: Mapping[str, str], settings: Settings) -> Outcome:
+def run(files: Mapping[str, str], settings: Settings) -> Formatted:
     """Format `files` under the ruff configuration in force. Raises `ConversionError` when ruff cannot do it at all."""
     with _tree(files, settings) as tree:
         report = _call(tree, settings, "check", "--fix", "--no-fix-only", "--extend-select=F821")
@@ -62,12 +47,22 @@ def run(files: Mapping[str, str], settings: Settings) -> Outcome:
         if _undefined(tree, report):  # rare; formatting has moved them to other lines
             report = _call(tree, settings, "check", "--no-fix", "--no-fix-only", "--select=F821")
         texts = {name: _read(os.path.join(tree.folder, place)) for name, place in tree.places.items()}
-        return Outcome(texts, _undefined(tree, report), complaint)
+        failure = _failure(settings, complaint) if complaint else None
+        return Formatted(texts, _undefined(tree, report), failure)
 
 
-def failure(settings: Settings, reason: str) -> ConversionError:
-    """The error to raise when ruff itself has failed."""
-    return ConversionError(formatter_failed.diagnose(Location(settings.ruff_config_path or "ruff"), "ruff", reason))
+def stamp() -> str:
+    """A text that changes with the ruff program of this environment."""
+    return ruff_stamp()
+
+
+def _failure(settings: Settings, reason: str) -> Diagnostic:
+    """The error that ruff itself has failed."""
+    return formatter_failed.diagnose(Location(settings.ruff_config_path or "ruff"), "ruff", reason)
+
+
+def _error(settings: Settings, reason: str) -> ConversionError:
+    return ConversionError(_failure(settings, reason))
 
 
 @contextlib.contextmanager
@@ -80,7 +75,7 @@ def _tree(files: Mapping[str, str], settings: Settings) -> Iterator[Tree]:
             above = os.path.realpath(tempfile.mkdtemp(prefix=f"modular-converter-{os.getpid()}-"))
             tree = _lay_out(files, settings, above)
         except OSError as error:
-            raise failure(settings, f"its temporary tree cannot be written: {error.strerror or error}") from None
+            raise _error(settings, f"its temporary tree cannot be written: {error.strerror or error}") from None
         yield tree
     finally:
         shutil.rmtree(above, ignore_errors=True)
@@ -95,7 +90,7 @@ def _lay_out(files: Mapping[str, str], settings: Settings, above: str) -> Tree:
     folder = os.path.join(above, "tree")
     places = {name: _readable(_place(os.path.abspath(name), settings.ruff_folder)) for name in files}
     if len(set(places.values())) < len(places):
-        raise failure(settings, "two files would have one name in its temporary tree; rename one of them")
+        raise _error(settings, "two files would have one name in its temporary tree; rename one of them")
     for parent in sorted({os.path.dirname(place) for place in places.values()}):
         os.makedirs(os.path.join(folder, parent), exist_ok=True)
         _mirror_packages(folder, parent, settings.ruff_folder)
@@ -155,7 +150,7 @@ def _call(tree: Tree, settings: Settings, command: str, *options: str) -> str:
     code, output, errors = _start(tree, settings, [find_ruff(), command, *options, *tree.options])
     if command == "check":
         if code != 0:
-            raise failure(settings, errors or f"it ended with exit code {code}")
+            raise _error(settings, errors or f"it ended with exit code {code}")
         return output
     return (errors or f"it ended with exit code {code}") if code != 0 else ""
 
@@ -170,9 +165,9 @@ def _start(tree: Tree, settings: Settings, command: list[str]) -> tuple[int, str
             command, cwd=tree.folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit
         )
     except subprocess.TimeoutExpired:
-        raise failure(settings, f"it took more than {limit:.0f} seconds") from None
+        raise _error(settings, f"it took more than {limit:.0f} seconds") from None
     except OSError as error:
-        raise failure(settings, f"it could not be started: {error.strerror or error}") from None
+        raise _error(settings, f"it could not be started: {error.strerror or error}") from None
     return (
         done.returncode,
         done.stdout.decode("utf-8", errors="replace"),

@@ -1,4 +1,4 @@
-"""Which formatter is at work. Apart from the formatters themselves, since a check that converts nothing asks for it."""
+"""The version of the formatter in use, found without loading what runs it: a check of current files needs no more."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import hashlib
 import os
 import sys
 
+from modular_converter.convert.emit.formatters import load_formatter
 from modular_converter.diagnostics import ConversionError
 from modular_converter.rules import formatter_failed
 from modular_converter.settings.values import Settings
@@ -19,12 +20,13 @@ EDGE_BYTES = 65536
 
 def formatter_stamp(settings: Settings) -> str:
     """A text that changes when the formatter does, for the key of a cache. Raises `ConversionError` (MC115)."""
-    if settings.formatter == "none":
-        return "none"
-    if settings.formatter == "black":
-        from modular_converter.convert.emit import format_black
+    if settings.formatter == "ruff":
+        return ruff_stamp()  # without the modules that run ruff, which a check of current files does not need
+    return load_formatter(settings.formatter).stamp()
 
-        return format_black.stamp()
+
+def ruff_stamp() -> str:
+    """The path and size of the ruff program, and a hash of both its ends. Raises `ConversionError` (MC115)."""
     path = find_ruff()
     with open(path, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size

@@ -8,16 +8,18 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import pytest
 
+from modular_converter.commands.convert import convert_command
 from modular_converter.convert.emit import format_ruff
 from modular_converter.convert.emit.format import format_files
-from modular_converter.convert.emit.format_ruff import UndefinedName
 from modular_converter.convert.emit.formatter_version import formatter_stamp
+from modular_converter.convert.emit.formatters import Formatted, UndefinedName, load_formatter
 from modular_converter.diagnostics import ConversionError
 from modular_converter.settings.load import load_settings, profile_settings
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import FORMATTERS, Settings
 
 
 MESSY = "import os\nimport torch\nfrom transformers import cache_utils\nclass A:\n  x = torch.zeros( 1 )\n"
@@ -270,3 +272,20 @@ def test_a_missing_black_says_how_to_get_it() -> None:
     )
     out = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert out.startswith("MC115") and "pip install black" in out
+
+
+def test_a_formatter_is_one_file_and_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    shouting = types.ModuleType("shouting")
+    shouting.run = lambda files, settings: Formatted({name: text.upper() for name, text in files.items()})
+    shouting.stamp = lambda: "shouting 1"
+    monkeypatch.setitem(sys.modules, "modular_converter.convert.emit.format_shouting", shouting)
+    assert format_files({"a.py": "x = y\n"}, named("shouting")).texts == {"a.py": "X = Y\n"}
+    assert formatter_stamp(named("shouting")) == "shouting 1"
+
+
+@pytest.mark.parametrize("name", FORMATTERS)
+def test_every_formatter_has_its_file_and_its_choice(name: str) -> None:
+    formatter = load_formatter(name)
+    assert callable(formatter.run) and callable(formatter.stamp)
+    (option,) = (option for option in convert_command.params if option.name == "formatter")
+    assert tuple(option.type.choices) == FORMATTERS

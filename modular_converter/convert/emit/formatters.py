@@ -1,0 +1,44 @@
+"""What a formatter is: a module `format_<name>.py` of this package with `run` and `stamp`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, cast
+
+from modular_converter.diagnostics import Diagnostic
+from modular_converter.settings.values import Settings
+
+
+class UndefinedName(NamedTuple):
+    """A name that a formatted text uses but neither defines nor imports. Line and column count from 1."""
+
+    name: str
+    line: int
+    column: int
+
+
+class Formatted(NamedTuple):
+    """What a formatter returns, by the names of the texts."""
+
+    texts: Mapping[str, str]
+    """Every text; a text that could not be formatted is unchanged."""
+    undefined: Mapping[str, tuple[UndefinedName, ...]] = {}
+    """The undefined names of each file, where the formatter looks for them."""
+    failure: Diagnostic | None = None
+    """The error when the formatter rejected a text. It counts only if all texts are valid Python."""
+
+
+class Formatter(Protocol):
+    """The two functions of a module `format_<name>.py`."""
+
+    def run(self, files: Mapping[str, str], settings: Settings) -> Formatted:
+        """Format texts, keyed by their final paths. Raises `ConversionError` (MC115) when nothing can be formatted."""
+
+    def stamp(self) -> str:
+        """A text that changes when the formatter does, for the key of a cache."""
+
+
+def load_formatter(name: str) -> Formatter:
+    """The module of a formatter, one of `FORMATTERS` of the settings. Only the formatter in use is imported."""
+    return cast(Formatter, importlib.import_module(f"{__package__}.format_{name}"))
