@@ -1,72 +1,61 @@
-"""The rules of modular files: one file a rule, each with a `RULE` and a `diagnose` that words the diagnostic.
+"""The rules: one file each, with its text (`RULE`), its message (`diagnose`) and mostly its check (`check`).
 
-A conversion imports the one rule that it needs. Only listing or explaining rules imports them all.
+A rule that the conversion itself comes upon, while it reads or writes files, has no `check`: the code that comes upon
+it imports the rule's file and calls `diagnose`. To add a rule, add its file. Nothing else lists the rules.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from typing import cast
+import os
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Rule, did_you_mean
+from modular_converter.diagnostics import Diagnostic, Rule, did_you_mean
 
 
-MODULES = (
-    "syntax_error",
-    "not_utf8",
-    "missing_file",
-    "unknown_neighbour",
-    "unknown_parent",
-    "config_from_modeling",
-    "import_from_package_root",
-    "two_parents",
-    "base_not_a_name",
-    "cycle",
-    "nothing_to_convert",
-    "too_large",
-    "read_only_target",
-    "outside_root",
-    "formatter_failed",
-    "bad_setting",
-    "unknown_revision",
-    "internal_error",
-    "replaced_dependency",
-    "remove_unknown_attribute",
-    "super_kwargs_without_parent",
-    "super_call_not_in_parent",
-    "super_call_not_a_statement",
-    "del_unknown_attribute",
-    "del_still_read",
-    "stub_still_called",
-    "ambiguous_prefix",
-    "colliding_prefix",
-    "unused_definition",
-    "missing_from_all",
-    "unknown_in_all",
-    "plan_names_missing_layer",
-    "deep_inheritance",
-    "undefined_name",
-    "plan_lacks_new_layer",
-    "generated_file_differs",
-    "generated_file_missing",
-    "generated_file_orphaned",
-)
-"""The modules of this package, in the order of their codes."""
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
+
+PACKAGES = ("modular_converter.rules", "modular_converter.parallel.lint")
+"""The packages whose files are rules, but for files that begin with `_`.
+
+The wing is named here and imported by `_modules` alone. An entry point would serve other distributions, too, but reading
+them takes longer than a check of current files, and a hostile tree on `sys.path` could register code of its own.
+"""
+
+Check = Callable[["Facts"], Iterable[Diagnostic]]
+"""Yields the findings of one rule about a finished conversion."""
 
 
 class UnknownRuleError(LookupError):
     """Raised for a code or name that no rule has; the message holds a spelling hint."""
 
 
-@functools.lru_cache(maxsize=1)
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, in the order of the codes."""
-    return tuple(cast(Rule, importlib.import_module(f"{__name__}.{module}").RULE) for module in MODULES)
+    return tuple(module.RULE for module in _modules())
+
+
+@functools.lru_cache(maxsize=1)
+def checks() -> tuple[Check, ...]:
+    """The checks of all rules that have one, in the order of the codes."""
+    return tuple(module.check for module in _modules() if hasattr(module, "check"))
+
+
+def by_name(name: str) -> Rule:
+    """The rule of an exact name (`unknown-parent`); only its own file is imported. Raises `UnknownRuleError`."""
+    for dotted in _names():
+        if dotted.rpartition(".")[2] == name.replace("-", "_"):
+            rule: Rule = importlib.import_module(dotted).RULE
+            return rule
+    raise UnknownRuleError(f"there is no rule `{name}`.")
 
 
 def by_code(code: str) -> Rule:
-    """The rule of a code (`MC105`, in any case) or of a name (`unknown-parent`)."""
+    """The rule of a code (`MC105`, in any case) or of a name (`unknown-parent`). Raises `UnknownRuleError`."""
     rules = {rule.code: rule for rule in all_rules()} | {rule.name: rule for rule in all_rules()}
     wanted = code.strip()
     rule = rules.get(wanted.upper()) or rules.get(wanted.lower().replace("_", "-"))
@@ -74,3 +63,22 @@ def by_code(code: str) -> Rule:
         hint = did_you_mean(wanted.upper(), rules) or did_you_mean(wanted.lower(), rules)
         raise UnknownRuleError(f"there is no rule `{code}`. {hint}".strip())
     return rule
+
+
+@functools.lru_cache(maxsize=1)
+def _modules() -> tuple[ModuleType, ...]:
+    """The files of all rules, imported, which takes 4 ms. A file that fails to import raises: no rule is skipped."""
+    return tuple(sorted(map(importlib.import_module, _names()), key=lambda module: module.RULE.code))
+
+
+@functools.lru_cache(maxsize=1)
+def _names() -> tuple[str, ...]:
+    """The dotted names of the files of all rules, sorted."""
+    above = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    found = (
+        f"{package}.{file.removesuffix('.py')}"
+        for package in PACKAGES
+        for file in os.listdir(os.path.join(above, *package.split(".")))
+        if file.endswith(".py") and not file.startswith(("_", "."))
+    )
+    return tuple(sorted(found))

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
 
 
 NEIGHBOUR = (
@@ -96,3 +103,12 @@ def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chos
         f"what comes from {neighbour} could be called {listed}; `{chosen}` is used for all of it",
         help=f"Let all classes that inherit from {neighbour} begin alike.",
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find neighbours of which something arrives under a name that the classes do not agree on."""
+    for neighbour in facts.neighbours:
+        is_ambiguous = len(neighbour.asked) > 1 and not neighbour.collides_with
+        heir = facts.renamed_heir(neighbour) if is_ambiguous and facts.names_unseen(neighbour) else None
+        if heir is not None:
+            yield diagnose(facts.at_class(heir), neighbour.dotted, neighbour.asked, neighbour.prefix)

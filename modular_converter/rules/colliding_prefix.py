@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
 
 
 NEIGHBOUR = (
@@ -87,3 +94,15 @@ def diagnose(location: Location, neighbour: str, prefix: str, taken: str, chosen
         f"the prefix `{prefix}` collides with `{taken}` of {neighbour}; `{chosen}` is used instead",
         help=f"Begin the classes that inherit from {neighbour} with another name, such as `{chosen}`.",
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find neighbours of which something arrives under another name than the classes ask for."""
+    for neighbour in facts.neighbours:
+        heir = facts.renamed_heir(neighbour) if neighbour.collides_with and facts.names_unseen(neighbour) else None
+        if heir is not None:
+            others = [prefix for prefix in neighbour.asked if prefix != neighbour.prefix]
+            # The prefix adds to the model's own name a word that the colliding class has in its name.
+            added = (prefix for prefix in others if prefix[len(neighbour.prefix) :] in neighbour.collides_with)
+            wanted = next(added, others[0])
+            yield diagnose(facts.at_class(heir), neighbour.dotted, wanted, neighbour.collides_with, neighbour.prefix)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
 
 
 OLDER = (
@@ -84,3 +91,11 @@ def diagnose(location: Location, name: str, parent: str, grandparent: str, modul
         f"the parent `{parent}` of `{name}` itself inherits from `{grandparent}` of {module}",
         help=f"Inherit from `{grandparent}` and add what `{parent}` changes, so that the generated file stands alone.",
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find classes whose parents import a base from a third model."""
+    for heir, parent in facts.heirs:
+        for base in parent.grandparents:
+            place = facts.at(parent.written, heir.line)
+            yield diagnose(place, heir.name, parent.original, base.name, base.module)

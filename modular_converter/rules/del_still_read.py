@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
 
 
 NEIGHBOUR = (
@@ -84,3 +91,23 @@ def diagnose(location: Location, attribute: str, name: str, readers: tuple[str, 
         f"`self.{attribute}` is deleted, but `{name}` still reads it in {listed}",
         help=f"Override {listed} without `self.{attribute}`, or keep the attribute.",
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find removed attributes that methods of the generated class read and nothing visible binds any more."""
+    for heir, parent in facts.heirs:
+        for method in heir.members.methods if "del self." in heir.text else ():
+            inherited = parent.members.by_name.get(method.name)
+            assigned = inherited.assigned if inherited else set()
+            for target in method.deletions:
+                readers = _readers(facts, heir.name, target.attr) if target.attr in assigned else ()
+                if readers:
+                    yield diagnose(facts.at_node(heir, target), target.attr, heir.name, readers)
+
+
+def _readers(facts: Facts, name: str, attribute: str) -> tuple[str, ...]:
+    """The methods of a generated class that read an attribute which neither it nor a visible ancestor binds."""
+    if any(members.binds(attribute) for members in facts.lineage(name)):
+        return ()
+    methods = facts.generated[name].members.methods
+    return tuple(dict.fromkeys(method.name for method in methods if method.reads(attribute)))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
 
 
 NEIGHBOUR = (
@@ -84,3 +89,15 @@ def diagnose(
         f"`del self.{attribute}` removes nothing: `{parent}.{method}` does not assign it",
         help=did_you_mean(attribute, candidates) + "Correct the name, or drop the line.",
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find `del self.x` behind a replaced `super()` call whose method in the parent does not assign `self.x`."""
+    for heir, parent in facts.heirs:
+        for method in heir.members.methods if "del self." in heir.text else ():
+            inherited = parent.members.by_name.get(method.name)
+            assigned = inherited.assigned if inherited else set()
+            for target in method.deletions if inherited else ():
+                if target.attr not in assigned:
+                    place = facts.at_node(heir, target)
+                    yield diagnose(place, target.attr, method.name, parent.written, candidates=assigned)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
 
 
 NEIGHBOURS = (
@@ -96,3 +103,15 @@ def diagnose(location: Location, name: str) -> Diagnostic:
         f"public class `{name}` is missing from `__all__`",
         help=f'Add `"{name}"` to `__all__`.',
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find classes that `__all__` lacks and whose parents are exported by their own files."""
+    for heir, parent in facts.heirs if facts.exported else ():
+        is_private = heir.name.startswith("_")
+        if (
+            not is_private
+            and heir.name not in facts.exported
+            and parent.original in facts.exports_of(parent.neighbour)
+        ):
+            yield diagnose(facts.at_class(heir), heir.name)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
 
 
 NEIGHBOUR = (
@@ -72,3 +77,14 @@ def diagnose(location: Location, attribute: str, parent: str, *, candidates: Ite
         help=did_you_mean(attribute, candidates)
         + f"Correct the name or drop the line. An instance attribute is removed by `del self.{attribute}`.",
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find removals of names that neither the parent nor an ancestor of it binds, where all of them can be read."""
+    for heir, parent in facts.heirs:
+        removals = list(heir.members.removals) if "= AttributeError(" in heir.text else []
+        known = facts.attributes_of(parent) if removals else None
+        if known is not None:
+            unknown = (target for target in removals if target.id not in known)
+            for target in unknown:
+                yield diagnose(facts.at_node(heir, target), target.id, parent.original, candidates=known)

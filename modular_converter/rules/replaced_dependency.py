@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import ClassFacts, Facts, GeneratedDefinition, Parent
 
 
 NEIGHBOUR = (
@@ -97,3 +104,33 @@ def diagnose(
         help=f"Assign `{name}` in `{user}.__init__`, or name it `{copy}`, so that it takes the place of the copy.",
         severity_override=None if severity is RULE.severity else severity,
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find classes whose parent arrives as an untouched copy, which another generated class uses."""
+    for definitions in facts.files.values():
+        for name in definitions:
+            heir = facts.classes.get(name)
+            if heir is None or heir.parent is None or heir.name == heir.parent.name:
+                continue
+            user = _user_of_copy(facts, definitions, heir, heir.parent)
+            if user is None or _is_used(facts, name) or heir.members.is_empty:
+                continue
+            severity = Severity.WARNING if name in facts.exported else facts.replaced_dependency
+            yield diagnose(facts.at_class(heir), name, heir.parent.name, user, severity=severity)
+
+
+def _user_of_copy(
+    facts: Facts, definitions: Mapping[str, GeneratedDefinition], heir: ClassFacts, parent: Parent
+) -> str | None:
+    """The first other class of the modular file whose generated form uses a copy of the parent."""
+    copy = definitions.get(parent.name)
+    if copy is None or copy.copied_from != parent.neighbour.path:
+        return None
+    others = (other.name for other, _ in facts.heirs if other.name != heir.name)
+    return next((name for name in others if name in definitions and copy.name in definitions[name].uses), None)
+
+
+def _is_used(facts: Facts, name: str) -> bool:
+    """Whether another definition uses a class: then the author wants both, the changed class and the copy."""
+    return any(name in one.uses for one in facts.generated.values() if one.name != name)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
 
 
 NEIGHBOUR = (
@@ -85,3 +92,31 @@ def diagnose(location: Location, method: str, name: str, callers: tuple[str, ...
         f"`{name}.{method}` is removed by a raising stub, but {listed} still calls it",
         help=f"Override {listed} without the call, or keep `{method}`.",
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find methods that a raising stub has removed and that the generated file still calls."""
+    for heir, parent in facts.heirs:
+        for method in heir.members.methods if "raise " in heir.text else ():
+            if not method.only_raises or not parent.defines(method.name):
+                continue
+            is_kept = facts.generated[heir.name].defines(method.name)
+            callers = () if is_kept else _callers(facts, heir.name, method.name)
+            if callers:
+                place = facts.at(method.name, heir.line + method.node.lineno - 1)
+                yield diagnose(place, method.name, heir.name, callers)
+
+
+def _callers(facts: Facts, name: str, method: str) -> tuple[str, ...]:
+    """The methods of a class and its heirs in the same file that call a method which no class there defines for them."""
+    found: dict[str, None] = {}
+    definitions = facts.file_of(name).values()
+    if not any(f"self.{method}(" in one.text for one in definitions):
+        return ()
+    for one in definitions:
+        lineage = list(facts.lineage(one.name)) if one.is_class else []
+        if not any(members.node.name == name for members in lineage):
+            continue
+        if not any(method in members.by_name for members in lineage):
+            found.update((f"{one.name}.{caller.name}", None) for caller in one.members.methods if caller.calls(method))
+    return tuple(found)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
 
 
 NEIGHBOUR = (
@@ -76,3 +83,13 @@ def diagnose(location: Location, method: str, parent: str) -> Diagnostic:
         f"`super().{method}()` is not a statement of its own; in the generated class it does not reach `{parent}`",
         help=f"Write the lines of `{parent}.{method}` out, or make the call a statement: `super().{method}(…)`.",
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find calls on `super()` of methods that the parent defines, but for the call that the converter replaces."""
+    for heir, parent in facts.heirs:
+        for method in heir.members.methods if "super(" in heir.text else ():
+            replaced = method.replaced_call if parent.defines(method.name) else None
+            for call in method.super_calls:
+                if call.node is not replaced and parent.defines(call.method):
+                    yield diagnose(facts.at_node(heir, call.node), call.method, parent.written)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
 
 
 NEIGHBOUR = (
@@ -76,3 +83,12 @@ def diagnose(location: Location, method: str, parent: str) -> Diagnostic:
         f"`super().{method}()` stays as it is: `{parent}` does not define `{method}` itself",
         help=f"Name the class whose `{method}` you want, as in `Base.{method}(self, …)`, or check the name.",
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find calls of a method's own name on `super()` where the parent has no such method."""
+    for heir, parent in facts.heirs:
+        for method in heir.members.methods if "super(" in heir.text else ():
+            for call in method.super_calls:
+                if call.method == method.name and not parent.defines(call.method):
+                    yield diagnose(facts.at_node(heir, call.node), call.method, parent.written)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
+
+SUPER_KWARGS = "super_kwargs"
 
 
 NEIGHBOUR = (
@@ -76,3 +83,14 @@ def diagnose(location: Location, method: str, parent: str, *, candidates: Iterab
         f"`{method}` takes `**super_kwargs`, but {lacking}",
         help=did_you_mean(method, candidates) + "Write its parameters out, or use an ordinary `**kwargs`.",
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find methods with `**super_kwargs` that the parent does not define."""
+    for one in facts.classes.values():
+        for method in one.members.methods if SUPER_KWARGS in one.text else ():
+            parameter, parent = method.super_kwargs, one.parent
+            if parameter is None or (parent and parent.defines(method.name)):
+                continue
+            written, candidates = (parent.written, parent.members.by_name) if parent else ("", {})
+            yield diagnose(facts.at_node(one, parameter), method.name, written, candidates=candidates)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
 
 
 NEIGHBOUR = (
@@ -73,3 +78,10 @@ def diagnose(location: Location, name: str, *, candidates: Iterable[str] = ()) -
         f"`__all__` lists `{name}`, which no generated file defines",
         help=did_you_mean(name, candidates) + "Correct the name, or take it out of `__all__`.",
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find names in `__all__` that are neither generated nor bound by the modular file."""
+    for name in facts.exported:
+        if not any(name in bound for bound in (facts.generated, facts.definitions, facts.imported)):
+            yield diagnose(facts.at(name, facts.definitions["__all__"].line), name, candidates=facts.generated)

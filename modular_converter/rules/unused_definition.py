@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
+
+CUSTOMARY = frozenset({"logger"})
+"""Files have these by custom, used or not."""
 
 
 NEIGHBOUR = (
@@ -81,3 +91,11 @@ def diagnose(location: Location, name: str) -> Diagnostic:
         f"no class uses `{name}`, so it is in no generated file",
         help=f"Use `{name}` in a class, or remove it.",
     )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find functions and assignments that no generated file holds."""
+    for name, definition in facts.definitions.items():
+        ignored = definition.is_class or name in CUSTOMARY or name.startswith("__")
+        if not ignored and name not in facts.generated:
+            yield diagnose(facts.at(name, definition.line), name)

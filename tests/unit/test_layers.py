@@ -16,6 +16,7 @@ GRAPH = ImportGraph(PACKAGE)
 FLOORS = {
     "modular_converter": (
         "diagnostics",
+        "facts",
         "rules",
         "settings",
         "files",
@@ -45,6 +46,7 @@ FLOORS = {
     "modular_converter.check": ("__init__", "cache", "blame", "orphans", "conversions", "compare"),
     "modular_converter.parallel": (
         "errors",
+        "lint",
         "trace",
         "plans",
         "solve",

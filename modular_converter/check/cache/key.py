@@ -20,7 +20,8 @@ from modular_converter.settings.values import Settings
 TOOL = os.path.dirname(os.path.abspath(modular_converter.__file__))
 """The folder of this tool's own files."""
 OWN_WING = "parallel"
-"""The folder of the tool that no conversion uses."""
+"""The folder of the tool that no conversion uses, but for the checks of its rules."""
+WING_RULES = os.path.join(TOOL, OWN_WING, "lint")
 
 
 def fingerprint(settings: Settings) -> str:
@@ -47,9 +48,10 @@ def packages_above(folder: str, known: MutableMapping[str, tuple[bool, ...]]) ->
 
 
 def _own_files() -> Iterator[str]:
-    for folder, folders, names in os.walk(TOOL):
-        folders[:] = sorted(name for name in folders if name not in (OWN_WING, "__pycache__"))
-        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", ".toml")))
+    for root, skipped in ((TOOL, OWN_WING), (WING_RULES, "")):
+        for folder, folders, names in os.walk(root):
+            folders[:] = sorted(name for name in folders if name not in (skipped, "__pycache__"))
+            yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", ".toml")))
 
 
 def _black_options(settings: Settings) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
-from modular_converter.rules import MODULES
+from modular_converter.diagnostics import Diagnostic, Location, Severity
+from modular_converter.rules import by_name
 
 
 def pack(diagnostic: Diagnostic) -> list[Any]:
@@ -23,24 +23,13 @@ def pack(diagnostic: Diagnostic) -> list[Any]:
 
 
 def unpack(values: Sequence[Any]) -> Diagnostic:
-    """The diagnostic that `pack` was given. Raises `ValueError` or `TypeError` for anything else."""
+    """The diagnostic that `pack` was given. Raises `ValueError`, `TypeError` or `LookupError` for others."""
     name, (path, line, column, end_line, end_column), message, help, source_line, override = values
-    texts, numbers, optional = (path, message, help, source_line), (line, column), (end_line, end_column)
+    texts, numbers, optional = (name, path, message, help, source_line), (line, column), (end_line, end_column)
     if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
         raise TypeError(values)
     if not all(number is None or type(number) is int for number in optional):
         raise TypeError(values)
     location = Location(path, line, column, end_line, end_column)
     severity = Severity(override) if override is not None else None
-    return Diagnostic(_rule(name), location, message, help, source_line, severity)
-
-
-def _rule(name: object) -> Rule:
-    """The rule of a name; only its own file is loaded."""
-    module = name.replace("-", "_") if isinstance(name, str) else ""
-    if module not in MODULES:
-        raise ValueError(f"no rule {name!r}")
-    import importlib
-
-    rule: Rule = importlib.import_module(f"modular_converter.rules.{module}").RULE
-    return rule
+    return Diagnostic(by_name(name), location, message, help, source_line, severity)

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import ast
-import importlib
-import inspect
 import pathlib
 import subprocess
 import sys
 
 import pytest
 
+import modular_converter
 from modular_converter import rules
 from modular_converter.diagnostics import Rule, Severity
 
 
-FOLDER = pathlib.Path(inspect.getfile(rules)).parent
+PACKAGE = pathlib.Path(modular_converter.__file__).parent
+FOLDERS = (PACKAGE / "rules", PACKAGE / "parallel" / "lint")
 ALL = pytest.mark.parametrize("rule", rules.all_rules(), ids=lambda rule: rule.name)
 
 
-def test_every_rule_file_is_listed() -> None:
-    assert {path.stem for path in FOLDER.glob("*.py")} - {"__init__"} == set(rules.MODULES)
+def test_every_file_is_a_rule_of_its_name() -> None:
+    stems = {path.stem for folder in FOLDERS for path in folder.glob("[!_]*.py")}
+    assert {rule.name.replace("-", "_") for rule in rules.all_rules()} == stems
 
 
-def test_codes_and_names_are_unique_and_in_order() -> None:
+def test_codes_are_unique_and_in_order() -> None:
     codes = [rule.code for rule in rules.all_rules()]
     assert codes == sorted(set(codes))
-    assert [rule.name.replace("-", "_") for rule in rules.all_rules()] == list(rules.MODULES)
 
 
 @ALL
@@ -64,9 +64,8 @@ def test_good_and_bad_differ_in_the_modular_file_alone(rule: Rule) -> None:
 
 
 @ALL
-def test_every_rule_words_its_diagnostics(rule: Rule) -> None:
-    module = importlib.import_module(f"modular_converter.rules.{rule.name.replace('-', '_')}")
-    assert callable(module.diagnose)
+def test_a_rule_is_found_by_its_exact_name(rule: Rule) -> None:
+    assert rules.by_name(rule.name) is rule
 
 
 @pytest.mark.parametrize("spelling", ["MC105", "mc105", " MC105 ", "unknown-parent", "unknown_parent"])
@@ -79,10 +78,20 @@ def test_an_unknown_code_gets_a_hint() -> None:
         rules.by_code("unknown-parant")
 
 
-def test_one_rule_does_not_import_the_others() -> None:
+def test_one_rule_imports_neither_the_others_nor_the_facts() -> None:
     code = (
-        "import sys; from modular_converter.rules import cycle\n"
-        "print(sorted(name for name in sys.modules if name.startswith('modular_converter.rules.')))"
+        "import sys; from modular_converter.rules import by_name; by_name('del-still-read')\n"
+        "print(sorted(name for name in sys.modules if name.startswith('modular_converter.')))"
     )
     out = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert out.strip() == "['modular_converter.rules.cycle']"
+    loaded = ("modular_converter.diagnostics", "modular_converter.rules", "modular_converter.rules.del_still_read")
+    assert out.strip() == str(list(loaded))
+
+
+def test_the_rules_of_the_wing_import_nothing_else_of_it() -> None:
+    code = "import sys; from modular_converter.rules import checks; checks(); print(*sys.modules)"
+    loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
+    own = {name.removeprefix("modular_converter.") for name in loaded if name.startswith("modular_converter.parallel")}
+    assert "parallel.lint.plan_lacks_new_layer" in own
+    assert {name for name in own if ".lint" not in name} == {"parallel", "parallel.errors"}
+    assert not loaded & {"torch", "transformers", "numpy"}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from modular_converter.diagnostics import Diagnostic, Location, Severity
+from modular_converter.parallel.lint import plan_lacks_new_layer, plan_names_missing_layer
 from modular_converter.rules import (
+    all_rules,
     ambiguous_prefix,
     bad_setting,
     base_not_a_name,
@@ -26,8 +28,6 @@ from modular_converter.rules import (
     not_utf8,
     nothing_to_convert,
     outside_root,
-    plan_lacks_new_layer,
-    plan_names_missing_layer,
     read_only_target,
     remove_unknown_attribute,
     replaced_dependency,
@@ -129,8 +129,6 @@ def test_wording(diagnostic: Diagnostic, message: str, help: str) -> None:
 
 
 def test_every_rule_is_worded_here() -> None:
-    from modular_converter.rules import all_rules
-
     assert {diagnostic.code for diagnostic, _, _ in WORDED} == {rule.code for rule in all_rules()}
 
 

@@ -1,0 +1,146 @@
+"""The last step before the texts go to the formatter: gather the facts of a conversion and run the checks of all rules."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping
+
+from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
+from modular_converter.convert.inherit.resolve import module_path, neighbour_module
+from modular_converter.convert.inline.generated import GeneratedDefinition as Definition
+from modular_converter.convert.inline.generated import GeneratedFile, GeneratedFiles
+from modular_converter.convert.source.exports import exported_names
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Module, Role
+from modular_converter.diagnostics import ConversionError, Diagnostic
+from modular_converter.facts.conversion import (
+    ClassFacts,
+    Facts,
+    GeneratedDefinition,
+    Grandparent,
+    ModularDefinition,
+    NeighbourFacts,
+    Parent,
+)
+from modular_converter.facts.members import parse_class
+from modular_converter.rules import checks
+
+
+DEEPEST = 20
+"""Ancestors of a class that are followed, one above the other; more are a circle."""
+
+
+def lint(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], collection: GeneratedFiles, library: Library
+) -> tuple[Diagnostic, ...]:
+    """The findings of one modular file, in the order of its lines."""
+    facts = gather_facts(neighbours, classes, collection, library)
+    found = list(itertools.chain.from_iterable(check(facts) for check in checks()))
+    if not found:
+        return ()
+    return tuple(sorted((one.with_source(facts.source) for one in found), key=lambda one: one.sort_key))
+
+
+def gather_facts(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], collection: GeneratedFiles, library: Library
+) -> Facts:
+    """The conversion as the checks of rules read it."""
+    target, renamed = neighbours.target, neighbours.neighbours
+    seen = {dotted: _neighbour(dotted, one) for dotted, one in renamed.items()}
+    originals = {dotted: one.neighbour.module for dotted, one in renamed.items()}
+    definitions = target.module.definitions
+    return Facts(
+        path=target.path,
+        read_source=lambda: library.text(target.path),
+        classes={name: _class(built, neighbours, seen, library) for name, built in classes.items()},
+        definitions={
+            name: ModularDefinition(name, one.line, one.role is Role.CLASS) for name, one in definitions.items()
+        },
+        imported=target.module.imported,
+        exported=dict.fromkeys(exported_names(definitions.get("__all__"))),
+        neighbours=tuple(seen.values()),
+        files={file.kind: _file(file) for file in collection.files},
+        exports_of=lambda neighbour: exported_names(originals[neighbour.dotted].definitions.get("__all__")),
+        attributes_of=lambda parent: _renamed_attributes(parent, renamed[parent.neighbour.dotted], library),
+        replaced_dependency=library.settings.replaced_dependency,
+    )
+
+
+def _neighbour(dotted: str, renamed: RenamedNeighbour) -> NeighbourFacts:
+    module, prefix = renamed.neighbour.module, renamed.prefix
+    return NeighbourFacts(
+        dotted, renamed.neighbour.path, module.definitions.keys(), prefix.cased, prefix.asked, prefix.collides_with
+    )
+
+
+def _class(
+    built: BuiltClass, neighbours: Neighbourhood, seen: Mapping[str, NeighbourFacts], library: Library
+) -> ClassFacts:
+    statement = built.statement
+    written = neighbours.resolution.parent(statement)
+    if built.parent is None or written is None:
+        return ClassFacts(built.name, statement.text, statement.line)
+    original = neighbours.resolution.taken[written].name
+    above = tuple(_grandparents(original, neighbours.neighbours[built.neighbour], library))
+    parent = Parent(written, original, built.parent.name, built.parent.text, seen[built.neighbour], above)
+    return ClassFacts(built.name, statement.text, statement.line, parent)
+
+
+def _grandparents(name: str, renamed: RenamedNeighbour, library: Library) -> Iterator[Grandparent]:
+    module = renamed.neighbour.module
+    for base in module.definitions[name].bases:
+        imported = module.imported.get(base)
+        found = neighbour_module(imported.module, library.settings) if imported else None
+        if imported is not None and found is not None and found.model != renamed.neighbour.model:
+            yield Grandparent(imported.name, imported.module)
+
+
+def _file(file: GeneratedFile) -> Mapping[str, GeneratedDefinition]:
+    return {name: _generated(one) for name, one in file.definitions.items()}
+
+
+def _generated(one: Definition) -> GeneratedDefinition:
+    copied_from = one.origin.path if one.origin.how == "copied" else ""
+    return GeneratedDefinition(one.name, one.text, one.role is Role.CLASS, one.uses, copied_from)
+
+
+def _renamed_attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> frozenset[str] | None:
+    found = _attributes(parent.original, renamed.neighbour.module, library)
+    return None if found is None else found | frozenset(map(renamed.definitions.renamer.name, found))
+
+
+def _attributes(name: str, module: Module, library: Library, depth: int = 0) -> frozenset[str] | None:
+    """The names that a class and its ancestors bind, wherever these are defined; None when one cannot be read."""
+    if name == "object":
+        return frozenset()
+    if depth > DEEPEST:
+        return None
+    statement = module.definitions.get(name)
+    if statement is None:
+        elsewhere = _module_of(name, module, library)
+        return None if elsewhere is None else _attributes(name, elsewhere, library, depth + 1)
+    if statement.role is not Role.CLASS:
+        return None
+    found = parse_class(statement.text).names
+    for base in statement.bases:
+        inherited = _attributes(base, module, library, depth + 1)
+        if inherited is None:
+            return None
+        found |= inherited
+    return found
+
+
+def _module_of(name: str, module: Module, library: Library) -> Module | None:
+    """The module that a class is imported from, if its file can be read."""
+    imported = module.imported.get(name)
+    if imported is None or imported.name != name:
+        return None
+    path = module_path(imported.module, os.path.dirname(module.path))
+    if path is None or not library.exists(path):
+        return None
+    try:
+        return library.module(path)
+    except ConversionError:
+        return None

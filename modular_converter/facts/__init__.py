@@ -1,0 +1,1 @@
+"""The facts of a finished conversion, as plain records: the input of the checks of rules."""

@@ -1,0 +1,186 @@
+"""What a finished conversion came to, as the checks of rules read it. No check reads a file by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from modular_converter.diagnostics import Location, Severity, locate, locate_word
+from modular_converter.facts.members import Members, parse_class
+
+
+if TYPE_CHECKING:
+    import ast
+
+
+class ModularDefinition(NamedTuple):
+    """A top-level definition of the modular file."""
+
+    name: str
+    line: int
+    is_class: bool
+
+
+class _Parsed:
+    """A class with a text, which is parsed when its members are first asked for."""
+
+    text: str
+
+    @cached_property
+    def members(self) -> Members:
+        """The members in `text`."""
+        return parse_class(self.text)
+
+    def defines(self, method: str) -> bool:
+        """Whether the class itself defines a method."""
+        # Most methods are seen without parsing, which saves half of the time of the checks (326 modular files).
+        return f"\n    def {method}(" in self.text or method in self.members.by_name
+
+
+@dataclass(frozen=True)
+class GeneratedDefinition(_Parsed):
+    """A definition of a generated file."""
+
+    name: str
+    text: str
+    is_class: bool
+    uses: frozenset[str]
+    """Every identifier in its code."""
+    copied_from: str = ""
+    """The path of the neighbour that it is an untouched copy from, apart from names; "" for any other."""
+
+
+@dataclass(frozen=True)
+class NeighbourFacts:
+    """A module of another model that the modular file imports from."""
+
+    dotted: str
+    """As the modular file writes it: `..llama.modeling_llama`."""
+    path: str
+    definitions: Collection[str]
+    """The names that it defines, as it writes them."""
+    prefix: str
+    """The prefix of the names that its definitions get: `EmuText`."""
+    asked: tuple[str, ...]
+    """The prefixes that the names of the modular file's classes ask for, the most wanted first."""
+    collides_with: str
+    """The class of the neighbour for whose sake the wanted prefix was not chosen; "" for none."""
+
+
+class Grandparent(NamedTuple):
+    """A base that a parent imports from a model file of a third model."""
+
+    name: str
+    module: str
+
+
+@dataclass(frozen=True)
+class Parent(_Parsed):
+    """The class of a neighbour that a class inherits from."""
+
+    written: str
+    """As the class names it among its bases."""
+    original: str
+    """Its name in the neighbour."""
+    name: str
+    """Its name after renaming."""
+    text: str
+    """Its text after renaming."""
+    neighbour: NeighbourFacts
+    grandparents: tuple[Grandparent, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClassFacts(_Parsed):
+    """A class of the modular file, with its parent."""
+
+    name: str
+    text: str
+    """As the modular file has it."""
+    line: int
+    """The line of the modular file that `text` begins on, from 1."""
+    parent: Parent | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One conversion. Questions that make the conversion depend on more text are asked by a call."""
+
+    path: str
+    """The modular file."""
+    read_source: Callable[[], str]
+    """Gives the text of the modular file."""
+    classes: Mapping[str, ClassFacts]
+    definitions: Mapping[str, ModularDefinition]
+    imported: Collection[str]
+    """The names that the modular file imports."""
+    exported: Collection[str]
+    """The names in its `__all__`, in order."""
+    neighbours: Collection[NeighbourFacts]
+    files: Mapping[str, Mapping[str, GeneratedDefinition]]
+    """The generated files by kind (`modeling`), each with its definitions by name."""
+    exports_of: Callable[[NeighbourFacts], Collection[str]]
+    """Gives the names in the `__all__` of a neighbour."""
+    attributes_of: Callable[[Parent], frozenset[str] | None]
+    """Gives the class attributes and methods of a parent and of all its ancestors, under their names before and after
+    renaming; None where the source of one ancestor cannot be read."""
+    replaced_dependency: Severity = Severity.ERROR
+    """How the settings weigh MC201."""
+
+    @cached_property
+    def source(self) -> str:
+        """The text of the modular file."""
+        return self.read_source()
+
+    @cached_property
+    def heirs(self) -> tuple[tuple[ClassFacts, Parent], ...]:
+        """The classes that inherit from a class of a neighbour, each with its parent."""
+        return tuple((one, one.parent) for one in self.classes.values() if one.parent is not None)
+
+    @cached_property
+    def generated(self) -> Mapping[str, GeneratedDefinition]:
+        """The definitions of all generated files by name."""
+        return {name: one for definitions in self.files.values() for name, one in definitions.items()}
+
+    def names_unseen(self, neighbour: NeighbourFacts) -> bool:
+        """Whether copies from a neighbour have names that no author wrote."""
+        copies = (one for one in self.generated.values() if one.copied_from == neighbour.path)
+        return any(one.name not in neighbour.definitions for one in copies)
+
+    def renamed_heir(self, neighbour: NeighbourFacts) -> ClassFacts | None:
+        """The first heir of a neighbour's class whose name is not the parent's after renaming."""
+        heirs = (heir for heir, parent in self.heirs if parent.neighbour is neighbour and heir.name != parent.name)
+        return next(heirs, None)
+
+    def file_of(self, name: str) -> Mapping[str, GeneratedDefinition]:
+        """The definitions of the first generated file that defines a name."""
+        return next((definitions for definitions in self.files.values() if name in definitions), {})
+
+    def lineage(self, name: str) -> Iterator[Members]:
+        """A generated class and those of its ancestors that the same file defines."""
+        definitions = self.file_of(name)
+        todo, seen = [name], {name}
+        while todo:
+            definition = definitions.get(todo.pop())
+            if definition is None or not definition.is_class:
+                continue
+            yield definition.members
+            todo += sorted(definition.members.base_names - seen)
+            seen |= definition.members.base_names
+
+    def at(self, word: str, line: int) -> Location:
+        """The first place of a word in the modular file at or below a line."""
+        return locate_word(self.path, word, self.source, line)
+
+    def at_class(self, class_facts: ClassFacts) -> Location:
+        """The place of the name of a class where it is defined."""
+        return self.at(class_facts.name, class_facts.line)
+
+    def at_node(self, class_facts: ClassFacts, node: ast.AST) -> Location:
+        """The place of a node among the members of a class of the modular file."""
+        place = locate(self.path, node, class_facts.text)
+        above = class_facts.line - 1
+        end = None if place.end_line is None else place.end_line + above
+        return replace(place, line=place.line + above, end_line=end)

@@ -1,0 +1,188 @@
+"""A class as its members: its methods as syntax trees, and the names that it binds."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+SUPER_KWARGS = "super_kwargs"
+
+
+class SuperCall(NamedTuple):
+    """A call `super().method(…)`."""
+
+    node: ast.Call
+    method: str
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of a class."""
+
+    node: Function
+
+    @property
+    def name(self) -> str:
+        """The name after `def`."""
+        return self.node.name
+
+    @property
+    def super_kwargs(self) -> ast.arg | None:
+        """The parameter `**super_kwargs`, which stands for the parameters of the parent's method."""
+        parameter = self.node.args.kwarg
+        return parameter if parameter is not None and parameter.arg == SUPER_KWARGS else None
+
+    @cached_property
+    def super_calls(self) -> tuple[SuperCall, ...]:
+        """All calls `super().method(…)`, those in nested functions included."""
+        calls = ((node, super_method(node)) for node in ast.walk(self.node) if isinstance(node, ast.Call))
+        return tuple(SuperCall(node, method) for node, method in calls if method)
+
+    @cached_property
+    def _super_statement(self) -> int | None:
+        statements = enumerate(self.node.body)
+        return next((number for number, node in statements if super_method(_value(node)) == self.name), None)
+
+    @property
+    def replaced_call(self) -> ast.expr | None:
+        """The call `super().<this method>(…)` that the converter replaces by the parent's body.
+
+        It is the first one that is a whole statement, or all that a statement returns.
+        """
+        return None if self._super_statement is None else _value(self.node.body[self._super_statement])
+
+    @property
+    def deletions(self) -> Iterator[ast.Attribute]:
+        """The targets of `del self.x` behind the replaced call: the converter removes the parent's `self.x = …`."""
+        if self._super_statement is None:
+            return
+        for node in self.node.body[self._super_statement + 1 :]:
+            targets = node.targets if isinstance(node, ast.Delete) else []
+            yield from (target for target in targets if isinstance(target, ast.Attribute) and _is_own(target))
+
+    @property
+    def only_raises(self) -> bool:
+        """Whether its body begins with `raise`, as that of a stub which removes the parent's method does."""
+        return isinstance(self.node.body[0], ast.Raise)
+
+    @property
+    def assigned(self) -> set[str]:
+        """The attributes of `self` that statements at the top level of the body assign first."""
+        targets = (target for node in self.node.body for target in _targets(node)[:1])
+        return {target.attr for target in targets if isinstance(target, ast.Attribute) and _is_own(target)}
+
+    def reads(self, attribute: str) -> bool:
+        """Whether it reads an attribute of `self`."""
+        nodes = list(ast.walk(self.node))
+        changed = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}  # `self.x += 1` reads first
+        return any(isinstance(one.ctx, ast.Load) or id(one) in changed for one in _of_self(nodes, attribute))
+
+    def calls(self, method: str) -> bool:
+        """Whether it calls another method of `self`."""
+        called = (node.func for node in ast.walk(self.node) if isinstance(node, ast.Call))
+        return any(True for _ in _of_self(called, method))
+
+
+@dataclass(frozen=True)
+class Members:
+    """A class as its members."""
+
+    node: ast.ClassDef
+
+    @cached_property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods in order; a property and its setter are two methods of one name."""
+        return tuple(Method(node) for node in self.node.body if isinstance(node, Function))
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Method]:
+        """The methods by name; of several with one name the last."""
+        return {method.name: method for method in self.methods}
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names that the statements of the class bind."""
+        nodes = self.node.body
+        defined = {node.name for node in nodes if isinstance(node, Function | ast.ClassDef)}
+        targets = (part for node in nodes for target in _targets(node) for part in ast.walk(target))
+        return frozenset(defined | {part.id for part in targets if isinstance(part, ast.Name)})
+
+    @cached_property
+    def base_names(self) -> frozenset[str]:
+        """The names that occur in its bases."""
+        return frozenset(node.id for base in self.node.bases for node in ast.walk(base) if isinstance(node, ast.Name))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing but `pass`."""
+        return all(isinstance(node, ast.Pass) for node in self.node.body)
+
+    @property
+    def removals(self) -> Iterator[ast.Name]:
+        """The targets of `x = AttributeError(…)`, which removes the parent's `x`."""
+        for node in self.node.body:
+            value = getattr(node, "value", None)
+            if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "AttributeError":
+                yield from (target for target in _targets(node)[:1] if isinstance(target, ast.Name))
+
+    def binds(self, attribute: str) -> bool:
+        """Whether instances have an attribute from this class: assigned, defined, or registered under its name."""
+        if attribute in self.names:
+            return True
+        nodes = list(ast.walk(self.node))
+        changed = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
+        stored = (one for one in _of_self(nodes, attribute) if isinstance(one.ctx, ast.Store))
+        return any(id(one) not in changed for one in stored) or any(_registers(node, attribute) for node in nodes)
+
+
+def parse_class(text: str) -> Members:
+    """The members of the class that a text defines."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is not our finding
+        node = ast.parse(text).body[0]
+    assert isinstance(node, ast.ClassDef)
+    return Members(node)
+
+
+def super_method(node: ast.AST | None) -> str:
+    """The method that `super().method(…)` calls; "" for any other expression."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        inner = node.func.value
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "super":
+            return node.func.attr
+    return ""
+
+
+def _value(node: ast.stmt) -> ast.expr | None:
+    return node.value if isinstance(node, (ast.Expr, ast.Return)) else None
+
+
+def _targets(node: ast.stmt) -> list[ast.expr]:
+    """The targets of an assignment; none of any other statement."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign) else []
+
+
+def _of_self(nodes: Iterator[ast.expr] | list[ast.AST], attribute: str) -> Iterator[ast.Attribute]:
+    """The nodes `self.<attribute>` among some."""
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr == attribute and _is_own(node):
+            yield node
+
+
+def _is_own(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _registers(node: ast.AST, attribute: str) -> bool:
+    """Whether this is a call such as `self.register_buffer("x", …)` or `setattr(self, "x", …)`."""
+    if not isinstance(node, ast.Call):
+        return False
+    return any(isinstance(one, ast.Constant) and one.value == attribute for one in node.args[:2])

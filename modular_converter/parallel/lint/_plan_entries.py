@@ -1,0 +1,50 @@
+"""Parallel plans that a configuration class writes as literals."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from modular_converter.facts.members import Members
+
+
+TENSOR_PARALLEL = "base_model_tp_plan"
+PLANS = frozenset(
+    {
+        TENSOR_PARALLEL,
+        "base_model_pp_plan",
+        "base_model_ep_plan",
+        "_tp_plan",
+        "_pp_plan",
+        "_ep_plan",
+        "ep_plan",
+    }
+)
+"""The class attributes that hold plans."""
+
+
+class PlanEntry(NamedTuple):
+    """An entry of a plan."""
+
+    plan: str
+    pattern: str
+    """The layers that it is about: `layers.*.mlp.up_proj`."""
+    node: ast.expr
+    """The pattern, where the class writes it."""
+
+
+def plan_entries(members: Members) -> Iterator[PlanEntry]:
+    """The entries of the plans of a class, in order."""
+    for node in members.node.body:
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(node.value, ast.Dict):
+            continue
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            if isinstance(target, ast.Name) and target.id in PLANS:
+                yield from _entries(target.id, node.value)
+
+
+def _entries(plan: str, literal: ast.Dict) -> Iterator[PlanEntry]:
+    for key in literal.keys:
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield PlanEntry(plan, key.value, key)
