@@ -1,6 +1,7 @@
 """Golden cases: each folder of `cases/` holds models, a modular file and, under `expected/`, what is generated from it.
 
-A new case needs no code: add the folder, run with `UPDATE_CASES=1`, and read what appears under `expected/`.
+A new case needs no code: add the folder, run with `UPDATE_CASES=1`, and read what appears under `expected/`. A case
+with a `pyproject.toml` has settings of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pytest
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
-from modular_converter.settings.load import profile_settings
+from modular_converter.settings.load import load_settings, profile_settings
 from modular_converter.settings.values import Settings
 
 
@@ -26,12 +27,12 @@ UPDATE = bool(os.environ.get("UPDATE_CASES"))
 SETTINGS: Settings = dataclasses.replace(profile_settings(), banner_root="")
 
 
-def generate(root: pathlib.Path) -> dict[str, str]:
+def generate(root: pathlib.Path, settings: Settings) -> dict[str, str]:
     """Convert the modular file below `root`: name of each generated file -> its final text."""
     (modular,) = root.glob("**/modular_*.py")
-    conversion = convert(str(modular), Library(SETTINGS))
+    conversion = convert(str(modular), Library(settings))
     assert not conversion.failed, conversion.diagnostics
-    formatted = format_files(conversion.files, SETTINGS)
+    formatted = format_files(conversion.files, settings)
     assert not formatted.failures
     assert not formatted.undefined
     for path, text in formatted.texts.items():
@@ -49,13 +50,15 @@ def write_expected(folder: pathlib.Path, texts: Mapping[str, str]) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_case(name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(CASES / name, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("expected"))
+    has_settings = (tmp_path / "pyproject.toml").exists()
     (tmp_path / "pyproject.toml").touch()  # the banner tells the path from here
+    settings = load_settings(tmp_path) if has_settings else SETTINGS
     monkeypatch.syspath_prepend(str(tmp_path))  # where a case's own package is found
-    texts = generate(tmp_path)
+    texts = generate(tmp_path, settings)
     if UPDATE:
         write_expected(CASES / name / "expected", texts)
     expected = {path.name: path.read_bytes().decode() for path in (CASES / name / "expected").iterdir()}
     assert sorted(texts) == sorted(expected)
     for file, text in expected.items():
         assert texts[file] == text, file
-    assert generate(tmp_path) == texts, "a second conversion, beside the generated files, differs"
+    assert generate(tmp_path, settings) == texts, "a second conversion, beside the generated files, differs"

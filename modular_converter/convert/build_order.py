@@ -120,7 +120,7 @@ def removes_attributes(path: str, library: Library) -> bool:
 def modular_of(path: str, settings: Settings) -> str:
     """The modular file that a generated file would come from: `modeling_x.py` -> `modular_x.py` beside it."""
     folder, name = os.path.split(path)
-    split = split_stem(name.removesuffix(".py"), tuple(settings.kinds.values()))
+    split = split_stem(name.removesuffix(".py"), settings.file_kinds)
     return os.path.join(folder, f"modular_{split[1]}.py") if split else ""
 
 

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 
-
-DEFAULT_KIND = "modeling"
-"""The kind of every class that no suffix sends elsewhere."""
-
-COPIES_FROM = {"image_processing_pil": "image_processing"}
-"""A file of the first kind must work where the second cannot be imported, so it copies instead of importing."""
+from modular_converter.settings.values import Settings
 
 
 @functools.lru_cache(maxsize=4096)
@@ -18,8 +12,11 @@ def split_stem(stem: str, kinds: tuple[str, ...]) -> tuple[str, str] | None:
     """`image_processing_pil_vit` -> `("image_processing_pil", "vit")`; None for a file of no kind.
 
     A kind may say where the model's name goes: `tokenization_vit_fast` is of the kind `tokenization_{model}_fast`.
+
+    Args:
+        kinds: `Settings.file_kinds`; the first that fits counts.
     """
-    for kind in sorted({*kinds, DEFAULT_KIND}, key=lambda kind: (-len(kind), kind)):
+    for kind in kinds:
         before, _, after = kind.partition("{model}") if "{model}" in kind else (f"{kind}_", "", "")
         if stem.startswith(before) and stem.endswith(after) and len(stem) > len(before) + len(after):
             return kind, stem[len(before) : len(stem) - len(after)]
@@ -31,16 +28,13 @@ def module_name(kind: str, model: str) -> str:
     return kind.replace("{model}", model) if "{model}" in kind else f"{kind}_{model}"
 
 
-def kind_of(name: str, cased: str, kinds: Mapping[str, str]) -> str:
+def kind_of(name: str, cased: str, settings: Settings) -> str:
     """The kind of a class by the longest suffix of its name, which is looked at without the model's cased name.
 
     Args:
         name: the class.
         cased: the model's cased name, `Gemma`.
-        kinds: suffix of a class name -> kind of file.
     """
     rest = name.replace(cased, "")
-    for suffix in sorted(kinds, key=len, reverse=True):
-        if rest.endswith(suffix):
-            return kinds[suffix]
-    return DEFAULT_KIND
+    suffix = max((suffix for suffix in settings.kinds if rest.endswith(suffix)), key=len, default="")
+    return settings.kinds[suffix] if suffix else settings.default_kind

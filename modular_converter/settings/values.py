@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from modular_converter.diagnostics import Severity
 
@@ -27,12 +28,42 @@ class Settings:
     """Files below the models folder that the model-type table is read from, in order."""
     config_table: str
     """Name of that table in them."""
-    optional_kinds: tuple[str, ...]
-    """Kinds of file whose torch imports are optional."""
+    config_suffix: str
+    """What the name of a configuration class ends with; the rest of it is the model's cased name."""
+    no_models: tuple[str, ...]
+    """Folders beside those of the models that hold no model."""
     kept_names: tuple[str, ...]
     """Tokens that are never renamed."""
+    copy_comment: str
+    """How a comment begins that names the origin of a copy. It is dropped, since a renamed copy has another origin."""
     kinds: Mapping[str, str] = field(hash=False)
     """Suffix of a class name -> kind of file."""
+    default_kind: str
+    """The kind of every other class."""
+    copied_kinds: Mapping[str, str] = field(hash=False)
+    """Kind of file -> the kind whose definitions it copies instead of importing them."""
+    optional_kinds: tuple[str, ...]
+    """Kinds of file in which the optional libraries may be missing."""
+    optional_libraries: tuple[str, ...]
+    """The libraries whose imports such a file protects by the availability check."""
+    availability_check: str
+    """The function of the package that tells whether a library is there: `utils.is_{library}_available`."""
+    model_base: str
+    """The library's base of all models; a model has one of its own, with this name in its name."""
+    implied_bases: Mapping[str, str] = field(hash=False)
+    """Base class -> the base that it inherits from itself, so that a class with the first does not list the second."""
+    last_statement: str
+    """The statement that stays the last of an `__init__`, whatever an override adds."""
+    first_assignments: tuple[str, ...]
+    """Names of the assignments that open a generated file, in this order."""
+    overriding_assignments: tuple[str, ...]
+    """An assignment with one of these in its name takes the place of the same one in the parent's module."""
+    overriding_unless_none: tuple[str, ...]
+    """The same for assignments of anything but `None`."""
+    customary_names: tuple[str, ...]
+    """Definitions that a file may have although nothing uses them."""
+    plan_names: tuple[str, ...]
+    """Attributes and class variables that hold a plan of parallelism."""
     formatter: str
     """One of `FORMATTERS`."""
     replaced_dependency: Severity
@@ -60,3 +91,8 @@ class Settings:
     """The pyproject.toml with the project's `[tool.black]`."""
     pyproject: str = ""
     """The file that these settings were read from; "" for the bare profile."""
+
+    @cached_property
+    def file_kinds(self) -> tuple[str, ...]:
+        """All kinds of file, a longer one before those that it begins with."""
+        return tuple(sorted({*self.kinds.values(), self.default_kind}, key=lambda kind: (-len(kind), kind)))

@@ -7,7 +7,12 @@ from functools import cached_property
 
 from modular_converter.convert.emit.banner import banner
 from modular_converter.convert.emit.exports import names_in_strings, on_one_line, render_all
-from modular_converter.convert.emit.imports import ImportSource, names_in_annotations, render_imports
+from modular_converter.convert.emit.imports import (
+    ImportSource,
+    OptionalLibraries,
+    names_in_annotations,
+    render_imports,
+)
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.inline.generated import GeneratedDefinition, GeneratedFile, GeneratedFiles
@@ -57,14 +62,13 @@ class _Assembler:
             used | names_in_annotations(body, self.importable - used),
             {definition.name for definition in definitions if not definition.is_store},
             self._siblings(file),
-            optional=file.kind in self.settings.optional_kinds,
+            optional=self._optional_libraries() if file.kind in self.settings.optional_kinds else None,
             keep_conditions=self.settings.formatter == "ruff",
-            utils_module=self._utils_module(),
         )
         return "".join((self.banner, self.target.module.header, imports, body, self._all(file.kind)))
 
     def _kind(self, name: str) -> str:
-        return kind_of(name, self.target.cased, self.settings.kinds)
+        return kind_of(name, self.target.cased, self.settings)
 
     def _siblings(self, file: GeneratedFile) -> list[tuple[str, str]]:
         """The classes of the other generated files that this one refers to: `(module, name)`."""
@@ -82,8 +86,10 @@ class _Assembler:
         names = [name for name in exported_names(statement) if self._kind(name) == kind]
         return statement.lead + render_all(names) if statement and names else ""
 
-    def _utils_module(self) -> str:
-        return f"{self.settings.package}.utils" if self.foreign else "...utils"
+    def _optional_libraries(self) -> OptionalLibraries:
+        module, _, check = self.settings.availability_check.rpartition(".")
+        package = f"{self.settings.package}." if self.foreign else "..."
+        return OptionalLibraries(self.settings.optional_libraries, package + module, check)
 
     def _own_imports(self) -> ImportSource:
         return ImportSource(

@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from modular_converter.convert.source.module import ImportedName, Role, Statement
 
 
-OPTIONAL_LIBRARIES = ("torch", "torchvision")
-"""Libraries whose imports an optional kind of file gathers under `if is_<library>_available():`."""
-
 _QUOTED = re.compile(r"""[:>\[,|(]\s*(?:"([^"\n]+)"|'([^'\n]+)')""")
 """A string where an annotation may be (`x: "Tensor | None"`); there are false alarms."""
 _WORD = re.compile(r"\b[^\W\d]\w*")
@@ -27,6 +24,29 @@ class ImportSource:
     rename_text: Callable[[str], str]
     skips: Callable[[ImportedName], bool]
     """Whether an imported name is none of the generated file's (a neighbour's, which is resolved instead)."""
+
+
+@dataclass(frozen=True)
+class OptionalLibraries:
+    """The libraries that a file must work without, so that it imports them below a check."""
+
+    names: tuple[str, ...]
+    module: str
+    """Where the check comes from: `...utils`."""
+    check: str
+    """The function that checks for a library: `is_{library}_available`."""
+
+    def call(self, library: str) -> str:
+        """The name of the function that checks for one library."""
+        return self.check.replace("{library}", library)
+
+    def checked_in(self, text: str) -> tuple[str, str]:
+        """The library that a protected import checks for alone, with the imports below; two empty texts for others."""
+        for library in self.names:
+            header = re.match(rf"if {re.escape(self.call(library))}\(\):[ \t]*\n", text)
+            if header:
+                return library, text[header.end() :]
+        return "", ""
 
 
 @dataclass
@@ -66,9 +86,8 @@ def render_imports(
     used: Collection[str],
     defined: Collection[str],
     siblings: Iterable[tuple[str, str]],
-    optional: bool,
+    optional: OptionalLibraries | None,
     keep_conditions: bool,
-    utils_module: str,
 ) -> str:
     """The import statements of a file, ordinary ones first, then protected ones.
 
@@ -77,17 +96,16 @@ def render_imports(
         used: the names that the file uses.
         defined: the names that it defines.
         siblings: `(module, name)` of the classes that it takes from other files of its model.
-        optional: whether torch is optional in this kind of file.
+        optional: the libraries that this kind of file must work without, if any.
         keep_conditions: keep what any protected import tests, also where that import is not kept: ruff removes it
             again, and the corpus bears the trace (an import that was once too long stays broken over lines).
-        utils_module: where `is_torch_available` comes from.
     """
     wanted = set(used) - set(defined)
     for source in sources:
         for statement in source.statements:
             if statement.role is Role.PROTECTED_IMPORT and (keep_conditions or _binds(statement, source, wanted)):
                 wanted |= statement.condition
-    gathered = _Gathered(optional={library: [] for library in OPTIONAL_LIBRARIES} if optional else {})
+    gathered = _Gathered(optional={library: [] for library in optional.names} if optional else {})
     behind = [f"from {module} import {name}" for module, name in siblings]
     gathered.bound.update(name for _, name in siblings)
     for source in sources:
@@ -95,8 +113,8 @@ def render_imports(
             if statement.role is Role.IMPORT:
                 _gather(statement, source, wanted, gathered)
             elif statement.role is Role.PROTECTED_IMPORT:
-                _gather_protected(statement, source, wanted, gathered)
-    return _render(gathered, behind, sources[0], utils_module)
+                _gather_protected(statement, source, wanted, gathered, optional)
+    return _render(gathered, behind, sources[0], optional)
 
 
 def _binds(statement: Statement, source: ImportSource, wanted: Collection[str]) -> bool:
@@ -134,16 +152,20 @@ def _import_lines(names: Sequence[ImportedName]) -> list[str]:
 
 
 def _gather_protected(
-    statement: Statement, source: ImportSource, wanted: Collection[str], gathered: _Gathered
+    statement: Statement,
+    source: ImportSource,
+    wanted: Collection[str],
+    gathered: _Gathered,
+    optional: OptionalLibraries | None,
 ) -> None:
     names = [source.rename(name) for name in statement.imports if not source.skips(name)]
     text = _without_unwanted(source.rename_text(statement.text), wanted, gathered.bound)
     if not text or not any(name.bound in wanted and name.bound not in gathered.bound for name in names):
         return
     gathered.bound.update(name.key for name in names)
-    test = re.match(r"if is_(\w+)_available\(\):[ \t]*\n", text)
-    if test and test[1] in gathered.optional:
-        gathered.optional[test[1]] += [line.strip() for line in text[test.end() :].splitlines() if line.strip()]
+    library, body = optional.checked_in(text) if optional else ("", "")
+    if library:
+        gathered.optional[library] += [line.strip() for line in body.splitlines() if line.strip()]
     else:
         gathered.protected.append(statement.lead + text)
 
@@ -169,16 +191,19 @@ def _without_unwanted(text: str, wanted: Collection[str], bound: Collection[str]
     return "\n".join(lines) if len(lines) > 1 else ""
 
 
-def _render(gathered: _Gathered, behind: list[str], modular: ImportSource, utils_module: str) -> str:
-    needed = [library for library, lines in gathered.optional.items() if lines]
-    tests = {f"is_{library}_available" for library in OPTIONAL_LIBRARIES}
-    lines = gathered.lines
-    if needed and any(name.bound in tests for statement in modular.statements for name in statement.imports):
-        lines = [line.strip() for line in lines]
-    lines = [*lines, *behind, *(f"from {utils_module} import is_{library}_available" for library in needed)]
-    blocks = [
-        f"if is_{library}_available():\n" + "".join(f"    {line}\n" for line in gathered.optional[library])
-        for library in needed
-    ]
-    protected = [text.rstrip("\n") + "\n" for text in (*gathered.protected, *blocks)]
-    return "".join(line + "\n" for line in lines) + "".join(protected)
+def _render(gathered: _Gathered, behind: list[str], modular: ImportSource, optional: OptionalLibraries | None) -> str:
+    lines, blocks = gathered.lines, list(gathered.protected)
+    checks: list[str] = []
+    if optional is not None:
+        needed = [library for library in optional.names if gathered.optional[library]]
+        known = {optional.call(library) for library in optional.names}
+        if needed and any(name.bound in known for statement in modular.statements for name in statement.imports):
+            lines = [line.strip() for line in lines]
+        checks = [f"from {optional.module} import {optional.call(library)}" for library in needed]
+        blocks += [_block(optional.call(library), gathered.optional[library]) for library in needed]
+    protected = [text.rstrip("\n") + "\n" for text in blocks]
+    return "".join(line + "\n" for line in (*lines, *behind, *checks)) + "".join(protected)
+
+
+def _block(check: str, lines: Sequence[str]) -> str:
+    return f"if {check}():\n" + "".join(f"    {line}\n" for line in lines)

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from modular_converter.convert.inherit.blocks import pad, parse_padded
+from modular_converter.settings.values import Settings
 
 
-def call_super_for_bases(text: str, method: str, bases: Sequence[str]) -> str:
+def call_super_for_bases(text: str, method: str, bases: Sequence[str], settings: Settings) -> str:
     """The text of a method in which `Base.method(self, …)` is `super().method(…)` where both reach the same.
 
     Args:
@@ -21,18 +22,18 @@ def call_super_for_bases(text: str, method: str, bases: Sequence[str]) -> str:
         return text
     padded = pad(text)
     padding = len(padded) - len(text)
-    for start, end, replacement in sorted(_edits(padded, method, bases), reverse=True):
+    for start, end, replacement in sorted(_edits(padded, method, bases, settings), reverse=True):
         padded = padded[:start] + replacement + padded[end:]
     return padded[padding:]
 
 
-def _edits(padded: str, method: str, bases: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+def _edits(padded: str, method: str, bases: Sequence[str], settings: Settings) -> Iterator[tuple[int, int, str]]:
     offset = _Offsets(padded)
     for call in ast.walk(parse_padded(padded)):
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)) or call.func.attr != method:
             continue
         base = call.func.value
-        if not _reaches_super(_dotted_name(base), bases):
+        if not _reaches_super(_dotted_name(base), bases, settings):
             continue
         yield (*offset(base), "super()")
         if call.args and isinstance(call.args[0], ast.Name) and call.args[0].id == "self":
@@ -41,12 +42,12 @@ def _edits(padded: str, method: str, bases: Sequence[str]) -> Iterator[tuple[int
             yield (start, end + (comma.end() if comma else 0), "")
 
 
-def _reaches_super(base: str, bases: Sequence[str]) -> bool:
+def _reaches_super(base: str, bases: Sequence[str], settings: Settings) -> bool:
     """Whether a call on `base` reaches what `super()` reaches in a class with these bases."""
     return (
         base in bases
-        or (base == "nn.Module" and "GradientCheckpointingLayer" in bases)
-        or (base == "PreTrainedModel" and any("PreTrainedModel" in other for other in bases))
+        or any(settings.implied_bases.get(other) == base for other in bases)
+        or (base != "" and base == settings.model_base and any(base in other for other in bases))
     )
 
 

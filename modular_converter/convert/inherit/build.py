@@ -10,6 +10,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Statement
+from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,15 @@ def build_classes(neighbours: Neighbourhood, library: Library) -> Mapping[str, B
     built: dict[str, BuiltClass] = {}
     for name, statement in neighbours.classes.items():
         library.note(name)
-        built[name] = _build(statement, neighbours)
+        built[name] = _build(statement, neighbours, library.settings)
     return built
 
 
-def _build(statement: Statement, neighbours: Neighbourhood) -> BuiltClass:
+def _build(statement: Statement, neighbours: Neighbourhood, settings: Settings) -> BuiltClass:
     found = neighbours.parent_of(statement)
     if found is None:
         return BuiltClass(statement, statement.text, statement.lead, statement.uses)
     base, dotted, parent_name = found
     parent = neighbours.neighbours[dotted].definitions[parent_name]
-    text = merge_class(statement.text, parent.text, parent.name, base, neighbours.names)
+    text = merge_class(statement.text, parent.text, parent.name, base, neighbours.names, settings)
     return BuiltClass(statement, text, parent.lead, lexer.identifiers(text), dotted, parent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from modular_converter.convert.inherit.base_calls import call_super_for_bases
@@ -14,9 +15,12 @@ from modular_converter.convert.source import lexer
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.source.rename import Renamer
+from modular_converter.settings.values import Settings
 
 
-def merge_class(child_text: str, parent_text: str, parent_name: str, parent_base: str, names: ModelNames) -> str:
+def merge_class(
+    child_text: str, parent_text: str, parent_name: str, parent_base: str, names: ModelNames, settings: Settings
+) -> str:
     """The text of the generated class.
 
     Args:
@@ -29,13 +33,13 @@ def merge_class(child_text: str, parent_text: str, parent_name: str, parent_base
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_block(parent_text)
-    bases = merge_bases(child, parent, parent_base)
+    bases = merge_bases(child, parent, parent_base, settings.implied_bases)
     merged = replace(
         child,
         decorators=inherited_decorators(child, parent),
         header=_class_header(child, parent, bases),
         docstring=_docstring(child) or parent.docstring,
-        parts=tuple(_merge_body(child, parent, bases)),
+        parts=tuple(_merge_body(child, parent, bases, settings)),
         footer="",
     )
     return merged.render()
@@ -68,11 +72,14 @@ def _replace_spans(text: str, edits: list[tuple[int, int, str]]) -> str:
     return "".join((*pieces, text[position:]))
 
 
-def merge_bases(child: Block, parent: Block, parent_base: str) -> list[str]:
+def merge_bases(child: Block, parent: Block, parent_base: str, implied: Mapping[str, str]) -> list[str]:
     """The parent's bases, replaced and extended by the further bases of the child.
 
     A base of the child replaces the one that shares a capitalised suffix with it (`MyPreTrainedModel`,
     `PreTrainedModel`).
+
+    Args:
+        implied: base -> the base that it inherits from itself, which the class then does not list.
     """
     bases = [ast.unparse(base) for base in _class(parent).bases]
     for base in (ast.unparse(base) for base in _class(child).bases):
@@ -84,9 +91,8 @@ def merge_bases(child: Block, parent: Block, parent_base: str) -> list[str]:
                 break
         else:
             bases.append(base)
-    if "GradientCheckpointingLayer" in bases and "nn.Module" in bases:
-        bases.remove("nn.Module")
-    return bases
+    inherited_too = {implied[base] for base in bases if base in implied}
+    return [base for base in bases if base not in inherited_too]
 
 
 def _class(block: Block) -> ast.ClassDef:
@@ -106,7 +112,7 @@ def _docstring(child: Block) -> Part | None:
     return child.docstring or next(stray, None)
 
 
-def _merge_body(child: Block, parent: Block, bases: list[str]) -> list[Part]:
+def _merge_body(child: Block, parent: Block, bases: list[str], settings: Settings) -> list[Part]:
     """Attributes, then methods: the parent's in their order, overridden in place, then the child's new ones."""
     attributes = {attribute_key(part): part for part in parent.parts if not (part.is_function or says_nothing(part))}
     methods = {method_key(part): part for part in parent.parts if part.is_function}
@@ -116,11 +122,11 @@ def _merge_body(child: Block, parent: Block, bases: list[str]) -> list[Part]:
         if part.is_function:
             key = method_key(part)
             if key not in methods:
-                methods[key] = replace(part, text=call_super_for_bases(part.text, part.function.name, bases))
+                methods[key] = replace(part, text=call_super_for_bases(part.text, part.function.name, bases, settings))
             elif is_raising_stub(part):
                 del methods[key]
             else:
-                methods[key] = merge_method(part, methods[key], bases, overrides)
+                methods[key] = merge_method(part, methods[key], bases, overrides, settings)
         elif not says_nothing(part):
             key = attribute_key(part)
             methods.pop(key, None)

@@ -93,7 +93,7 @@ def rename_neighbours(resolution: Resolution, library: Library) -> Neighbourhood
         neighbour_names = _names_around(neighbour, names, library)
         prefix = _prefix(dotted, resolution, neighbour_names)
         own = Renamer(neighbour.model, neighbour_names.cased(neighbour.model), target.model, target.cased)
-        own = replace(own, kept=tuple(settings.kept_names))
+        own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment)
         definitions = RenamedModule(_portable(neighbour), _renamer(own, prefix, target, names))
         renamed[dotted] = RenamedNeighbour(neighbour, prefix, definitions, own)
     return _with_new_names(Neighbourhood(resolution, names, renamed))

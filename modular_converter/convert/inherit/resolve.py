@@ -20,7 +20,7 @@ from modular_converter.rules import (
     unknown_neighbour,
     unknown_parent,
 )
-from modular_converter.settings.kinds import DEFAULT_KIND, split_stem
+from modular_converter.settings.kinds import split_stem
 from modular_converter.settings.parent_folders import models_folder_of
 from modular_converter.settings.values import Settings
 
@@ -133,13 +133,14 @@ def resolve(target: Target, library: Library) -> Resolution:
 
 def neighbour_module(dotted: str, settings: Settings) -> NeighbourModule | None:
     """Take `..llama.modeling_llama` apart; None for a module that is no neighbour."""
-    return _neighbour_module(dotted, tuple(settings.kinds.values()))
+    found = _neighbour_module(dotted, settings.file_kinds)
+    return None if found is None or found.folder in settings.no_models else found
 
 
 @functools.lru_cache(maxsize=4096)
 def _neighbour_module(dotted: str, kinds: tuple[str, ...]) -> NeighbourModule | None:
     match = re.fullmatch(r"(?:\.\.|\.\.\.models\.|(?:[^\W\d]\w*\.)*models\.)([^\W\d]\w*)\.([^\W\d]\w*)", dotted)
-    if match is None or match[1] == "auto":
+    if match is None:
         return None
     split = split_stem(match[2], kinds)
     return NeighbourModule(match[1], *split) if split else None
@@ -220,7 +221,7 @@ def _check_taken(
     target: Target,
     library: Library,
 ) -> list[Diagnostic]:
-    if found.kind == DEFAULT_KIND and name.name.endswith("Config"):
+    if found.kind == library.settings.default_kind and name.name.endswith(library.settings.config_suffix):
         location = _locate(target, statement, name.name, library)
         return [config_from_modeling.diagnose(location, name.name, name.module)]
     return []

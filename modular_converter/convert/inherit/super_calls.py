@@ -8,9 +8,12 @@ from dataclasses import replace
 from modular_converter.convert.inherit.base_calls import call_super_for_bases
 from modular_converter.convert.inherit.blocks import Block, Part, method_block
 from modular_converter.convert.inherit.signature import merge_signature
+from modular_converter.settings.values import Settings
 
 
-def merge_method(child_part: Part, parent_part: Part, bases: list[str], overrides: dict[str, Part]) -> Part:
+def merge_method(
+    child_part: Part, parent_part: Part, bases: list[str], overrides: dict[str, Part], settings: Settings
+) -> Part:
     """The child's method with what it takes from the parent's: decorators, docstring, signature, body.
 
     Args:
@@ -23,9 +26,9 @@ def merge_method(child_part: Part, parent_part: Part, bases: list[str], override
         decorators=inherited_decorators(child, parent),
         header=merge_signature(child, parent),
         docstring=child.docstring or parent.docstring,
-        parts=tuple(_merge_statements(child, parent, overrides)),
+        parts=tuple(_merge_statements(child, parent, overrides, settings.last_statement)),
     )
-    text = call_super_for_bases(merged.render(), child.node.name, bases)
+    text = call_super_for_bases(merged.render(), child.node.name, bases, settings)
     return replace(child_part, lead=parent_part.lead, text=text)
 
 
@@ -36,7 +39,7 @@ def inherited_decorators(child: Block, parent: Block) -> tuple[str, ...]:
     return child.decorators or parent.decorators
 
 
-def _merge_statements(child: Block, parent: Block, overrides: dict[str, Part]) -> list[Part]:
+def _merge_statements(child: Block, parent: Block, overrides: dict[str, Part], last: str) -> list[Part]:
     """The child's body with its first `super().<same method>(…)` statement replaced by the parent's body."""
     method = child.node.name
     calls = [number for number, part in enumerate(child.parts) if is_super_statement(part.node, method)]
@@ -51,8 +54,8 @@ def _merge_statements(child: Block, parent: Block, overrides: dict[str, Part]) -
     merged = before + _merge_behind(inherited, after, overrides)
     if method == "__init__":
         # Moved, not only kept last: what follows it in the parent would run after the weights are initialised.
-        merged.sort(key=_is_post_init)
-        while len(merged) > 1 and _is_post_init(merged[-2]):
+        merged.sort(key=lambda part: _is_statement(part, last))
+        while len(merged) > 1 and _is_statement(merged[-2], last):
             del merged[-2]
     return merged
 
@@ -106,5 +109,5 @@ def deleted_targets(part: Part) -> list[str]:
     return [ast.unparse(target) for target in part.node.targets] if isinstance(part.node, ast.Delete) else []
 
 
-def _is_post_init(part: Part) -> bool:
-    return part.text.strip().startswith("self.post_init()") and part.normal == "self.post_init()"
+def _is_statement(part: Part, text: str) -> bool:
+    return part.text.strip().startswith(text) and part.normal == text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from modular_converter.convert.conversion import Origin
@@ -15,14 +15,15 @@ from modular_converter.convert.inline.order import Positions, emission_order
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role, Statement
 from modular_converter.convert.source.rename import RenamedModule
-from modular_converter.settings.kinds import COPIES_FROM, kind_of, module_name
+from modular_converter.settings.kinds import kind_of, module_name
+from modular_converter.settings.values import Settings
 
 
 def collect(neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], library: Library) -> GeneratedFiles:
     """Put each class into the file of its kind, with what it needs before it."""
     collector = _Collector(neighbours, classes, library)
     # A file that copies from its sibling comes after it.
-    for name in sorted(classes, key=lambda name: collector.kinds[name] in COPIES_FROM):
+    for name in sorted(classes, key=lambda name: collector.kinds[name] in library.settings.copied_kinds):
         collector.add(classes[name])
     files = sorted(collector.files.values(), key=lambda file: file.kind)
     return GeneratedFiles(tuple(files))
@@ -33,6 +34,7 @@ class _Collector:
         self.neighbours = neighbours
         self.classes = classes
         self.library = library
+        self.settings = library.settings
         self.target = neighbours.target
         self.kinds = {name: self._kind(name) for name in classes}
         self.files: dict[str, GeneratedFile] = {}
@@ -44,7 +46,7 @@ class _Collector:
         file = self.files.get(kind)
         if file is None:
             name = module_name(kind, self.target.model) + ".py"
-            file = self.files[kind] = GeneratedFile(kind, name)
+            file = self.files[kind] = GeneratedFile(kind, name, self.settings.first_assignments)
         copies = self._copies(kind)
         scope = self._scope(built.neighbour, kind, copies)
         child_uses = built.statement.uses if built.parent else built.uses
@@ -79,19 +81,18 @@ class _Collector:
                 file.definitions[symbol.name] = self._definition(symbol)
 
     def _kind(self, name: str) -> str:
-        return kind_of(name, self.target.cased, self.library.settings.kinds)
+        return kind_of(name, self.target.cased, self.settings)
 
     def _copies(self, kind: str) -> Mapping[str, GeneratedDefinition]:
         """What a file of this kind may copy from its sibling."""
-        sibling = self.files.get(COPIES_FROM.get(kind, ""))
+        sibling = self.files.get(self.settings.copied_kinds.get(kind, ""))
         return sibling.definitions if sibling else {}
 
     def _scope(self, dotted: str, kind: str, copies: Mapping[str, GeneratedDefinition]) -> Scope:
         parent = self._symbols(dotted) if dotted else {}
-        elsewhere = _Elsewhere(lambda name: self._kind(name) != kind)
         siblings = {name: Symbol(name, OWN, copy.role, copy.uses) for name, copy in copies.items()}
-        imports = self._sibling_imports(dotted, COPIES_FROM[kind]) if siblings else ()
-        return Scope(parent, self.table, self.classes, elsewhere, siblings, imports)
+        imports = self._sibling_imports(dotted, self.settings.copied_kinds[kind]) if siblings else ()
+        return Scope(parent, self.table, self.classes, lambda name: self._kind(name) != kind, siblings, imports)
 
     def _sibling_imports(self, dotted: str, sibling: str) -> set[str]:
         """The names that the modular file or a neighbour imports from the sibling file of a kind."""
@@ -105,7 +106,9 @@ class _Collector:
     def _symbols(self, dotted: str) -> Mapping[str, Symbol]:
         symbols = self._symbol_tables.get(dotted)
         if symbols is None:
-            symbols = self._symbol_tables[dotted] = _Symbols(dotted, self.neighbours)
+            symbols = self._symbol_tables[dotted] = _RenamedSymbols(
+                dotted, self.neighbours.neighbours[dotted].definitions, self.settings
+            )
         return symbols
 
     @cached_property
@@ -120,15 +123,17 @@ class _Collector:
 
     @cached_property
     def table(self) -> Mapping[str, Symbol]:
-        """The target's own name space: see `inline.closure`."""
-        table = {name: _own_symbol(statement) for name, statement in self.own.items()}
+        """The target's own name space: see `inline.needed`."""
+        table = {name: _own_symbol(statement, self.settings) for name, statement in self.own.items()}
         for dotted, asked in self.neighbours.taken.values():
             symbols = self._symbols(dotted)
             todo = [asked]
             while todo:
                 name = todo.pop()
-                symbol = symbols.get(name)
-                if symbol is None or name in table or (symbol.role is Role.CLASS and name == asked):
+                if name not in symbols or name in table:
+                    continue
+                symbol = symbols[name]
+                if symbol.role is Role.CLASS and name == asked:
                     continue
                 if symbol.role is Role.CLASS and name in self.classes:
                     continue
@@ -143,8 +148,8 @@ class _Collector:
         return Positions(parent, {n: s.line for n, s in self.own.items()}, self._lines, self._asked, self._asked_from)
 
     @cached_property
-    def _lines(self) -> list[_Lines]:
-        return [_Lines(renamed.definitions) for renamed in self.neighbours.neighbours.values()]
+    def _lines(self) -> list[Mapping[str, int]]:
+        return [renamed.definitions.lines for renamed in self.neighbours.neighbours.values()]
 
     @cached_property
     def _asked(self) -> set[str]:
@@ -172,49 +177,21 @@ class _Collector:
         )
 
 
-class _Elsewhere(set[str]):
-    """The classes for which a test holds, as a set."""
+class _RenamedSymbols(Mapping[str, Symbol]):
+    """The symbols of a renamed neighbour, each made when it is first asked for: renaming what it uses takes time."""
 
-    def __init__(self, test: Callable[[str], bool]) -> None:
-        super().__init__()
-        self.test = test
+    def __init__(self, dotted: str, definitions: RenamedModule, settings: Settings) -> None:
+        self.dotted, self.definitions, self.settings = dotted, definitions, settings
+        self.made: dict[str, Symbol] = {}
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.test(name)
-
-
-class _Symbols(dict[str, Symbol]):
-    """The symbols of a renamed neighbour, each made when it is first asked for."""
-
-    def __init__(self, dotted: str, neighbours: Neighbourhood) -> None:
-        super().__init__()
-        self.dotted = dotted
-        self.definitions = neighbours.neighbours[dotted].definitions
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.definitions
-
-    def get(self, name: str, default: object = None) -> Symbol | None:  # type: ignore[override]
-        if name not in self.definitions:
-            return None
-        symbol = super().get(name)
+    def __getitem__(self, name: str) -> Symbol:
+        symbol = self.made.get(name)
         if symbol is None:
-            uses = self.definitions.uses(name)
-            symbol = self[name] = Symbol(name, self.dotted, self.definitions.role(name), uses)
+            role, uses = self.definitions.role(name), self.definitions.uses(name)
+            symbol = self.made[name] = Symbol(
+                name, self.dotted, role, uses, _is_overriding(name, role, False, self.settings)
+            )
         return symbol
-
-    def __bool__(self) -> bool:
-        return True
-
-
-class _Lines(Mapping[str, int]):
-    """Definitions of a renamed neighbour -> line."""
-
-    def __init__(self, definitions: RenamedModule) -> None:
-        self.definitions = definitions
-
-    def __getitem__(self, name: str) -> int:
-        return self.definitions.line(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self.definitions
@@ -226,6 +203,16 @@ class _Lines(Mapping[str, int]):
         return len(self.definitions)
 
 
-def _own_symbol(statement: Statement) -> Symbol:
-    is_none = statement.role is Role.ASSIGNMENT and statement.text.rpartition("=")[2].strip() == "None"
-    return Symbol(statement.name, OWN, statement.role, statement.uses, is_none)
+def _own_symbol(statement: Statement, settings: Settings) -> Symbol:
+    is_none = statement.text.rpartition("=")[2].strip() == "None"
+    overriding = _is_overriding(statement.name, statement.role, is_none, settings)
+    return Symbol(statement.name, OWN, statement.role, statement.uses, overriding)
+
+
+def _is_overriding(name: str, role: Role, is_none: bool, settings: Settings) -> bool:
+    """Whether what the modular file defines or imports by name takes the place of the parent module's definition."""
+    if role is not Role.ASSIGNMENT:
+        return True
+    if any(part in name for part in settings.overriding_unless_none):
+        return not is_none
+    return any(part in name for part in settings.overriding_assignments)

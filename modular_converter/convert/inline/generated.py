@@ -8,10 +8,6 @@ from modular_converter.convert.conversion import Origin
 from modular_converter.convert.source.module import Role
 
 
-FIRST = ("logger", "_CHECKPOINT_FOR_DOC", "_CONFIG_FOR_DOC")
-"""Assignments that open a file, in this order."""
-
-
 @dataclass(frozen=True)
 class GeneratedDefinition:
     """A definition of a generated file, under its final name."""
@@ -32,14 +28,16 @@ class GeneratedFile:
 
     kind: str
     name: str
+    first: tuple[str, ...] = ()
+    """The names of the definitions that open the file, where it has them."""
     definitions: dict[str, GeneratedDefinition] = field(default_factory=dict)
     other_kinds: set[str] = field(default_factory=set)
 
     @property
     def ordered(self) -> list[GeneratedDefinition]:
         """The definitions as they stand in the file."""
-        first = [self.definitions[name] for name in FIRST if name in self.definitions]
-        return first + [definition for name, definition in self.definitions.items() if name not in FIRST]
+        first = [self.definitions[name] for name in self.first if name in self.definitions]
+        return first + [definition for name, definition in self.definitions.items() if name not in self.first]
 
 
 @dataclass(frozen=True)

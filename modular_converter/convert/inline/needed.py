@@ -8,7 +8,7 @@ inherited code finds a table entry only where it takes the place of a definition
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from modular_converter.convert.source.module import Role
@@ -20,9 +20,6 @@ OWN = ""
 SIBLING = "."
 """The source of what is copied from a sibling file."""
 
-OVERRIDING_ASSIGNMENTS = ("_CHECKPOINT", "_EXPECTED", "_FOR_DOC", "_HIDDEN_STATES_START_POSITION")
-"""An own assignment with one of these in its name takes the place of the parent module's."""
-
 
 @dataclass(frozen=True)
 class Symbol:
@@ -33,8 +30,8 @@ class Symbol:
     """`OWN`, or the neighbour that it comes from."""
     role: Role
     uses: Collection[str]
-    is_none: bool = False
-    """Whether it is the assignment of `None`."""
+    is_overriding: bool = True
+    """Whether it takes the place of the parent module's definition of its name."""
 
 
 @dataclass
@@ -61,8 +58,8 @@ class Scope:
     """The target's functions and assignments, own and imported, and the classes that imported ones need."""
     own_classes: Collection[str]
     """The classes of the modular file."""
-    elsewhere: Collection[str]
-    """The classes, own or the parent module's, that belong to another kind of file."""
+    is_elsewhere: Callable[[str], bool]
+    """Whether a class, own or the parent module's, belongs to another kind of file."""
     siblings: Mapping[str, Symbol] = field(default_factory=dict)
     """What a sibling file defines and this one copies instead of importing it."""
     sibling_imports: Collection[str] = ()
@@ -87,7 +84,7 @@ class Scope:
                 needs.siblings.add(use)
                 todo += [(other, False, SIBLING, False) for other in sorted(self.siblings[use].uses)]
             elif use in self.own_classes:
-                if use in self.elsewhere:
+                if self.is_elsewhere(use):
                     needs.other_kinds.add(use)
             elif symbol := self._resolve(use, by_table, source, direct):
                 if symbol.role is Role.CLASS:
@@ -102,11 +99,11 @@ class Scope:
         if use not in self.siblings or use in self.table:
             return False
         if self.siblings[use].role is Role.CLASS:
-            return use in self.elsewhere or use not in self.parent
+            return self.is_elsewhere(use) or use not in self.parent
         return use not in self.parent and (source == SIBLING or use in self.sibling_imports)
 
     def _note_class(self, symbol: Symbol, needs: Needs) -> None:
-        if symbol.name in self.elsewhere:
+        if self.is_elsewhere(symbol.name):
             needs.other_kinds.add(symbol.name)
         else:
             needs.classes[symbol.name] = symbol
@@ -119,17 +116,8 @@ class Scope:
             source: where the definition that uses it comes from.
             direct: whether the class itself uses it.
         """
-        inherited, listed = self.parent.get(use), self.table.get(use)
-        if inherited is None:
+        listed = self.table.get(use)
+        if use not in self.parent:
             reachable = by_table or direct or (listed is not None and listed.source == source)
             return listed if reachable else None
-        return listed if listed is not None and _takes_place_of(listed) else inherited
-
-
-def _takes_place_of(listed: Symbol) -> bool:
-    """Whether an entry of the target's table takes the place of the parent module's definition of that name."""
-    if listed.role is not Role.ASSIGNMENT:
-        return True
-    if "_DOCSTRING" in listed.name:
-        return not listed.is_none
-    return any(part in listed.name for part in OVERRIDING_ASSIGNMENTS)
+        return listed if listed is not None and listed.is_overriding else self.parent[use]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from modular_converter.convert.conversion import EXISTS, UNREADABLE, Part
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.module import Module
-from modular_converter.convert.source.names import ModelNames, read_config_table
+from modular_converter.convert.source.names import ModelNames, read_model_names
 from modular_converter.convert.source.observed import part_of, shape_of, watch
 from modular_converter.diagnostics import ConversionError, Location, locate_parse_error
 from modular_converter.files import packages
@@ -189,7 +189,9 @@ class Library:
         paths = [path for path in paths if self.exists(path)]
         if names is None:
             sources = [self.text(path) for path in paths]
-            names = self._names[models_folder] = ModelNames(read_config_table(sources, self.settings.config_table))
+            names = self._names[models_folder] = read_model_names(
+                sources, self.settings.config_table, self.settings.config_suffix
+            )
         self._reads.update({path: self._hash(path) for path in paths})
         self._whole.update(paths)
         return names

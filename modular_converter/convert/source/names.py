@@ -1,4 +1,4 @@
-"""Names of models and of their files: cased and lowercase forms, kinds of file, the package's own table."""
+"""Names of models: cased and lowercase forms, by the package's own table."""
 
 from __future__ import annotations
 
@@ -10,30 +10,38 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ModelNames:
-    """The model-type to config-class table of a package, both ways.
+    """The models of a package by type, both ways.
 
-    `configs` maps a model type (`big_bird`, `blip-2`) to its config class (`BigBirdConfig`).
+    `by_type` maps a model type (`big_bird`, `blip-2`) to the model's cased name (`BigBird`, `Blip2`).
     """
 
-    configs: Mapping[str, str] = field(default_factory=dict)
+    by_type: Mapping[str, str] = field(default_factory=dict)
 
     def cased(self, model: str) -> str:
         """`big_bird` -> `BigBird`, by the table, else by title-casing each part."""
-        config = self.configs.get(model) or self.configs.get(model.replace("_", "-"))
-        if config:
-            return config.replace("Config", "")
-        return "".join(part.title() for part in model.split("_"))
+        found = self.by_type.get(model) or self.by_type.get(model.replace("_", "-"))
+        return found or "".join(part.title() for part in model.split("_"))
 
     def lowercase(self, cased: str) -> str:
-        """`BigBird` -> `big_bird`, by the table backwards, else by cutting before each capital."""
-        for model, config in reversed(list(self.configs.items())):
-            if config.replace("Config", "") == cased:
+        """`BigBird` -> `big_bird`, by the last such entry of the table, else by a cut before each capital."""
+        for model, name in reversed(list(self.by_type.items())):
+            if name == cased:
                 return model.replace("-", "_")
         return "_".join(part.lower() for part in re.findall(r"[A-Z][^A-Z]*", cased)) or cased.lower()
 
 
-def read_config_table(sources: list[str], variable: str) -> dict[str, str]:
-    """Evaluate the literals that `variable` is built from, in the order of `sources`. Nothing is executed."""
+def read_model_names(sources: list[str], variable: str, suffix: str) -> ModelNames:
+    """The names in the literals that `variable` is built from, in the order of `sources`. Nothing is executed.
+
+    Args:
+        variable: a table of model types and configuration classes.
+        suffix: what the name of a configuration class has beyond the model's.
+    """
+    table = _read_table(sources, variable)
+    return ModelNames({model: config.replace(suffix, "") for model, config in table.items()})
+
+
+def _read_table(sources: list[str], variable: str) -> dict[str, str]:
     table: dict[str, str] = {}
     for source in sources:
         if variable not in source:

@@ -15,7 +15,6 @@ from modular_converter.convert.source.names import ModelNames
 
 _ABSOLUTE_IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?P<module>[A-Za-z_][\w.]*)", re.MULTILINE)
 _RELATIVE_IMPORT = re.compile(r"^[ \t]*from[ \t]+(?P<module>\.[\w.]*)", re.MULTILINE)
-_COPIED_FROM = re.compile(r"^[ \t]*#[ \t]*Copied from[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,8 @@ class Renamer:
     new_cased: str
     kept: tuple[str, ...] = ()
     """Third-party names that contain a model's name and are left alone, as whole tokens."""
+    copy_comment: str = ""
+    """How a comment begins that names the origin of a copy; "" where there are none."""
 
     @cached_property
     def _forms(self) -> dict[str, str]:
@@ -43,6 +44,10 @@ class Renamer:
     def _kept_pattern(self) -> re.Pattern[str]:
         names = "|".join(re.escape(name) for name in sorted(self.kept, key=len, reverse=True))
         return re.compile(f"(?<![\\w-])(?:{names})(?![\\w-])")
+
+    @cached_property
+    def _copy_comments(self) -> re.Pattern[str]:
+        return re.compile(rf"^[ \t]*#[ \t]*{re.escape(self.copy_comment)}[^\n]*(?:\n|\Z)", re.MULTILINE)
 
     @classmethod
     def between_models(cls, names: ModelNames, old: str, new: str, kept: tuple[str, ...] = ()) -> Renamer:
@@ -75,11 +80,13 @@ class Renamer:
     def code(self, text: str, keep_modules: bool = False) -> str:
         """Rename in code, strings and comments, but not in the text of f-strings nor in absolute module names.
 
-        A `# Copied from` comment is dropped: after the renaming it would no longer be true. With `keep_modules`,
-        relative module names stay too.
+        A comment that names the origin of a copy is dropped: after the renaming it would no longer be true.
+
+        Args:
+            keep_modules: whether relative module names stay too.
         """
-        if "Copied from" in text:
-            text = _COPIED_FROM.sub("", text)
+        if self.copy_comment and self.copy_comment in text:
+            text = self._copy_comments.sub("", text)
         if self._pattern.search(text) is None:
             return text
         pieces: list[str] = []
@@ -157,9 +164,10 @@ class RenamedModule(Mapping[str, Statement]):
         """What a definition uses, under the new names, without renaming its text."""
         return frozenset(map(self.renamer.name, self._originals[name].uses))
 
-    def line(self, name: str) -> int:
-        """The line of a definition in the neighbour's file."""
-        return self._originals[name].line
+    @cached_property
+    def lines(self) -> Mapping[str, int]:
+        """The line of each definition in the neighbour's file."""
+        return {name: definition.line for name, definition in self._originals.items()}
 
 
 def rename_statement(statement: Statement, renamer: Renamer) -> Statement:

@@ -93,7 +93,7 @@ def open_file(path: str) -> ModelFile:
         raise BuildError(f"{os.path.relpath(path)}: no such file")
     if re.fullmatch(r"modular_\w+\.py", name):
         return _converted(path)
-    kind = split_stem(name.removesuffix(".py"), tuple(load_settings(folder).kinds.values()))
+    kind = split_stem(name.removesuffix(".py"), load_settings(folder).file_kinds)
     if not name.endswith(".py") or kind is None or kind[0] != "modeling":
         raise BuildError(f"{os.path.relpath(path)}: give a file `modeling_<model>.py` or `modular_<model>.py`")
     with open(path, encoding="utf-8") as file:

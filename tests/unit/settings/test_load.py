@@ -13,7 +13,7 @@ import pytest
 
 from modular_converter.diagnostics import Severity
 from modular_converter.settings.keys import READERS
-from modular_converter.settings.kinds import module_name, split_stem
+from modular_converter.settings.kinds import module_name
 from modular_converter.settings.load import PROFILE_FOLDER, SettingsError, load_settings, profile_settings
 
 
@@ -190,19 +190,3 @@ def test_black_settings_are_found(tmp_path: pathlib.Path) -> None:
 def test_loading_settings_stays_light() -> None:
     code = "import sys, modular_converter.settings.load; print({'libcst', 'pathlib', 'tomllib', 'difflib'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
-
-
-@pytest.mark.parametrize(
-    ("stem", "found"),
-    [
-        ("modeling_vit", ("modeling", "vit")),
-        ("image_processing_pil_vit", ("image_processing_pil", "vit")),
-        ("tokenization_vit_fast", ("tokenization_{model}_fast", "vit")),
-        ("tokenization_vit", ("tokenization", "vit")),
-        ("tokenization__fast", ("tokenization", "_fast")),
-        ("utils", None),
-    ],
-)
-def test_the_kind_and_model_of_a_file_name(stem: str, found: tuple[str, str] | None) -> None:
-    kinds = ("image_processing", "image_processing_pil", "tokenization", "tokenization_{model}_fast")
-    assert split_stem(stem, kinds) == found

@@ -2,33 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from modular_converter.convert.emit.exports import names_in_strings, on_one_line, render_all
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.index import index_module
-from modular_converter.settings.kinds import kind_of
-from modular_converter.settings.load import profile_settings
-
-
-KINDS = profile_settings().kinds
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("Sam2VideoConfig", "configuration"),
-        ("Sam2VideoProcessor", "processing"),
-        ("Sam2VideoVideoProcessor", "video_processing"),
-        ("Sam2VideoImageProcessorPil", "image_processing_pil"),
-        ("Sam2VideoImageProcessorKwargs", "image_processing"),
-        ("Sam2VideoTokenizer", "tokenization"),
-        ("Sam2VideoFeatureExtractor", "feature_extraction"),
-        ("Sam2VideoConfigurable", "modeling"),
-    ],
-)
-def test_kinds(name: str, kind: str) -> None:
-    assert kind_of(name, "Sam2Video", KINDS) == kind
 
 
 def test_exports() -> None:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from modular_converter.convert.emit.imports import ImportSource, names_in_annotations, render_imports
+from modular_converter.convert.emit.imports import (
+    ImportSource,
+    OptionalLibraries,
+    names_in_annotations,
+    render_imports,
+)
 from modular_converter.convert.source.absolute import absolute_imports, absolute_module
 from modular_converter.convert.source.index import index_module
+
+
+OPTIONAL = OptionalLibraries(("torch", "torchvision"), "...utils", "is_{library}_available")
 
 
 def source(text: str) -> ImportSource:
@@ -18,7 +26,7 @@ def source(text: str) -> ImportSource:
 def render(
     *texts: str, used: Collection[str], optional: bool = False, siblings: Collection[tuple[str, str]] = ()
 ) -> str:
-    return render_imports([source(text) for text in texts], used, (), siblings, optional, True, "...utils")
+    return render_imports([source(text) for text in texts], used, (), siblings, OPTIONAL if optional else None, True)
 
 
 def test_only_what_is_used_and_each_once() -> None:

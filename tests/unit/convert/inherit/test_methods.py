@@ -12,6 +12,7 @@ from modular_converter.convert.inherit.base_calls import call_super_for_bases
 from modular_converter.convert.inherit.blocks import parse_block
 from modular_converter.convert.inherit.signature import merge_signature
 from modular_converter.convert.inherit.super_calls import merge_method
+from modular_converter.settings.load import profile_settings
 
 
 def signature(child: str, parent: str) -> str:
@@ -46,7 +47,7 @@ def merge(child: str, parent: str) -> str:
     parts = [
         parse_block("class C:\n" + textwrap.indent(textwrap.dedent(text), "    ")).parts[0] for text in (child, parent)
     ]
-    return textwrap.dedent(merge_method(parts[0], parts[1], [], {}).text)
+    return textwrap.dedent(merge_method(parts[0], parts[1], [], {}, profile_settings()).text)
 
 
 def test_statements_before_and_behind() -> None:
@@ -85,7 +86,7 @@ def test_a_method_without_super_is_its_own() -> None:
     ],
 )
 def test_calls_on_a_base(call: str, bases: list[str], expected: str) -> None:
-    assert call_super_for_bases(f"    def f(self, x):\n        {call}\n", "f", bases) == (
+    assert call_super_for_bases(f"    def f(self, x):\n        {call}\n", "f", bases, profile_settings()) == (
         f"    def f(self, x):\n        {expected}\n"
     )
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from modular_converter.convert.source.rename import Renamer
 
 
-BIG_BIRD = Renamer("big_bird", "BigBird", "emu", "Emu", kept=("mamba_ssm", "mamba-ssm"))
-GPT = Renamer("gpt", "GPT", "new_one", "NewOne")
+BIG_BIRD = Renamer("big_bird", "BigBird", "emu", "Emu", kept=("mamba_ssm", "mamba-ssm"), copy_comment="Copied from")
+GPT = Renamer("gpt", "GPT", "new_one", "NewOne", copy_comment="Copied from")
 
 
 class Oracle(cst.CSTTransformer):
@@ -150,13 +150,13 @@ MODELS = {
 def test_published_files(model: str) -> None:
     assert PUBLISHED is not None and PUBLISHED.origin is not None
     path = pathlib.Path(PUBLISHED.origin).parent / "models" / model / f"modeling_{model}.py"
-    renamer = Renamer(model, MODELS[model], "new_model", "NewModel")
+    renamer = Renamer(model, MODELS[model], "new_model", "NewModel", copy_comment="Copied from")
     text = path.read_text(encoding="utf-8")
     assert renamer.code(text) == by_tree(text, renamer)
 
 
 def test_a_name_that_is_kept_is_kept_whole_only() -> None:
-    renamer = Renamer("mamba", "Mamba", "new", "New", kept=("mamba_ssm",))
+    renamer = Renamer("mamba", "Mamba", "new", "New", kept=("mamba_ssm",), copy_comment="Copied from")
     assert renamer.name("mamba_ssm") == "mamba_ssm"
     assert renamer.name("mamba_ssm_layer") == "new_ssm_layer"
 

@@ -1,0 +1,1 @@
+SETTINGS_OF = {"cat": "CatSettings", "lion": "LIONSettings"}
