@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from modular_converter import convert_paths
+from modular_converter.settings.load import profile_settings
 
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -103,10 +104,59 @@ def test_setup_commands_can_be_found(name):
     assert len(re.findall(rf"^<!-- setup: {name} -->\n```sh\n[^\n]+\n```$", text, re.MULTILINE)) == 1
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/architecture.md", "docs/corpus.md"])
+PAGES = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FILE = re.compile(r"`([\w./-]+(?:\.(?:py|toml|md)|/))(?:::(\w+))?`")
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     path = ROOT / page
-    for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
-        target = link.partition("#")[0]
-        if target and "://" not in target:
-            assert (path.parent / target).exists(), link
+    for link in LINK.findall(path.read_text(encoding="utf-8")):
+        target, _, anchor = link.partition("#")
+        if "://" in target:
+            continue
+        file = path.parent / target if target else path
+        assert file.exists(), link
+        assert not anchor or file.suffix != ".md" or anchor in anchors(file), link
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_files_and_tests_that_a_page_names_exist(page):
+    """A path in backticks is below the root, the package, its `convert` or its `parallel`."""
+    places = [ROOT, *(ROOT / "modular_converter" / room for room in ("", "convert", "parallel"))]
+    found = FILE.findall((ROOT / page).read_text(encoding="utf-8"))
+    assert found
+    for name, test in found:
+        file = next((place / name for place in places if (place / name).exists()), None)
+        assert file is not None or "<" in name, name
+        assert not test or f"def {test}(" in file.read_text(encoding="utf-8"), f"{name}::{test}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_promises_no_release(page):
+    """Nothing is on an index and nothing is tagged: what is installed comes from a checkout."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert not re.search(r"pip install ['\"]?modular-converter|example\.(?:org|com)|rev: v\d", text)
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_guide_lists_the_kinds_of_the_profile():
+    table = (ROOT / "docs/guide.md").read_text(encoding="utf-8").partition("## Kinds of file")[2].partition("<!--")[0]
+    rows = re.findall(r"^\| (`.+`) \| `(\w+)_<model>\.py` \|$", table, re.MULTILINE)
+    listed = {suffix: kind for suffixes, kind in rows for suffix in re.findall(r"`(\w+)`", suffixes)}
+    assert listed == profile_settings().kinds

@@ -253,3 +253,16 @@ def test_an_import_from_the_root_names_what_is_imported_and_from_where(tree):
     result = call("new")
     assert result.exit_code == 2
     assert "modular_new.py:1:26: error MC107 `LlamaModel` is imported from the root of `transformers`" in result.output
+
+
+def test_a_project_adds_a_kind_of_file(tree):
+    (tree / "pyproject.toml").write_text(
+        '[tool.modular-converter.kinds]\nTokenizerFast = "tokenization_{model}_fast"\n'
+    )
+    path = tree / "models/new/modular_new.py"
+    path.write_text(
+        NEW.replace('["NewMLP"]', '["NewMLP", "NewTokenizerFast"]') + "\n\nclass NewTokenizerFast:\n    pass\n"
+    )
+    assert call("new").exit_code == 0
+    assert "class NewTokenizerFast" in (tree / "models/new/tokenization_new_fast.py").read_text()
+    assert "TokenizerFast" not in generated(tree).read_text()

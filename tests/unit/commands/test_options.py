@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 import modular_converter
+from modular_converter.commands.check import check_command
+from modular_converter.commands.convert import convert_command
 from modular_converter.diagnostics import Diagnostic, Location, Severity, exit_code
+from modular_converter.reporting import FORMATS, render
 from modular_converter.rules import by_code
 
 
@@ -61,3 +64,10 @@ def test_strict_makes_a_warning_count():
     finding = Diagnostic(by_code("MC307"), Location("m.py"), "")
     assert exit_code([finding]) == 0
     assert exit_code([finding.with_severity(Severity.ERROR)]) == 1
+
+
+def test_every_format_can_be_chosen():
+    for command in (convert_command, check_command):
+        (option,) = (option for option in command.params if option.name == "output_format")
+        assert tuple(option.type.choices) == FORMATS
+    assert all(isinstance(render(format, []), str) for format in FORMATS)
