@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from modular_converter.convert.build_order import cycles, dependencies, levels, required_files
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import FormatResult, format_files
+from modular_converter.convert.examine.report import examine
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
-from modular_converter.rules import cycle, internal_error, undefined_name
+from modular_converter.rules import cycle, internal_error
 from modular_converter.settings.values import Settings
 
 
@@ -126,9 +127,7 @@ class Run:
     def _finish(self, conversion: Conversion, result: FormatResult, library: Library) -> Conversion:
         """A conversion with its formatted texts, and all that is to be said of it."""
         diagnostics = [_with_source(diagnostic, library) for diagnostic in conversion.diagnostics]
-        diagnostics += [result.failures[path] for path in conversion.files if path in result.failures]
-        for path in conversion.files:
-            diagnostics += _undefined(path, result)
+        diagnostics += examine(conversion, result, library)
         diagnostics.sort(key=lambda diagnostic: diagnostic.sort_key)
         failed = any(diagnostic.is_error for diagnostic in diagnostics)
         files = {} if failed else {path: result.texts[path] for path in conversion.files}
@@ -209,13 +208,6 @@ def _with_source(diagnostic: Diagnostic, library: Library) -> Diagnostic:
         return diagnostic.with_source(library.text(diagnostic.location.path))
     except ConversionError:
         return diagnostic
-
-
-def _undefined(path: str, result: FormatResult) -> list[Diagnostic]:
-    return [
-        undefined_name.diagnose(Location(path, found.line, found.column), found.name).with_source(result.texts[path])
-        for found in result.undefined.get(path, ())
-    ]
 
 
 @contextmanager

@@ -39,13 +39,3 @@ def diagnose(location: Location, formatter: str, reason: str) -> Diagnostic:
         f"`{formatter}` failed: {reason}",
         help="Correct what the formatter complains about, or convert with `--formatter none`.",
     )
-
-
-def unparsable(location: Location, reason: str) -> Diagnostic:
-    """`location` is in a generated file that is not valid Python, so that no formatter can read it."""
-    return Diagnostic(
-        RULE,
-        location,
-        f"the generated code is not valid Python: {reason}",
-        help="Look at it with `--formatter none --dry-run --diff`. If your modular file is not the cause, report it.",
-    )

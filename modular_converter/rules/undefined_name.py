@@ -20,11 +20,12 @@ class OldMLP(nn.Module):
 RULE = Rule(
     code="MC313",
     name="undefined-name",
-    severity=Severity.WARNING,
+    severity=Severity.ERROR,
     summary="generated code uses a name that it neither defines nor imports",
     explanation="""\
-The generated file would fail with a `NameError` when it reaches this name. Usually the modular file uses a name
-without importing it, or a helper was renamed together with its model.
+The generated file would fail with a `NameError` when it reaches this name, so nothing is written. The finding stands
+at the place in the modular file from which the code comes, and says what is known of the cause: a name that is not
+imported, a parameter that the override lacks, a helper that was renamed together with its model.
 
 Import the name in the modular file or define it there: what a class uses is carried along with it.
 """,
@@ -69,11 +70,6 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str) -> Diagnostic:
-    """`location` is in the generated file, as formatted."""
-    return Diagnostic(
-        RULE,
-        location,
-        f"the generated code uses `{name}`, which is neither defined nor imported in it",
-        help=f"Import or define `{name}` in the modular file.",
-    )
+def diagnose(location: Location, name: str, place: str, cure: str) -> Diagnostic:
+    """`place` names the definition and the line of the generated file, `cure` says what to write."""
+    return Diagnostic(RULE, location, f"{place} uses `{name}`, which is neither defined nor imported there", help=cure)

@@ -38,6 +38,7 @@ FLOORS = {
         "inherit",
         "inline",
         "emit",
+        "examine",
         "lint",
         "pipeline",
         "build_order",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from modular_converter.convert.emit.format_ruff import undefined_names
 from modular_converter.convert.emit.formatters import UndefinedName, load_formatter
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_parse_error
-from modular_converter.rules import formatter_failed, not_utf8
+from modular_converter.rules import invalid_result, not_utf8
 from modular_converter.settings.values import Settings
 
 
@@ -19,7 +21,7 @@ class FormatResult(NamedTuple):
     texts: Mapping[str, str]
     """Every text, formatted; a text that is not valid Python is unchanged."""
     undefined: Mapping[str, tuple[UndefinedName, ...]]
-    """The undefined names of each file that has some. Only ruff finds them."""
+    """The undefined names of each file that has some, as ruff finds them whatever the formatter."""
     failures: Mapping[str, Diagnostic]
     """The error of each file that is not valid Python."""
 
@@ -40,13 +42,16 @@ def _format(files: Mapping[str, str], settings: Settings) -> FormatResult:
     if not files:
         return FormatResult({}, {}, {})
     formatted = load_formatter(settings.formatter).run(files, settings)
+    undefined = formatted.undefined
+    if undefined is None:
+        undefined = undefined_names(formatted.texts, settings)
     if formatted.failure is None:
-        return FormatResult(formatted.texts, formatted.undefined, {})
+        return FormatResult(formatted.texts, undefined, {})
     readable, failures = _split(files, _unreadable)
     if not failures:
         raise ConversionError(formatted.failure)
     texts = {name: formatted.texts[name] if name in readable else files[name] for name in files}
-    undefined = {name: formatted.undefined[name] for name in formatted.undefined if name in readable}
+    undefined = {name: undefined[name] for name in undefined if name in readable}
     return FormatResult(texts, undefined, failures)
 
 
@@ -74,5 +79,6 @@ def _unreadable(name: str, text: str) -> Diagnostic | None:
             warnings.simplefilter("ignore")
             ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return formatter_failed.unparsable(*locate_parse_error(name, error)).with_source(text)
+        place, reason = locate_parse_error(name, error)
+        return invalid_result.diagnose(place, reason, os.path.basename(name)).with_source(text)
     return None

@@ -51,6 +51,12 @@ def run(files: Mapping[str, str], settings: Settings) -> Formatted:
         return Formatted(texts, _undefined(tree, report), failure)
 
 
+def undefined_names(files: Mapping[str, str], settings: Settings) -> dict[str, tuple[UndefinedName, ...]]:
+    """The undefined names in texts that another formatter has formatted. Raises `ConversionError` as `run` does."""
+    with _tree(files, settings) as tree:
+        return _undefined(tree, _call(tree, settings, "check", "--no-fix", "--no-fix-only", "--select=F821"))
+
+
 def stamp() -> str:
     """A text that changes with the ruff program of this environment."""
     return ruff_stamp()

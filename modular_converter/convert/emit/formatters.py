@@ -23,8 +23,8 @@ class Formatted(NamedTuple):
 
     texts: Mapping[str, str]
     """Every text; a text that could not be formatted is unchanged."""
-    undefined: Mapping[str, tuple[UndefinedName, ...]] = {}
-    """The undefined names of each file, where the formatter looks for them."""
+    undefined: Mapping[str, tuple[UndefinedName, ...]] | None = None
+    """The undefined names of each file that has some; None when the formatter does not look for them."""
     failure: Diagnostic | None = None
     """The error when the formatter rejected a text. It counts only if all texts are valid Python."""
 

@@ -7,9 +7,7 @@ import pathlib
 import pytest
 
 from modular_converter import rules
-from modular_converter.convert.emit.format import format_files
-from modular_converter.convert.pipeline import convert
-from modular_converter.convert.source.library import Library
+from modular_converter.convert.batch import Run
 from modular_converter.diagnostics import Diagnostic, Example, Rule
 from modular_converter.settings.load import profile_settings
 
@@ -21,18 +19,14 @@ WITH_EXAMPLES = [rule for rule in rules.all_rules() if rule.bad and rule.name no
 
 
 def findings(example: Example, folder: pathlib.Path) -> tuple[list[str], tuple[Diagnostic, ...]]:
-    """The codes of what is found in an example, undefined names included, and the diagnostics of the conversion."""
+    """The codes of what is found in an example, and the diagnostics of the conversion."""
     for path, text in example:
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     [modular] = [folder / path for path, _ in example if "/modular_" in path]
-    library = Library(profile_settings())
-    conversion = convert(str(modular), library)
-    undefined = format_files(conversion.files, library.settings).undefined
-    names = {name.name for found in undefined.values() for name in found}
-    codes = [diagnostic.code for diagnostic in conversion.diagnostics] + ["MC313"] * len(names)
-    return codes, conversion.diagnostics
+    [conversion] = Run(profile_settings()).convert([str(modular)])
+    return [diagnostic.code for diagnostic in conversion.diagnostics], conversion.diagnostics
 
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.name)

@@ -100,7 +100,7 @@ def test_a_text_that_is_no_python_stops_no_other() -> None:
     assert result.texts == {"bad.py": "def f(:\n", "good.py": NEAT}
     diagnostic = result.failures["bad.py"]
     assert list(result.failures) == ["bad.py"]
-    assert (diagnostic.code, str(diagnostic.location), diagnostic.source_line) == ("MC115", "bad.py:1:7", "def f(:")
+    assert (diagnostic.code, str(diagnostic.location), diagnostic.source_line) == ("MC501", "bad.py:1:7", "def f(:")
 
 
 def test_no_files_need_no_formatter() -> None:
@@ -237,7 +237,7 @@ def test_black_formats_too(tmp_path: pathlib.Path) -> None:
     files = {"a.py": "x = { 'a':1 }\n", "bad.py": "def f(:\n"}
     result = format_files(files, named("black"))
     assert result.texts == {"a.py": 'x = {"a": 1}\n', "bad.py": "def f(:\n"}
-    assert result.failures["bad.py"].code == "MC115"
+    assert result.failures["bad.py"].code == "MC501"
     assert formatter_stamp(named("black")).startswith("black ")
 
 

@@ -1,0 +1,96 @@
+"""The bases of generated classes: Python must find an order for them, and none may be a class of another model."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from modular_converter.convert.examine.fault import Fault, FaultKind
+
+
+_TYPING_ONLY = frozenset({"Generic", "Protocol"})
+"""Python drops these from the bases where another base brings them; they never decide whether there is an order."""
+
+
+def base_faults(tree: ast.Module, is_neighbour: Callable[[str], bool]) -> Iterator[Fault]:
+    """What is wrong with the bases of the top-level classes.
+
+    `is_neighbour` tells the modules of other models by their dotted names, leading dots included.
+    """
+    modules = dict(_imported_names(tree))
+    orders: dict[str, tuple[str, ...]] = {}
+    for number, node in enumerate(_classes(tree)):
+        names = [name for base in node.bases if (name := base_name(base)) is not None]
+        for base, name in zip(node.bases, map(base_name, node.bases)):
+            root, _, rest = (name or "").partition(".")
+            if name and any(map(is_neighbour, _modules_in(modules.get(root, ""), rest))):
+                yield Fault(FaultKind.FOREIGN_BASE, node.name, name, base.lineno, base.col_offset)
+        own = f"{node.name}#{number}"  # a class may be defined twice; its bases are those that exist by then
+        order = _linear([orders.get(name, (name,)) for name in names if name.rpartition(".")[2] not in _TYPING_ONLY])
+        if order is None or len(set(names)) < len(names):
+            yield Fault(FaultKind.BASES, node.name, ", ".join(names), node.lineno, node.col_offset)
+            order = ()
+        orders[node.name] = (own, *order)
+
+
+def base_name(node: ast.expr) -> str | None:
+    """`nn.Module` of a base, also of `nn.Module[int]`; None for a base that is no (dotted) name."""
+    if isinstance(node, ast.Subscript):
+        return base_name(node.value)
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        above = base_name(node.value)
+        return f"{above}.{node.attr}" if above else None
+    return None
+
+
+def _linear(orders: list[tuple[str, ...]]) -> tuple[str, ...] | None:
+    """The method resolution order (C3) of bases with these orders, in their order; None when there is none.
+
+    A class that is imported stands for itself alone. Whatever it inherits from only adds conditions, so bases without
+    an order here have none in Python either.
+    """
+    waiting = [list(order) for order in orders] + [[order[0] for order in orders]]
+    result: list[str] = []
+    while waiting := [order for order in waiting if order]:
+        tails = {name for order in waiting for name in order[1:]}
+        head = next((order[0] for order in waiting if order[0] not in tails), None)
+        if head is None:
+            return None
+        result.append(head)
+        waiting = [order[1:] if order[0] == head else order for order in waiting]
+    return tuple(result)
+
+
+def _classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
+    """The classes that the module makes when it is imported, in order: also those under `if` and `try`."""
+    waiting: list[ast.AST] = list(reversed(tree.body))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.ClassDef):
+            yield node
+        elif isinstance(node, (ast.If, ast.Try, ast.With, ast.ExceptHandler)):
+            waiting.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def _modules_in(imported: str, rest: str) -> Iterator[str]:
+    """The modules that a dotted name may go through: `a.b` imported, and `c.D` after it, give `a.b` and `a.b.c`."""
+    yield imported
+    for part in rest.split(".")[:-1]:
+        imported = f"{imported}.{part}"
+        yield imported
+
+
+def _imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """`(name, what it stands for)` of each import, anywhere in the file; a class stands for the module it is from."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            for alias in node.names:
+                dot = "" if module.endswith(".") else "."
+                yield alias.asname or alias.name, f"{module}{dot}{alias.name}" if alias.name.islower() else module
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                root = alias.name.partition(".")[0]
+                yield alias.asname or root, alias.name if alias.asname else root

@@ -1,0 +1,62 @@
+"""Find what is wrong with the generated texts of one modular file. Only texts that are new or changed are parsed."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Iterator
+
+from modular_converter.convert.examine.bases import base_faults
+from modular_converter.convert.examine.fault import Fault, FaultKind
+from modular_converter.convert.examine.typing_only import bound_names, is_type_checking, typing_only_faults
+
+
+def find_faults(
+    text: str, is_neighbour: Callable[[str], bool], names_of: Callable[[str], frozenset[str] | None]
+) -> Iterator[Fault]:
+    """The faults of one text, but for undefined names, which the formatter's linter finds.
+
+    `names_of` gives the top-level names of a module beside it, None for one that does not exist or may have any name.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes and the like are the author's own
+        try:
+            compile(text, "<generated>", "exec", dont_inherit=True)
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            reason = getattr(error, "msg", "") or str(error) or type(error).__name__
+            line, column = getattr(error, "lineno", 0) or 0, getattr(error, "offset", 1) or 1
+            yield Fault(FaultKind.INVALID, "", reason, line, column - 1)
+            return
+    yield from base_faults(tree, is_neighbour)
+    yield from typing_only_faults(tree)
+    for node in _imports(tree):
+        names = names_of(node.module or "") if node.level == 1 else None
+        for alias in node.names if names is not None else ():
+            if alias.name != "*" and alias.name not in names:  # type: ignore[operator]
+                yield Fault(FaultKind.SIBLING, "", alias.name, node.lineno, node.col_offset, f".{node.module}")
+
+
+def top_level_names(text: str) -> frozenset[str] | None:
+    """The names that a module binds when it is imported; None when they cannot be known."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    names = {name for statement in tree.body for name in bound_names(statement)}
+    return None if names & {"*", "__getattr__"} else frozenset(names)
+
+
+def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
+    """The imports that may run: not those for type checkers, nor those that the file expects to fail."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and is_type_checking(node.test):
+            waiting.extend(node.orelse)
+        elif isinstance(node, ast.Try):
+            waiting.extend([*node.handlers, *node.orelse, *node.finalbody])
+        else:
+            waiting.extend(ast.iter_child_nodes(node))

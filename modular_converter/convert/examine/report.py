@@ -1,0 +1,166 @@
+"""From the faults of generated texts to findings at the places in the modular file that they come from."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from modular_converter.convert.conversion import Conversion, Origin
+from modular_converter.convert.emit.format import FormatResult
+from modular_converter.convert.emit.formatters import UndefinedName
+from modular_converter.convert.examine.fault import Fault, FaultKind
+from modular_converter.convert.examine.faults import find_faults, top_level_names
+from modular_converter.convert.examine.undefined import cure
+from modular_converter.convert.inherit.resolve import neighbour_module
+from modular_converter.convert.source import lexer
+from modular_converter.convert.source.library import Library
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
+from modular_converter.rules import (
+    foreign_base,
+    inconsistent_bases,
+    invalid_result,
+    missing_in_sibling,
+    typing_only_name,
+    undefined_name,
+)
+
+
+def examine(conversion: Conversion, result: FormatResult, library: Library) -> list[Diagnostic]:
+    """The errors that keep the formatted texts of one modular file from being written.
+
+    They stand at places in the modular file. Where every text is on disk already, byte for byte, nothing is parsed
+    again: only what the formatter and its linter have found is reported.
+    """
+    refused = [result.failures[path] for path in conversion.files if path in result.failures]
+    if any(failure.rule is not invalid_result.RULE for failure in refused):
+        return refused
+    examination = _Examination(conversion, result.texts, library)
+    found = [error for path in conversion.files for error in examination.undefined(path, result.undefined)]
+    if any(_on_disk(path, library) != result.texts[path] for path in conversion.files):
+        found += [error for path in conversion.files for error in examination.others(path)]
+    return found or refused
+
+
+@dataclass(frozen=True)
+class _Examination:
+    conversion: Conversion
+    texts: Mapping[str, str]
+    library: Library
+
+    def undefined(self, path: str, names: Mapping[str, tuple[UndefinedName, ...]]) -> Iterator[Diagnostic]:
+        """One error for each name and definition that uses it."""
+        seen: set[tuple[str, str]] = set()
+        for one in names.get(path, ()):
+            place = _Place(self, path, one.line, one.name)
+            if (place.definition, one.name) not in seen:
+                seen.add((place.definition, one.name))
+                advice = cure(one.name, place.definition, one.line, self.texts[path], self.conversion, self.library)
+                yield undefined_name.diagnose(place.location, one.name, place.words, advice)
+
+    def others(self, path: str) -> Iterator[Diagnostic]:
+        """The faults that a text shows when it is parsed."""
+        settings = self.library.settings
+        for fault in find_faults(
+            self.texts[path],
+            lambda module: neighbour_module(module, settings) is not None,
+            lambda module: self._names_beside(path, module),
+        ):
+            if fault.kind is not FaultKind.FOREIGN_BASE or self._is_own(fault.detail):
+                yield self._diagnose(path, fault)
+
+    def _is_own(self, base: str) -> bool:
+        """Whether the modular file itself names a base. That a parent's parent is elsewhere is told by MC312."""
+        return base.partition(".")[0] in lexer.identifiers(_on_disk(self.conversion.path, self.library) or "")
+
+    def _diagnose(self, path: str, fault: Fault) -> Diagnostic:
+        place = _Place(self, path, fault.line, fault.detail)
+        if fault.kind is FaultKind.INVALID:
+            return invalid_result.diagnose(place.location, fault.detail, place.words)
+        if fault.kind is FaultKind.BASES:
+            return inconsistent_bases.diagnose(place.location, fault.definition, fault.detail)
+        if fault.kind is FaultKind.FOREIGN_BASE:
+            return foreign_base.diagnose(place.location, fault.definition, fault.detail)
+        if fault.kind is FaultKind.TYPING_ONLY:
+            return typing_only_name.diagnose(place.location, fault.detail, place.words)
+        return missing_in_sibling.diagnose(place.location, fault.detail, fault.module, place.words)
+
+    def _names_beside(self, path: str, module: str) -> frozenset[str] | None:
+        """The names of a module in the folder of a generated file, as this run leaves it."""
+        beside = os.path.join(os.path.dirname(path), *module.split(".")) + ".py"
+        text = self.texts.get(beside)
+        if text is None:
+            text = _on_disk(beside, self.library)
+        return None if text is None else top_level_names(text)
+
+
+class _Place:
+    """Where a fault of a generated text comes from."""
+
+    def __init__(self, examination: _Examination, path: str, line: int, word: str) -> None:
+        conversion, text = examination.conversion, examination.texts[path]
+        self.definition, line = _definition_at(text, line, word)
+        origin = next((one for one in conversion.origins.get(path, ()) if one.name == self.definition), None)
+        modular = _on_disk(conversion.path, examination.library) or ""
+        self.location = _in_modular(conversion.path, modular, origin, word)
+        generated = f"{os.path.basename(path)}:{line}" if line else os.path.basename(path)
+        copied = origin is not None and origin.path != conversion.path
+        self.words = f"`{self.definition}` ({generated})" if self.definition else generated
+        if copied:
+            assert origin is not None
+            self.words += f", which comes along from {os.path.basename(origin.path)}:{origin.line},"
+
+
+def _definition_at(text: str, line: int, word: str) -> tuple[str, int]:
+    """The top-level definition at a line of a text, and the line; for a place outside of any, the first user of `word`."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _definition_above(text, line), line
+    named = [node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))]
+    for node in named:
+        if min([node.lineno, *(one.lineno for one in node.decorator_list)]) <= line <= (node.end_lineno or 0):
+            return node.name, line
+    for node in named:
+        if uses := [one for one in ast.walk(node) if isinstance(one, ast.Name) and one.id == word]:
+            return node.name, uses[0].lineno
+    return "", line
+
+
+def _definition_above(text: str, line: int) -> str:
+    """The definition that begins last above a line of a text that does not parse."""
+    name = ""
+    for number, content in enumerate(text.split("\n"), start=1):
+        words = content.replace("(", " ").replace(":", " ").split()
+        if number <= line and content[:1].isalpha() and words[:1] in (["class"], ["def"]) and len(words) > 1:
+            name = words[1]
+    return name
+
+
+def _in_modular(path: str, text: str, origin: Origin | None, word: str) -> Location:
+    """Where an author has to look: the word in the class, else the class, else the import of what comes along."""
+    if origin is None:
+        return locate_word(path, word, text) if word.isidentifier() else Location(path)
+    if origin.path != path:
+        module = os.path.splitext(os.path.basename(origin.path))[0]
+        for number, line in enumerate(text.split("\n"), start=1):
+            if match := re.search(rf"\b{re.escape(module)}\b", line):
+                return Location(path, number, match.start() + 1, number, match.end() + 1)
+        return Location(path)
+    lines = text.split("\n")
+    end = next((n for n, one in enumerate(lines[origin.line :], origin.line + 1) if one[:1].isalpha()), len(lines) + 1)
+    if word:
+        found = locate_word(path, word, "\n".join(lines[: end - 1]), origin.line)
+        if found.end_line:
+            return found
+    return locate_word(path, origin.name, text, origin.line)
+
+
+def _on_disk(path: str, library: Library) -> str | None:
+    """The text of a file as the run sees it; None for one that is missing or cannot be read."""
+    try:
+        return library.text(path) if library.exists(path) else None
+    except ConversionError:
+        return None

@@ -1,0 +1,85 @@
+"""Why a name in a generated text is undefined, and what its author has to write. Only asked when there is such a name."""
+
+from __future__ import annotations
+
+import ast
+
+from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.examine.faults import top_level_names
+from modular_converter.convert.inherit.resolve import Resolution, open_target, resolve
+from modular_converter.convert.source.library import Library
+from modular_converter.diagnostics import ConversionError, did_you_mean
+
+
+def cure(name: str, definition: str, line: int, text: str, conversion: Conversion, library: Library) -> str:
+    """What to write, for `name` in line `line` of a generated text, in its top-level `definition`."""
+    later = _bound_below(name, line, text)
+    if later:
+        return (
+            f"`{name}` is defined further down, in line {later} of the generated file. Quote it where it is an "
+            "annotation; else move its use behind its definition."
+        )
+    resolution = _resolution(conversion.path, library)
+    if resolution is not None:
+        method = _method_at(definition, line, text)
+        if method and name in _parent_parameters(definition, method, resolution):
+            return (
+                f"It is a parameter of the parent's `{method}`, but not of the override. "
+                f"Add it to the signature, or end the signature with `**super_kwargs`."
+            )
+        for neighbour in resolution.neighbours.values():
+            if name in neighbour.module.definitions:
+                return f"Import it: `from {neighbour.dotted} import {name}`."
+        for neighbour in resolution.neighbours.values():
+            names = top_level_names(library.text(neighbour.path))
+            if names is not None and name in names:
+                return (
+                    f"`{neighbour.dotted}` binds it in a statement that is not carried along (under `if`, `for` or "
+                    f"`with`, say). Define `{name}` in the modular file."
+                )
+    hint = did_you_mean(name, (top_level_names(text) or frozenset()) - {name})
+    return f"{hint}Import or define `{name}` in the modular file."
+
+
+def _bound_below(name: str, line: int, text: str) -> int:
+    """The line below `line` in which a class, function or assignment at the top level binds `name`; 0 for none."""
+    for node in ast.parse(text).body:
+        bound = getattr(node, "name", "") == name or any(
+            isinstance(target, ast.Name) and target.id == name for target in getattr(node, "targets", ())
+        )
+        if bound and node.lineno > line:
+            return node.lineno
+    return 0
+
+
+def _method_at(definition: str, line: int, text: str) -> str:
+    """The method of a class in which a line of a generated text stands, "" for none."""
+    methods = (
+        method
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef) and node.name == definition
+        for method in node.body
+        if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    return next((one.name for one in methods if one.lineno <= line <= (one.end_lineno or 0)), "")
+
+
+def _parent_parameters(definition: str, method: str, resolution: Resolution) -> set[str]:
+    """The parameters that a method has in the parent of a class of the modular file."""
+    statement = resolution.target.module.definitions.get(definition)
+    base = resolution.parent(statement) if statement else None
+    parent = resolution.definition(base) if base else None
+    return {
+        argument.arg
+        for node in ast.walk(ast.parse(parent.text if parent else ""))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == method
+        for argument in ast.walk(node.args)
+        if isinstance(argument, ast.arg)
+    }
+
+
+def _resolution(path: str, library: Library) -> Resolution | None:
+    try:
+        return resolve(open_target(path, library), library)
+    except ConversionError:
+        return None

@@ -1,0 +1,75 @@
+"""MC504: a base that was not flattened."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC504",
+    name="foreign-base",
+    severity=Severity.ERROR,
+    summary="a generated class still inherits from a class of another model",
+    explanation="""\
+A generated file stands alone: a class of another model is flattened into it. This base was left as it is, since the
+converter follows parents only by the name under which they are imported from their module, not as an attribute of an
+imported module or under another name.
+
+Import the class by its name and inherit from that: `from ..old.modeling_old import OldMLP`.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old import modeling_old
+
+
+class NewMLP(modeling_old.OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str, base: str) -> Diagnostic:
+    """`base` is the base of the generated class `name`, as it stands there."""
+    leaf = base.rpartition(".")[2]
+    return Diagnostic(
+        RULE,
+        location,
+        f"the generated `{name}` would still inherit from `{base}` of another model",
+        help=f"Import `{leaf}` by its name from the file that defines it, and write `class {name}({leaf})`.",
+    )

@@ -1,0 +1,94 @@
+"""MC503: bases for which Python finds no order."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC503",
+    name="inconsistent-bases",
+    severity=Severity.ERROR,
+    summary="the bases of a generated class have no order",
+    explanation="""\
+Python lays the bases of a class out in one order in which every class stands before its own bases. Here there is
+none, so the generated file would raise a `TypeError` when it is imported: a base is named before a class that inherits
+from it, or twice.
+
+Write the more special class first, as in `class NewMLP(NewMixin, OldMLP)`.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from torch import nn
+
+from ..old.modeling_old import OldMLP
+
+
+class NewMixin(nn.Module):
+    pass
+
+
+class NewMLP(nn.Module, NewMixin):
+    pass
+
+
+class NewHead(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP", "NewHead"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from torch import nn
+
+from ..old.modeling_old import OldMLP
+
+
+class NewMixin(nn.Module):
+    pass
+
+
+class NewMLP(NewMixin, nn.Module):
+    pass
+
+
+class NewHead(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP", "NewHead"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str, bases: str) -> Diagnostic:
+    """`bases` are those of the generated class `name`, as they stand there."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"Python finds no order for the bases of the generated `{name}({bases})`",
+        help="Name each base once, a class before those that it inherits from.",
+    )

@@ -1,0 +1,89 @@
+"""MC505: a name that the other generated file lacks."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+from .configuration_old import OldConfig, OldTextConfig
+
+
+class OldMLP(nn.Module):
+    def __init__(self, config: OldConfig | OldTextConfig):
+        super().__init__()
+
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC505",
+    name="missing-in-sibling",
+    severity=Severity.ERROR,
+    summary="a generated file imports a name that its sibling does not have",
+    explanation="""\
+One generated file imports from another of the same model a name that is not there, so that importing it fails. Most
+often the name stands in an annotation of an inherited method: `OldConfig | OldTextConfig` becomes
+`NewConfig | NewTextConfig`, but the modular file defines `NewConfig` alone.
+
+Define the name in the modular file, or override the method with an annotation that names what the model has.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewConfig:
+    pass
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewConfig", "NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewConfig:
+    pass
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config: NewConfig):
+        super().__init__(config)
+
+
+__all__ = ["NewConfig", "NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str, module: str, place: str) -> Diagnostic:
+    """`module` is the sibling, `.configuration_new`; `place` names the definition and line of the generated file."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"{place} imports `{name}` from `{module}`, which does not have it",
+        help=f"Define `{name}` in the modular file, or override the method whose annotation names it.",
+    )

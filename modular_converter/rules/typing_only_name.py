@@ -1,0 +1,90 @@
+"""MC502: a name that is imported for type checkers, in an annotation that Python evaluates."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC502",
+    name="typing-only-name",
+    severity=Severity.ERROR,
+    summary="generated code reads a name that only type checkers import",
+    explanation="""\
+Generated files do not carry `from __future__ import annotations`. Python up to 3.13 therefore evaluates the
+annotations of a signature when the file is imported, and an import under `if TYPE_CHECKING:` has not run then: a
+`NameError`.
+
+Write the annotation in quotes, or import the name outside of `if TYPE_CHECKING:`.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..old.modeling_old import OldMLP
+
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states: Sequence):
+        return hidden_states[0]
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from typing import TYPE_CHECKING
+
+from ..old.modeling_old import OldMLP
+
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states: "Sequence"):
+        return hidden_states[0]
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str, place: str) -> Diagnostic:
+    """`place` names the definition and the line of the generated file."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"{place} reads `{name}` when it is imported, but only type checkers import `{name}`",
+        help=f'Write the annotation as "{name}", in quotes, or import `{name}` outside of `if TYPE_CHECKING:`.',
+    )

@@ -1,0 +1,89 @@
+"""Faults are told at the place in the modular file that they come from, with what its author has to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from modular_converter.convert.batch import Run
+from modular_converter.convert.conversion import Conversion
+from modular_converter.settings.load import profile_settings
+
+
+NEIGHBOUR = """\
+from torch import nn
+
+
+def scale(x):
+    return x * factor
+
+
+class OldMLP(nn.Module):
+    def forward(self, x, layer):
+        return self.up(x)
+
+
+class OldTower(nn.Module):
+    def forward(self, x):
+        return scale(x)
+"""
+
+
+def convert(folder: Path, modular: str, neighbour: str = NEIGHBOUR, **changes: str) -> Conversion:
+    from dataclasses import replace
+
+    for name, text in (("old/modeling_old.py", neighbour), ("new/modular_new.py", modular)):
+        path = folder / "models" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    [conversion] = Run(replace(profile_settings(), **changes)).convert([str(folder / "models/new/modular_new.py")])
+    return conversion
+
+
+HEAD = "from ..old.modeling_old import OldMLP, OldTower\n\n\n"
+CASES = {
+    "a parameter of the parent": (
+        HEAD + "class NewMLP(OldMLP):\n    def forward(self, x):\n        return layer(x)\n",
+        (6, 16, "MC313", "It is a parameter of the parent's `forward`"),
+    ),
+    "a parent that is not imported": (
+        "from ..old.modeling_old import OldTower\n\n\nclass NewMLP(OldMLP):\n    pass\n",
+        (4, 14, "MC313", "Import it: `from ..old.modeling_old import OldMLP`."),
+    ),
+    "defined further down": (
+        HEAD + "class NewMLP(OldMLP):\n    def forward(self, x: NewZoo):\n        return x\n\n\nclass NewZoo: ...\n",
+        (5, 26, "MC313", "`NewZoo` is defined further down, in line"),
+    ),
+    "in what comes along": (
+        HEAD + "class NewTower(OldTower):\n    pass\n",
+        (1, 12, "MC313", "Import or define `factor` in the modular file."),
+    ),
+    "a misspelt name": (
+        HEAD + "class NewMLP(OldMLP):\n    def forward(self, x, layer):\n        return NewLMP\n",
+        (6, 16, "MC313", "Did you mean `NewMLP`?"),
+    ),
+}
+
+
+@pytest.mark.parametrize("formatter", ["ruff", "black", "none"])
+@pytest.mark.parametrize(("modular", "expected"), CASES.values(), ids=CASES)
+def test_place_and_cure(tmp_path, modular, expected, formatter):
+    conversion = convert(tmp_path, modular, formatter=formatter)
+    assert conversion.files == {} and conversion.failed
+    [diagnostic] = conversion.diagnostics
+    place = diagnostic.location
+    assert place.path.endswith("modular_new.py")
+    assert (place.line, place.column, diagnostic.code) == expected[:3]
+    assert expected[3] in diagnostic.help
+
+
+def test_what_is_on_disk_already_is_not_parsed_again(tmp_path, monkeypatch):
+    modular = HEAD + "class NewMLP(OldMLP):\n    pass\n"
+    conversion = convert(tmp_path, modular)
+    for path, text in conversion.files.items():
+        Path(path).write_text(text)
+    monkeypatch.setattr("modular_converter.convert.examine.report.find_faults", None)
+    assert convert(tmp_path, modular).files == conversion.files
+    with pytest.raises(TypeError):
+        convert(tmp_path, modular + "\n\nclass NewHead(OldMLP):\n    pass\n")
