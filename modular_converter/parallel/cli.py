@@ -55,8 +55,8 @@ def derive(
         from modular_converter.parallel.proof.prove import held_to
 
         found = held_to(found, limit)
-    if not found.screen.passed and not unverified:
-        click.echo(f"modular-plan: {model}: {placed(found.screen.layer, found.screen.reason)}", err=True)
+    if not found.verdict.passed and not unverified:
+        click.echo(f"modular-plan: {model}: {placed(found.verdict.layer, found.verdict.reason)}", err=True)
         sys.exit(1)
     click.echo(plan_text(found, form), nl=False)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from modular_converter.parallel.proof.on_threads import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from tests.parallel.mutations import mutations
 
 
@@ -31,7 +31,7 @@ def derived(request):
 
 
 def test_derived_plan_passes(derived):
-    assert derived.screen.passed, derived.screen
+    assert derived.verdict.passed, derived.verdict
     assert derived.plan.rules
 
 
@@ -39,7 +39,7 @@ def test_derived_plan_passes(derived):
 @given(data=st.data())
 def test_a_random_mutation_is_refused_with_the_layer_named(derived, data):
     what, plan = data.draw(st.sampled_from(mutations(derived.plan)))
-    verdict = check_in_threads(derived.small.model, plan, derived.small.inputs, 2)
+    verdict = check_model_on_threads(derived.small.model, plan, derived.small.inputs, 2)
     assert not verdict.passed, what
     assert verdict.layer
 

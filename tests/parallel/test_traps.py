@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from modular_converter.parallel.plans.plan import Rule
-from modular_converter.parallel.proof.on_threads import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.derive import derive
 from modular_converter.parallel.trace.record import record
 
@@ -88,7 +88,7 @@ def proven(model, **inputs):
     model.eval()
     plan = derive(record(model, inputs, "trap"))
     for ranks in (2, 4):
-        verdict = check_in_threads(model, plan, inputs, ranks)
+        verdict = check_model_on_threads(model, plan, inputs, ranks)
         assert verdict.passed, (str(plan), verdict)
     return plan, {rule.pattern: rule for rule in plan.rules}
 
@@ -114,7 +114,7 @@ def test_a_norm_over_the_full_width_forbids_column_projections():
         plan, rules=tuple(Rule(f"layers.*.{n}", "colwise") for n in "qkv") + (Rule("layers.*.o", "rowwise"),)
     )
     model = Stack(lambda: Attention(norm="full")).eval()
-    assert not check_in_threads(model, wrong, {"x": torch.randn(2, 6, HIDDEN)}, 2).passed
+    assert not check_model_on_threads(model, wrong, {"x": torch.randn(2, 6, HIDDEN)}, 2).passed
 
 
 def test_a_norm_per_head_keeps_column_projections():
@@ -142,7 +142,7 @@ def test_fused_gate_up_as_plain_colwise_is_refused():
     model, inputs = Stack(GatedUp).eval(), {"x": torch.randn(2, 6, HIDDEN)}
     plan = derive(record(model, inputs, "trap"))
     wrong = dataclasses.replace(plan, rules=tuple(Rule(r.pattern, "colwise") if r.parts else r for r in plan.rules))
-    assert not check_in_threads(model, wrong, inputs, 2).passed
+    assert not check_model_on_threads(model, wrong, inputs, 2).passed
 
 
 def test_two_linears_without_a_non_linearity():
@@ -274,7 +274,7 @@ def test_latent_attention_sums_the_gradient_of_the_shared_part_only():
     assert rules["layers.*.q"].style == rules["layers.*.up"].style == "colwise"
     less = dataclasses.replace(plan, rules=tuple(rule for rule in plan.rules if rule.style != "mla_kv_a_proj"))
     model = Stack(Latent).eval()
-    verdict = check_in_threads(model, less, {"x": torch.randn(2, 6, HIDDEN)}, 2)
+    verdict = check_model_on_threads(model, less, {"x": torch.randn(2, 6, HIDDEN)}, 2)
     assert not verdict.passed and "gradient" in verdict.reason
 
 

@@ -36,7 +36,7 @@ def derive_kind(
     """Print an expert or pipeline plan. Exits with 1 when there is none, or when it fails its screen."""
     if kind == "expert":
         found = expert_derived(model, settings, head)
-        verdict, text = found.screen, plan_text(found, form)
+        verdict, text = found.verdict, plan_text(found, form)
     else:
         from modular_converter.parallel.pipeline.prove import verify_pipeline
         from modular_converter.parallel.plans.pipeline_plan import library_text
@@ -95,8 +95,8 @@ def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", ne
     Raises:
         PlanError: the model cannot be built, or has no experts that can be divided (if a plan is ``needed``).
     """
-    from modular_converter.parallel.proof.on_threads import screen
-    from modular_converter.parallel.proof.precision import conditioned
+    from modular_converter.parallel.proof.on_threads import check_on_threads
+    from modular_converter.parallel.proof.precision import subject_of
     from modular_converter.parallel.proof.prove import Derived
     from modular_converter.parallel.solve.experts import derive_experts
     from modular_converter.parallel.trace.record import record
@@ -107,9 +107,9 @@ def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", ne
     if needed and not plan.rules:
         reasons = "; ".join(f"{path}: {reason}" for path, reason in plan.whole)
         raise PlanError(f"{model}: no expert plan: {reasons or 'no module of stacked experts was run'}")
-    subject = conditioned(small.model, small.inputs)
+    subject = subject_of(small.model, small.inputs)
     return Derived(
-        target, small, trace, plan, subject, screen(subject, plan, 2), tuple(overrides_of(settings).items())
+        target, small, trace, plan, subject, check_on_threads(subject, plan, 2), tuple(overrides_of(settings).items())
     )
 
 

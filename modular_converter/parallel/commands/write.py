@@ -129,7 +129,7 @@ def _write_json(model: str, settings: tuple[str, ...], ranks: int, path: str, un
     found: Any = derived_of(model, settings)
     if not unverified:
         with RankPool(ranks) as pool:
-            verdict = found.screen if not found.screen.passed else prove(found, found.plan, pool)
+            verdict = found.verdict if not found.verdict.passed else prove(found, found.plan, pool)
         if not verdict.passed:
             raise WriteError(f"{model}: the derived plan is refused: {placed(verdict.layer, verdict.reason)}")
         _say(f"{model}: verified on {ranks} ranks")

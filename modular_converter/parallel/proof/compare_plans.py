@@ -10,7 +10,7 @@ from modular_converter.parallel.plans.class_settings import gathered
 from modular_converter.parallel.plans.plan import LIBRARY_STYLES, Plan, Rule
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.on_threads import screen
+from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.prove import Derived
 from modular_converter.parallel.solve.cost import cost
 from modular_converter.parallel.solve.read_library import from_library
@@ -56,7 +56,7 @@ def outcome(derived: Derived, plan: Plan, ranks: int) -> Outcome:
         found = cost(derived.trace, plan, resolve(plan, derived.small.model).pieces, ranks)
     except PlanError as error:
         return Outcome(str(error), 0, 0)
-    verdict: Verdict = screen(derived.subject, plan, ranks)
+    verdict: Verdict = check_on_threads(derived.subject, plan, ranks)
     reason = ": ".join(filter(None, (verdict.layer, verdict.reason)))
     return Outcome(reason, found.rank, found.collectives)
 

@@ -1,4 +1,4 @@
-"""A few decoded tokens of a model that generates: caches have sizes of their own, which a forward does not show."""
+"""A few decoded tokens of a model that generates: the sizes of its caches do not show in one forward."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STEPS = 2
 
 
 def generation_inputs(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What ``generate`` needs of a forward's inputs, and the special tokens that a small configuration lacks.
+    """The inputs of a forward that ``generate`` takes, and the special tokens that a small configuration lacks.
 
     Returns:
         None for a model that does not generate from ids.
@@ -48,8 +48,8 @@ def decoded(model: Any, inputs: Mapping[str, Any]) -> list[torch.Tensor]:
 
 
 def decoded_whole(model: Any, inputs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """The same for the whole model: one that fails on its own says nothing about a plan."""
+    """The logits of the whole model; empty if it fails, which says nothing about a plan."""
     try:
         return decoded(model, inputs)
-    except Exception:  # any: it is the model's own
+    except Exception:  # the model's own code raises anything
         return []

@@ -1,4 +1,4 @@
-"""The same proof through transformers' own loader: ``from_pretrained(distributed_config=DistributedConfig(...))``."""
+"""The proof of a plan through transformers' own loader: ``from_pretrained(distributed_config=DistributedConfig(...))``."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Refe
     if is_expert_plan(plan):
         return check_library_experts(folder, small, plan, ranks, whole)
     own: Any = small.model
-    given = dict.fromkeys(own.tp_plan or {}, "replicate")  # also what sub-models and the loader itself add to it
+    given = dict.fromkeys(own.tp_plan or {}, "replicate")  # sub-models and the loader add entries of their own
     given.update(to_library(plan))
     return _check(folder, small, given, ranks, whole)
 
 
 def check_committed(folder: str, small: Small, ranks: int, whole: Reference) -> Verdict:
-    """The same with the plan that the model's own classes carry."""
+    """Load the saved small model with the plan that its own classes carry, and compare its outputs."""
     return _check(folder, small, "auto", ranks, whole)
 
 
@@ -49,7 +49,7 @@ def _check(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, wh
         loaded = model.from_pretrained(folder, distributed_config=config).eval()
         found = [_outputs(loaded, small, gradients) for gradients in (False, True)]
         worst = max(worst_error(outputs, whole.outputs) for outputs in found)
-        if worst > OUTPUT_TOLERANCE:  # a checkpoint need not give back what was saved: buffers are made anew, say
+        if worst > OUTPUT_TOLERANCE:  # loading may change a model: buffers are made anew, for example
             alone = _outputs(model.from_pretrained(folder).eval(), small, gradients=False)
             worst = min(worst, max(worst_error(outputs, alone) for outputs in found))
     except Exception as error:

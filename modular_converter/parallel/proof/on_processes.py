@@ -1,4 +1,4 @@
-"""Processes of a verification: started once, used for many models, ended for certain.
+"""The processes of a verification: started once, used for many models, and ended whatever happens.
 
 Each rank builds the small model itself from the same seed, so nothing but names and plan texts travels.
 """
@@ -25,7 +25,7 @@ TASK_LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class Task:
-    """One verification: what to build, the plan as text, and the way.
+    """One verification: the model to build, the plan as text, and how to apply it.
 
     ``route`` is ``ours``, ``library`` (transformers' loader) or ``committed`` (that loader with the model's own plan).
     """
@@ -97,7 +97,7 @@ class RankPool:
             for pipe in self.pipes:
                 pipe.send(task)
             return self._collect(self.limit_s)
-        except BaseException as error:  # an answer that is still under way must not be taken for the next task's
+        except BaseException as error:  # the next task must not take an answer that is still under way for its own
             self.stop()
             if isinstance(error, (BrokenPipeError, ConnectionResetError)):
                 raise RankError("a rank had died before it was given its task; all ranks were ended") from error
@@ -165,7 +165,7 @@ def _answer(task: Task) -> Any:
     from modular_converter.parallel.plans.plan import Plan
     from modular_converter.parallel.proof.compare import check
     from modular_converter.parallel.proof.judge import refused
-    from modular_converter.parallel.proof.precision import conditioned
+    from modular_converter.parallel.proof.precision import subject_of
     from modular_converter.parallel.shard.collectives import ProcessGroup
     from modular_converter.parallel.tiny.build import build
 
@@ -175,7 +175,7 @@ def _answer(task: Task) -> Any:
         plan = Plan.parse(task.plan)
         if task.route != "ours":
             return _through_loader(task, small, plan, group.size)
-        subject = conditioned(small.model, small.inputs)
+        subject = subject_of(small.model, small.inputs)
         return check(subject.model, plan, subject.inputs, group, subject.whole)
     except PlanError as error:
         return refused(group.size, "", str(error))

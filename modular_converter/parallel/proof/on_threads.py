@@ -1,4 +1,4 @@
-"""The quick form of the proof: all ranks as threads of this process."""
+"""The quick check of a plan: all ranks are threads of this process. Processes with gloo have the last word."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import torch
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.compare import check
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.precision import Subject, conditioned
+from modular_converter.parallel.proof.precision import Subject, subject_of
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
 
 
-def check_in_threads(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], ranks: int) -> Verdict:
-    """``screen`` for a plan that is tried once."""
-    return screen(conditioned(model, inputs), plan, ranks)
+def check_model_on_threads(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], ranks: int) -> Verdict:
+    """Check one plan of a model; see ``check_on_threads``."""
+    return check_on_threads(subject_of(model, inputs), plan, ranks)
 
 
-def screen(subject: Subject, plan: Plan, ranks: int) -> Verdict:
-    """The same check with the ranks as threads of this process: a quick screen, gloo has the last word.
+def check_on_threads(subject: Subject, plan: Plan, ranks: int) -> Verdict:
+    """Run a plan on ranks that are threads, each with a copy of the model, and compare with the whole model's numbers.
 
     Returns:
         The first failing verdict of a rank, or the first rank's.

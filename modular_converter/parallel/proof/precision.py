@@ -1,4 +1,4 @@
-"""In which precision a model's numbers mean something, and which of them mean nothing in any."""
+"""The precision in which a model's numbers are compared, and the gradients that no precision can hold."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from modular_converter.parallel.proof.judge import (
 )
 
 
-# Relative, in float64: hundreds of roundings. What this much changes, another order of sums may change.
+# Relative, in float64: hundreds of roundings. Another order of sums may change a number as much as this noise does.
 _NOISE = 1e-13
-# One draw may miss a gradient that the next one shows.
-_SHAKES = 3
+# One draw of noise may leave a gradient alone that the next one changes.
+_DRAWS = 3
 
 
 @dataclass(frozen=True)
@@ -35,28 +35,27 @@ class Subject:
     whole: Reference
 
 
-def conditioned(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
-    """The model, its inputs and its numbers, in a precision in which they mean something.
+def subject_of(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
+    """The model, its inputs and its numbers, in float32, or in float64 where the two disagree beyond the tolerance.
 
-    Random weights can saturate a softmax: then a float32 gradient is rounding alone, and any other order of sums
-    gives another one. Where float64 disagrees with float32 by more than the tolerance, all is done in float64; and
-    what float64 cannot hold either is left out of the comparison.
+    Random weights can saturate a softmax: then a float32 gradient is rounding alone, and another order of sums gives
+    another gradient. Gradients that rounding decides in float64 too are left out of the comparison.
     """
-    found = _conditioned(model, inputs)
+    found = _in_fitting_precision(model, inputs)
     return replace(found, whole=replace(found.whole, tokens=decoded_whole(found.model, found.inputs)))
 
 
-def _conditioned(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
+def _in_fitting_precision(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
     single = Subject(model, inputs, reference(model, inputs))
     try:
         fine = copy.deepcopy(model).double()
         fine_inputs = {name: _doubled(value) for name, value in inputs.items()}
         double = Subject(fine, fine_inputs, reference(fine, fine_inputs))
-    except Exception:  # a model with a type of its own somewhere: float32 has to do
+    except Exception:  # a model that fixes a type somewhere: float32 has to do
         return single
     if _agree(single.whole, double.whole) or not _finite(double.whole):
         return single
-    return _steady(double)
+    return _without_unstable_gradients(double)
 
 
 def _finite(found: Reference) -> bool:
@@ -64,27 +63,28 @@ def _finite(found: Reference) -> bool:
     return any(bool(torch.isfinite(tensor).all()) for tensor in found.outputs)
 
 
-def _steady(subject: Subject) -> Subject:
-    """Without the gradients that noise of the size of rounding changes: in object detectors, all behind a choice of
-    boxes. Their weights are proven by the outputs alone.
+def _without_unstable_gradients(subject: Subject) -> Subject:
+    """The subject without the gradients that noise of the size of rounding changes.
+
+    In object detectors these are all gradients behind a choice of boxes. The outputs alone prove their weights.
     """
     kept = dict(subject.whole.gradients)
-    for seed in range(_SHAKES):
-        found = reference(_shaken(subject.model, seed), subject.inputs).gradients
+    for seed in range(_DRAWS):
+        found = reference(_with_noise(subject.model, seed), subject.inputs).gradients
         errors = gradient_errors(found, subject.whole.gradients)
         kept = {name: kept[name] for name in kept if errors[name] <= GRADIENT_TOLERANCE}
     return replace(subject, whole=replace(subject.whole, gradients=kept))
 
 
-def _shaken(model: torch.nn.Module, seed: int) -> torch.nn.Module:
+def _with_noise(model: torch.nn.Module, seed: int) -> torch.nn.Module:
     generator = torch.Generator().manual_seed(seed)
-    shaken = copy.deepcopy(model)
+    noisy = copy.deepcopy(model)
     with torch.no_grad():
-        for parameter in shaken.parameters():
+        for parameter in noisy.parameters():
             if parameter.is_floating_point():
                 noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
                 parameter.mul_(1 + _NOISE * noise)
-    return shaken
+    return noisy
 
 
 def _agree(single: Reference, double: Reference) -> bool:

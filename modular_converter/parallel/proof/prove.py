@@ -1,4 +1,4 @@
-"""Derive a plan and prove it: threads as a first screen, then gloo processes, then the library's own loader."""
+"""Derive a plan and prove it: first on threads, then on gloo processes, then through the library's own loader."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
-from modular_converter.parallel.proof.head_variants import Form, other_forms, refusal
+from modular_converter.parallel.proof.head_variants import HeadVariant, head_variants, refusal
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_processes import RankPool, Task
-from modular_converter.parallel.proof.on_threads import screen
-from modular_converter.parallel.proof.precision import Subject, conditioned
+from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.precision import Subject, subject_of
 from modular_converter.parallel.solve.budget import within
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.derive import Aim, plan_of
@@ -36,10 +36,10 @@ class Derived:
 
     Attributes:
         subject: the small model as it is compared; another object where float64 is needed.
-        screen: the verdict of the thread ranks.
-        retreat: what the full plan failed of, when a more careful one was taken, or where the plan does not hold;
+        verdict: of the ranks that are threads.
+        retreat: why the full plan failed, when a plan that shards less was taken, or where the plan does not hold;
             empty for the full plan.
-        forms: the model with another ratio of key/value heads, on which plans are screened too.
+        variants: the model with other ratios of key/value heads, on which plans are checked too.
     """
 
     target: Target
@@ -47,21 +47,21 @@ class Derived:
     trace: Trace
     plan: Plan
     subject: Subject
-    screen: Verdict
+    verdict: Verdict
     overrides: tuple[tuple[str, Any], ...] = ()
     retreat: str = ""
-    forms: tuple[Form, ...] = ()
+    variants: tuple[HeadVariant, ...] = ()
 
 
 def derive_model(
     target: Target, overrides: Mapping[str, Any] | None = None, ranks: int = 2, ratios: bool = True
 ) -> Derived:
-    """Build, trace, derive, and screen. What fails the screen stays whole, layer by layer, then all pairs.
+    """Build, trace, derive, and check on threads. A layer that fails stays whole; if this is not enough, more layers do.
 
-    A plan that fails with another ratio of key/value heads to heads gives way to one that holds with both.
+    A plan that fails with another ratio of key/value heads to heads gives way to a plan that holds with both.
 
     Args:
-        ratios: whether other ratios matter; not for a plan that serves one model alone.
+        ratios: whether the plan must hold with other ratios; False for a plan that serves one model alone.
 
     Raises:
         PlanError: the model cannot be built or traced.
@@ -69,17 +69,17 @@ def derive_model(
     small = build(target, overrides)
     options = dict(overrides or {})
     first = _derived(target, small, None, ranks, options)
-    forms = other_forms(target, small, options) if ratios else ()
-    refused = refusal(forms, first.plan, ranks) if first.screen.passed else None
-    first = replace(first, forms=forms)
+    variants = head_variants(target, small, options) if ratios else ()
+    refused = refusal(variants, first.plan, ranks) if first.verdict.passed else None
+    first = replace(first, variants=variants)
     if refused is None:
         return first
     why = placed(refused.layer, refused.reason)
-    for form in forms:
-        second = _derived(target, form.small, form.subject, ranks, options)
-        verdict = screen(first.subject, second.plan, ranks)
-        if second.plan.rules and second.screen.passed and verdict.passed:
-            return replace(first, plan=second.plan, screen=verdict, retreat=why)
+    for variant in variants:
+        second = _derived(target, variant.small, variant.subject, ranks, options)
+        verdict = check_on_threads(first.subject, second.plan, ranks)
+        if second.plan.rules and second.verdict.passed and verdict.passed:
+            return replace(first, plan=second.plan, verdict=verdict, retreat=why)
     first = replace(first, retreat=f"holds for these heads alone: {why}")
     logger.warning("%s: the derived plan %s", target.name, first.retreat)
     return first
@@ -88,14 +88,14 @@ def derive_model(
 def _derived(
     target: Target, small: Small, subject: Subject | None, ranks: int, overrides: Mapping[str, Any]
 ) -> Derived:
-    """The first plan of the ladder that holds on one small instance, or the full one."""
+    """The first of the attempts that holds on one small instance, or the full plan."""
     trace = record(small.model, small.inputs, target.name)
     options = tuple(overrides.items())
-    subject = subject or conditioned(small.model, small.inputs)
+    subject = subject or subject_of(small.model, small.inputs)
     tried: list[Derived] = []
-    for plan in _ladder(trace, tried):
-        verdict = screen(subject, plan, ranks)
-        retreat = placed(tried[0].screen.layer, tried[0].screen.reason) if tried else ""
+    for plan in _attempts(trace, tried):
+        verdict = check_on_threads(subject, plan, ranks)
+        retreat = placed(tried[0].verdict.layer, tried[0].verdict.reason) if tried else ""
         tried.append(Derived(target, small, trace, plan, subject, verdict, options, retreat))
         if verdict.passed:
             return tried[-1]
@@ -103,20 +103,20 @@ def _derived(
 
 
 def held_to(derived: Derived, collectives: int, ranks: int = 2) -> Derived:
-    """The same with the plan that shards most within a number of collectives, screened anew."""
+    """The same model with the plan that shards most within a number of collectives, checked anew."""
     plan = within(derived.trace, collectives)
-    verdict = screen(derived.subject, plan, ranks)
-    refused = refusal(derived.forms, plan, ranks) if verdict.passed else None
-    return replace(derived, plan=plan, screen=refused or verdict)
+    verdict = check_on_threads(derived.subject, plan, ranks)
+    refused = refusal(derived.variants, plan, ranks) if verdict.passed else None
+    return replace(derived, plan=plan, verdict=refused or verdict)
 
 
-def _ladder(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:
+def _attempts(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:
     """The full plan, the ones without the layers that failed, then gathers apart from pairs."""
     flow = follow(trace)
     yield plan_of(flow, Aim())
     whole: frozenset[int] = frozenset()
     for _ in range(_RETRIES):
-        more = leaves_around(flow, tried[-1].screen.layer) - whole
+        more = leaves_around(flow, tried[-1].verdict.layer) - whole
         if not more:
             break
         whole |= more
@@ -141,9 +141,9 @@ def leaves_around(flow: Flow, layer: str) -> frozenset[int]:
 
 
 def prove(derived: Derived, plan: Plan, pool: RankPool, library: bool = False, committed: bool = False) -> Verdict:
-    """Run a plan on the pool's processes against the whole model; on forms with other ratios of heads, in threads.
+    """Run a plan on the pool's processes against the whole model, and on threads with other ratios of heads.
 
-    The derived plan itself has been on those forms already.
+    The derived plan itself has been checked with those ratios already.
 
     Args:
         library: through transformers' own loader instead of our application.
@@ -169,6 +169,6 @@ def prove(derived: Derived, plan: Plan, pool: RankPool, library: bool = False, c
             shutil.rmtree(folder, ignore_errors=True)
     failed = [verdict for verdict in verdicts if not verdict.passed]
     if not failed and route == "ours" and plan is not derived.plan:
-        refused = refusal(derived.forms, plan, pool.size)
+        refused = refusal(derived.variants, plan, pool.size)
         failed = [] if refused is None else [refused]
     return failed[0] if failed else max(verdicts, key=lambda v: (v.output_error, v.gradient_error))

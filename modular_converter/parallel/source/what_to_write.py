@@ -106,9 +106,9 @@ def _settle_head(head: _Head, base: Sequence[Setting], pool: RankPool | None) ->
 def _entries(derived: Derived, screened: bool) -> dict[str, str]:
     """The plan in the library's vocabulary. Raises ``WriteError`` with what it needs beyond it, or why it failed."""
     name = derived.target.model_class.rpartition(".")[2]
-    if screened and not derived.screen.passed:
+    if screened and not derived.verdict.passed:
         raise WriteError(
-            f"{name}: the derived plan is refused: {placed(derived.screen.layer, derived.screen.reason)}; "
+            f"{name}: the derived plan is refused: {placed(derived.verdict.layer, derived.verdict.reason)}; "
             "--unverified writes it all the same"
         )
     reasons = derived.plan.library_reasons()

@@ -160,8 +160,8 @@ def _expert_row(
     pool: RankPool | None,
 ) -> Row:
     from modular_converter.parallel.plans.emit import to_library
-    from modular_converter.parallel.proof.on_threads import screen
-    from modular_converter.parallel.proof.precision import conditioned
+    from modular_converter.parallel.proof.on_threads import check_on_threads
+    from modular_converter.parallel.proof.precision import subject_of
     from modular_converter.parallel.proof.prove import Derived, prove
     from modular_converter.parallel.solve.experts import derive_experts
     from modular_converter.parallel.solve.read_library import from_library
@@ -170,8 +170,8 @@ def _expert_row(
     trace = record(small.model, small.inputs, name)
     plan = derive_experts(trace)
     source = _fitting(small.model, from_library(name, given))
-    subject = conditioned(small.model, small.inputs)
-    committed = _both(lambda ranks: screen(subject, source, ranks)) if source.rules else ""
+    subject = subject_of(small.model, small.inputs)
+    committed = _both(lambda ranks: check_on_threads(subject, source, ranks)) if source.rules else ""
     if not plan.rules:
         reason = "; ".join(f"{path}: {text}" for path, text in plan.whole) or _no_experts(small.model, given)
         return Row(name, "no plan derived", reason, "", committed)
@@ -181,10 +181,10 @@ def _expert_row(
         for key in dict.fromkeys([*theirs, *ours])
         if ours.get(key) != theirs.get(key)
     )
-    state = _both(lambda ranks: screen(subject, plan, ranks))
+    state = _both(lambda ranks: check_on_threads(subject, plan, ranks))
     loader = ""
     if pool is not None:
-        derived = Derived(target, small, trace, plan, subject, screen(subject, plan, 2), overrides)
+        derived = Derived(target, small, trace, plan, subject, check_on_threads(subject, plan, 2), overrides)
         loader = _said(prove(derived, plan, pool, library=True))
     return Row(name, "differs" if why else "same", why, state, committed, loader)
 

@@ -117,7 +117,7 @@ def _row(target: Any, pool: Any) -> Row:
 def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
     """Derive, screen on four ranks, prove on processes, and compare with the plan in the source."""
     from modular_converter.parallel.plans.resolve import resolve
-    from modular_converter.parallel.proof.on_threads import screen
+    from modular_converter.parallel.proof.on_threads import check_on_threads
     from modular_converter.parallel.proof.prove import derive_model, prove
     from modular_converter.parallel.solve.cost import cost
 
@@ -128,16 +128,16 @@ def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
     begun = time.monotonic()
     verdicts = [prove(derived, plan, pool)]
     row["prove_s"] = round(time.monotonic() - begun, 2)
-    verdicts.append(screen(derived.subject, plan, 4))
+    verdicts.append(check_on_threads(derived.subject, plan, 4))
     bad = next((verdict for verdict in verdicts if not verdict.passed), None)
     row.update(
         state="empty" if not plan.rules else "verified" if bad is None else "refused",
         reason="" if bad is None else placed(bad.layer, bad.reason),
         share=round(found.share, 4),
         sharded=round(found.sharded, 4),
-        collectives=derived.screen.collectives,
+        collectives=derived.verdict.collectives,
         gathered=sum(rule.style == "colwise_gather_output" for rule in plan.rules),
-        unproven=len(derived.screen.unproven),
+        unproven=len(derived.verdict.unproven),
         retreat=derived.retreat,
         plan=str(plan),
         loader=_through_loader(derived, pool),
@@ -197,7 +197,7 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
         return row | {"outcome": "not said by our styles" if ours_alone else "the committed one is refused"}
     if dict.fromkeys(map(str, source.rules)) == dict.fromkeys(map(str, derived.plan.rules)):
         return row | {"outcome": "same"}
-    plan, calls = derived.plan, derived.screen.collectives
+    plan, calls = derived.plan, derived.verdict.collectives
     if calls > verdict.collectives:
         plan = within(trace, verdict.collectives)
         again = prove(derived, plan, pool)

@@ -7,7 +7,7 @@ from torch import nn
 from modular_converter.parallel.errors import ApplyError, PlanFormatError
 from modular_converter.parallel.plans.parts import checked_parts, lengths_of, look_up_from
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.on_threads import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.derive import derive
 from modular_converter.parallel.trace.record import record
 
@@ -62,7 +62,7 @@ def test_a_plan_of_equal_blocks_is_right_for_unequal_ones(how, parts):
     assert fused.style == "packed_colwise" and fused.parts == parts
     assert Plan.parse(str(plan)) == plan and Plan.from_json(plan.to_json()) == plan
     for heads, groups in ((8, 8), (8, 4), (16, 4)):
-        verdict = check_in_threads(Model(heads, groups, how), plan, {"x": x}, 2)
+        verdict = check_model_on_threads(Model(heads, groups, how), plan, {"x": x}, 2)
         assert verdict.passed, (heads, groups, verdict)
 
 
@@ -151,7 +151,7 @@ def test_a_plan_of_some_blocks_is_right_for_more(how, parts):
     assert up.style == "packed_colwise" and up.parts == parts
     assert Plan.parse(str(plan)) == plan and Plan.from_json(plan.to_json()) == plan
     for number, width in ((4, 24), (6, 16), (2, 8)):
-        verdict = check_in_threads(Stacked(number, width, how), plan, {"x": x}, 2)
+        verdict = check_model_on_threads(Stacked(number, width, how), plan, {"x": x}, 2)
         assert verdict.passed, (number, width, verdict)
 
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.compare import reference
-from modular_converter.parallel.proof.on_threads import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
 
 
 PAIR = Plan.parse("plan x\nrule up colwise\nrule down rowwise\n")
@@ -31,22 +31,22 @@ INPUTS = {"x": torch.randn(3, 8, generator=torch.Generator().manual_seed(1))}
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_right_plan_passes_and_its_collectives_are_counted(ranks):
-    verdict = check_in_threads(Pair(), PAIR, INPUTS, ranks)
+    verdict = check_model_on_threads(Pair(), PAIR, INPUTS, ranks)
     assert verdict.passed and verdict.collectives == 1 and not verdict.unproven
 
 
 def test_ranks_draw_the_same_random_numbers():
     noisy = Pair(after=lambda x: x + torch.randn(x.shape) + torch.rand(x.shape))
-    assert check_in_threads(noisy, PAIR, INPUTS, 4).passed
+    assert check_model_on_threads(noisy, PAIR, INPUTS, 4).passed
 
 
 def test_outputs_that_are_not_finite_prove_nothing():
-    verdict = check_in_threads(Pair(after=lambda x: x / 0), PAIR, INPUTS, 2)
+    verdict = check_model_on_threads(Pair(after=lambda x: x / 0), PAIR, INPUTS, 2)
     assert not verdict.passed and "not finite" in verdict.reason
 
 
 def test_a_weight_that_no_gradient_reaches_is_named():
-    verdict = check_in_threads(Pair(after=lambda x: x.detach() + x.sum() * 0), PAIR, INPUTS, 2)
+    verdict = check_model_on_threads(Pair(after=lambda x: x.detach() + x.sum() * 0), PAIR, INPUTS, 2)
     assert set(verdict.unproven) == {"up.weight", "up.bias", "down.weight"}
 
 
@@ -56,7 +56,7 @@ def test_a_missing_output_is_a_difference():
             found = self.down(F.gelu(self.up(x)))
             return (found, found) if self.up.weight.shape[0] == 16 else (found,)
 
-    assert "1 outputs instead of 2" in check_in_threads(Shorter(), PAIR, INPUTS, 2).reason
+    assert "1 outputs instead of 2" in check_model_on_threads(Shorter(), PAIR, INPUTS, 2).reason
 
 
 def test_a_backward_that_fails_leaves_the_outputs():
@@ -74,5 +74,5 @@ def test_a_backward_that_fails_leaves_the_outputs():
 
 
 def test_integers_alone_are_not_compared():
-    verdict = check_in_threads(Pair(after=lambda x: x.argmax(-1)), PAIR, INPUTS, 2)
+    verdict = check_model_on_threads(Pair(after=lambda x: x.argmax(-1)), PAIR, INPUTS, 2)
     assert verdict.reason == "no floating output to compare"

@@ -7,8 +7,8 @@ import torch
 
 from modular_converter.parallel.proof.decode import decoded, generation_inputs
 from modular_converter.parallel.proof.judge import Reference
-from modular_converter.parallel.proof.on_threads import screen
-from modular_converter.parallel.proof.precision import conditioned
+from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.precision import subject_of
 from modular_converter.parallel.proof.prove import derive_model
 from modular_converter.parallel.solve.derive import derive
 from modular_converter.parallel.tiny.build import build, target_of
@@ -26,7 +26,7 @@ def test_a_generating_model_gives_logits_a_token(path):
     found = small(path)
     first, second = decoded(found.model, found.inputs)
     assert first.shape == second.shape == (2, found.model.config.vocab_size)
-    assert conditioned(found.model, found.inputs).whole.tokens
+    assert subject_of(found.model, found.inputs).whole.tokens
 
 
 def test_other_models_give_none():
@@ -39,17 +39,17 @@ def test_a_state_of_the_whole_width_is_noticed():
     target = target_of("transformers.models.rwkv.modeling_rwkv.RwkvForCausalLM")
     derived = derive_model(target)
     full = derive(derived.trace)
-    refused = screen(derived.subject, full, 2)
+    refused = check_on_threads(derived.subject, full, 2)
     assert refused.layer.endswith("attention") and "size of tensor" in refused.reason
     blind = dataclasses.replace(derived.subject, whole=dataclasses.replace(derived.subject.whole, tokens=[]))
-    assert screen(blind, full, 2).passed
-    assert derived.screen.passed and derived.plan != full and derived.plan.rules
+    assert check_on_threads(blind, full, 2).passed
+    assert derived.verdict.passed and derived.plan != full and derived.plan.rules
 
 
 def test_other_logits_fail():
     found = small("llama.modeling_llama.LlamaForCausalLM")
-    subject = conditioned(found.model, found.inputs)
+    subject = subject_of(found.model, found.inputs)
     plan = derive(record(found.model, found.inputs, "llama"))
-    assert screen(subject, plan, 2).passed
+    assert check_on_threads(subject, plan, 2).passed
     other = Reference(**{**vars(subject.whole), "tokens": [torch.zeros_like(t) for t in subject.whole.tokens]})
-    assert screen(dataclasses.replace(subject, whole=other), plan, 2).layer == "the decoded tokens"
+    assert check_on_threads(dataclasses.replace(subject, whole=other), plan, 2).layer == "the decoded tokens"

@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.head_variants import other_forms, refusal  # noqa: E402
+from modular_converter.parallel.proof.head_variants import head_variants, refusal  # noqa: E402
 from modular_converter.parallel.proof.on_processes import RankPool  # noqa: E402
-from modular_converter.parallel.proof.on_threads import check_in_threads, screen  # noqa: E402
+from modular_converter.parallel.proof.on_threads import check_model_on_threads, check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.prove import _ladder, derive_model, held_to, prove  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from tests.parallel.ratios import real  # noqa: E402
@@ -33,31 +33,31 @@ def target(name):
 
 
 def forms_of(name, **overrides):
-    return other_forms(target(name), build(target(name), overrides), overrides)
+    return head_variants(target(name), build(target(name), overrides), overrides)
 
 
 def test_the_other_form_is_grouped_or_plain():
     (form,) = forms_of("TiledModel")
     assert form.said == WIDE and form.small.model.config.num_key_value_heads == 4
-    (form,) = other_forms(target_of("gemma2"), build(target_of("gemma2")), {})
+    (form,) = head_variants(target_of("gemma2"), build(target_of("gemma2")), {})
     assert form.said == "8 key/value heads of 8 and heads twice as wide"
 
 
 def test_there_is_none_where_a_ratio_was_asked_for_or_makes_no_difference_or_does_not_run():
     assert forms_of("TiledModel", **{KV: 4}) == forms_of("UngroupedModel") == ()
     for name in ("bert", "falcon"):
-        assert other_forms(target_of(name), build(target_of(name)), {}) == ()
+        assert head_variants(target_of(name), build(target_of(name)), {}) == ()
 
 
 def test_a_plan_of_one_ratio_gives_way_to_one_of_both():
     alone, found = derive_model(target("TiledModel"), ratios=False), derive_model(target("TiledModel"))
-    assert alone.plan.rules != found.plan.rules and alone.screen.passed and found.screen.passed
+    assert alone.plan.rules != found.plan.rules and alone.verdict.passed and found.verdict.passed
     assert found.retreat.endswith(f"with {WIDE}") and not alone.retreat
-    assert not refusal(found.forms, found.plan, 2)
+    assert not refusal(found.variants, found.plan, 2)
     for groups in (8, 4, 2):
         model = real(type(found.small.model), groups)
-        assert check_in_threads(model, found.plan, found.small.inputs, 2).passed
-    assert not check_in_threads(real(type(found.small.model), 2), alone.plan, found.small.inputs, 2).passed
+        assert check_model_on_threads(model, found.plan, found.small.inputs, 2).passed
+    assert not check_model_on_threads(real(type(found.small.model), 2), alone.plan, found.small.inputs, 2).passed
 
 
 def test_a_plan_that_holds_for_one_ratio_alone_says_so(monkeypatch, caplog):
@@ -66,34 +66,34 @@ def test_a_plan_that_holds_for_one_ratio_alone_says_so(monkeypatch, caplog):
     kept = derive_model(target("TiledModel"), ratios=False).plan
     monkeypatch.setattr(module, "_ladder", lambda trace, tried: iter([kept]))
     found = derive_model(target("TiledModel"))
-    assert found.plan == kept and found.screen.passed
+    assert found.plan == kept and found.verdict.passed
     assert found.retreat.startswith("holds for these heads alone: ")
     assert found.retreat in caplog.text
 
 
 def test_wrong_given_plans_are_refused_with_the_ratio():
     found = derive_model(target("FusedModel"))
-    assert not found.retreat and found.screen.passed and found.forms
+    assert not found.retreat and found.verdict.passed and found.variants
     with RankPool(2) as pool:
         assert prove(found, found.plan, pool).passed
         assert prove(found, Plan.parse(str(found.plan)), pool).passed
         for parts in WRONG:
             plan = Plan.parse(FUSED.format(parts))
-            assert screen(found.subject, plan, 2).passed
+            assert check_on_threads(found.subject, plan, 2).passed
             verdict = prove(found, plan, pool)
             assert verdict.layer and verdict.reason.endswith(f"with {WIDE}")
 
 
 def test_a_plan_of_few_collectives_is_held_to_both():
-    assert held_to(derive_model(target("FusedModel")), 100).screen.passed
+    assert held_to(derive_model(target("FusedModel")), 100).verdict.passed
     tiled = held_to(derive_model(target("TiledModel")), 100)
-    assert tiled.screen.reason.endswith(f"with {WIDE}")
-    assert held_to(dataclasses.replace(tiled, forms=()), 100).screen.passed
+    assert tiled.verdict.reason.endswith(f"with {WIDE}")
+    assert held_to(dataclasses.replace(tiled, variants=()), 100).verdict.passed
 
 
 def test_layers_that_failed_stay_whole_without_gathers_too():
     found = derive_model(target_of("llama"))
-    tried = [SimpleNamespace(screen=SimpleNamespace(layer="layers.0.mlp"))]
+    tried = [SimpleNamespace(verdict=SimpleNamespace(layer="layers.0.mlp"))]
     full, _, careful, without_gathers, _ = list(_ladder(found.trace, tried))
     first = [{rule.pattern for rule in plan.rules if ".0.mlp" in rule.pattern} for plan in (careful, without_gathers)]
     patterns = {rule.pattern for rule in careful.rules}

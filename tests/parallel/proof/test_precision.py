@@ -2,26 +2,26 @@
 
 import torch
 
-from modular_converter.parallel.proof.on_threads import check_in_threads
-from modular_converter.parallel.proof.precision import conditioned
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.precision import subject_of
 from tests.parallel.proof.test_compare import INPUTS, PAIR, Pair
 
 
 def test_what_float32_cannot_hold_is_judged_in_double_precision():
     model = Pair(after=lambda x: (x + 1e6) - 1e6)
-    assert conditioned(model, INPUTS).whole.outputs[0].dtype is torch.float64
-    assert check_in_threads(model, PAIR, INPUTS, 2).passed
-    assert conditioned(Pair(), INPUTS).whole.outputs[0].dtype is torch.float32
+    assert subject_of(model, INPUTS).whole.outputs[0].dtype is torch.float64
+    assert check_model_on_threads(model, PAIR, INPUTS, 2).passed
+    assert subject_of(Pair(), INPUTS).whole.outputs[0].dtype is torch.float32
 
 
 def test_gradients_that_rounding_decides_are_left_out_and_named():
     model = Pair(after=lambda x: x + 1e-14 * torch.sin(1e14 * x))
-    assert not conditioned(model, INPUTS).whole.gradients
-    verdict = check_in_threads(model, PAIR, INPUTS, 2)
+    assert not subject_of(model, INPUTS).whole.gradients
+    verdict = check_model_on_threads(model, PAIR, INPUTS, 2)
     assert verdict.passed and set(verdict.unproven) == {"up.weight", "up.bias", "down.weight"}
 
 
 def test_a_model_that_overflows_in_double_precision_is_judged_in_single():
     model = Pair(after=lambda x: x if x.dtype is torch.float32 else x / 0)
-    assert conditioned(model, INPUTS).whole.outputs[0].dtype is torch.float32
-    assert check_in_threads(model, PAIR, INPUTS, 2).passed
+    assert subject_of(model, INPUTS).whole.outputs[0].dtype is torch.float32
+    assert check_model_on_threads(model, PAIR, INPUTS, 2).passed

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.on_threads import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
 
 
 class Shared(nn.Module):
@@ -22,5 +22,5 @@ class Shared(nn.Module):
 
 def test_a_module_with_two_names_is_cut_once():
     plan = Plan.parse("plan x\nrule first.0 colwise\nrule first.2 rowwise\n")
-    verdict = check_in_threads(Shared(), plan, {"x": torch.randn(3, 8)}, 2)
+    verdict = check_model_on_threads(Shared(), plan, {"x": torch.randn(3, 8)}, 2)
     assert verdict.passed, verdict

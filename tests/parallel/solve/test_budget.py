@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.proof.on_threads import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.budget import fill, within
 from modular_converter.parallel.solve.cost import cost
 from modular_converter.parallel.tiny.build import build, target_of
@@ -46,7 +46,7 @@ def llama():
 def test_a_plan_stays_within_its_collectives(llama, limit, styles):
     small, trace = llama
     plan = within(trace, limit)
-    verdict = check_in_threads(small.model, plan, small.inputs, 2)
+    verdict = check_model_on_threads(small.model, plan, small.inputs, 2)
     assert verdict.passed and verdict.collectives <= limit
     assert {rule.style for rule in plan.rules} == styles
     assert cost(trace, plan, resolve(plan, small.model).pieces, 2).collectives == verdict.collectives

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from modular_converter.parallel.plans.plan import Plan, Rule, is_expert_plan
-from modular_converter.parallel.proof.on_threads import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.shard.experts import routing_of
 from modular_converter.parallel.solve.experts import derive_experts
 from modular_converter.parallel.trace.record import record
@@ -91,13 +91,13 @@ def test_the_stacks_and_their_module_are_found_and_nothing_else(loop):
 @pytest.mark.parametrize("loop", [True, False])
 def test_outputs_and_gradients_on_ranks(loop, ranks):
     model, inputs, plan = mixture(loop)
-    verdict = check_in_threads(model, plan, inputs, ranks)
+    verdict = check_model_on_threads(model, plan, inputs, ranks)
     assert verdict.passed and verdict.gradient_error < 1e-4, verdict
 
 
 def refused(plan, loop=True):
     model, inputs, _ = mixture(loop)
-    verdict = check_in_threads(model, plan, inputs, 2)
+    verdict = check_model_on_threads(model, plan, inputs, 2)
     assert verdict.layer or verdict.reason
     return not verdict.passed
 
@@ -128,7 +128,7 @@ def test_each_rule_is_needed(left_out):
 
 def test_a_module_without_sharded_stacks_is_named():
     model, inputs, _ = mixture()
-    verdict = check_in_threads(model, Plan.parse("plan x\nrule experts ep_dispatch_experts\n"), inputs, 2)
+    verdict = check_model_on_threads(model, Plan.parse("plan x\nrule experts ep_dispatch_experts\n"), inputs, 2)
     assert verdict.layer == "experts" and "none of its parameters is sharded" in verdict.reason
 
 

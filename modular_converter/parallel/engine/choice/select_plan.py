@@ -17,7 +17,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import TAIL
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.on_threads import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.proof.prove import Derived, derive_model
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.tiny.build import Small, Target, build
@@ -72,9 +72,11 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
             return committed, f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance"
         refused = f"the one in its classes is refused ({placed(verdict.layer, verdict.reason)})"
     found = _derived(target, overrides, ranks)
-    if found.screen.passed and found.plan.rules:
+    if found.verdict.passed and found.plan.rules:
         return found.plan, f"the derived plan, verified on {ranks} ranks of a small instance; {refused}"
-    reason = placed(found.screen.layer, found.screen.reason) if not found.screen.passed else "nothing can be sharded"
+    reason = (
+        placed(found.verdict.layer, found.verdict.reason) if not found.verdict.passed else "nothing can be sharded"
+    )
     raise ApplyError(f"{name} has no plan: {refused}, and the derived one does not hold ({reason}); give one as plan=")
 
 
@@ -178,7 +180,7 @@ def _verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan)
         rules = tuple(rule for rule in plan.rules if matches(rule.pattern, names))
         attributes = tuple(name for name in plan.attributes if matches(name.partition(":")[0], names))
         fitting = Plan(plan.model, rules, attributes)
-        _VERDICTS[key] = check_in_threads(small.model, fitting, small.inputs, ranks)
+        _VERDICTS[key] = check_model_on_threads(small.model, fitting, small.inputs, ranks)
     return _VERDICTS[key]
 
 

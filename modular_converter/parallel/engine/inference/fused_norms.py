@@ -24,7 +24,7 @@ _MADE: dict[type[Any], type[Any]] = {}
 class _FusedNorm(torch.nn.Module):
     """The forward of a root-mean-square norm with a weight, as one operation; of one input of the weight's type."""
 
-    _lean_eps: float
+    _fused_eps: float
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         weight = self._parameters["weight"]
@@ -32,7 +32,7 @@ class _FusedNorm(torch.nn.Module):
         if kwargs or len(args) != 1 or args[0].dtype != weight.dtype:
             kept: torch.Tensor = super().forward(*args, **kwargs)
             return kept
-        return F.rms_norm(args[0], weight.shape, weight, self._lean_eps)
+        return F.rms_norm(args[0], weight.shape, weight, self._fused_eps)
 
 
 def fuse_norms(model: torch.nn.Module) -> int:
@@ -61,7 +61,7 @@ def _fuse(module: torch.nn.Module, eps: float) -> None:
         body = {"__module__": old.__module__, "__qualname__": old.__qualname__}
         _MADE[old] = type(old.__name__, (_FusedNorm, old), body)
     module.__class__ = _MADE[old]
-    module.__dict__["_lean_eps"] = eps
+    module.__dict__["_fused_eps"] = eps
 
 
 def _epsilon(module: torch.nn.Module) -> float | None:

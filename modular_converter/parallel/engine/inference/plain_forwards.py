@@ -27,7 +27,7 @@ OVERLAP_BYTES = 32 << 20
 OVERLAP_PIECES = 4
 
 
-class LeanGroup(ProcessGroup):
+class DirectGroup(ProcessGroup):
     """Collectives without gradients and with as little Python as possible; ``torch.compile`` can trace them."""
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
@@ -81,30 +81,30 @@ def _options(options: Any, later: bool) -> Any:
     return options
 
 
-class _Lean(torch.nn.Module):
+class _PlainForward(torch.nn.Module):
     """Base of the forwards below; ``weight`` is what other code than the module's own gets to see."""
 
-    _lean_group: LeanGroup
-    _lean_split: bool
+    _plain_group: DirectGroup
+    _plain_split: bool
 
     @property
     def weight(self) -> Any:
-        return self.__dict__["_lean_role"]
+        return self.__dict__["_plain_role"]
 
     def _cut(self, value: torch.Tensor) -> torch.Tensor:
-        group = self._lean_group
+        group = self._plain_group
         if type(value) is not torch.Tensor:  # a bare parameter with a role would sum the product a second time
             value = value.as_subclass(torch.Tensor)
-        return value.chunk(group.size, -1)[group.rank] if self._lean_split else value
+        return value.chunk(group.size, -1)[group.rank] if self._plain_split else value
 
     def _first_bias(self) -> Any:
         """The bias on the first rank: what is summed holds it once."""
-        return self._parameters.get("bias") if self._lean_group.rank == 0 else None
+        return self._parameters.get("bias") if self._plain_group.rank == 0 else None
 
 
-class _RowLinear(_Lean, torch.nn.Linear):  # type: ignore[override]
+class _RowLinear(_PlainForward, torch.nn.Linear):  # type: ignore[override]
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        group, weight = self._lean_group, self._parameters["weight"]
+        group, weight = self._plain_group, self._parameters["weight"]
         assert weight is not None
         input = self._cut(input)
         if not torch.compiler.is_compiling() and group.overlaps:
@@ -116,26 +116,26 @@ class _RowLinear(_Lean, torch.nn.Linear):  # type: ignore[override]
         return group.sum_(F.linear(input, weight, self._first_bias()))
 
 
-class _GatherLinear(_Lean, torch.nn.Linear):  # type: ignore[override]
+class _GatherLinear(_PlainForward, torch.nn.Linear):  # type: ignore[override]
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         weight = self._parameters["weight"]
         assert weight is not None
-        return self._lean_group.gather_last(F.linear(input, weight, self._parameters.get("bias")))
+        return self._plain_group.gather_last(F.linear(input, weight, self._parameters.get("bias")))
 
 
-class _LeanEmbedding(_Lean, torch.nn.Embedding):  # type: ignore[override]
+class _VocabularyEmbedding(_PlainForward, torch.nn.Embedding):  # type: ignore[override]
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         weight = self._parameters["weight"]
         assert weight is not None
         rows = weight.shape[0]
-        local = input - self._lean_group.rank * rows
+        local = input - self._plain_group.rank * rows
         outside = (local < 0) | (local >= rows)
-        outside &= (input >= 0) & (input < rows * self._lean_group.size)  # of no rank: the error that a whole one has
+        outside &= (input >= 0) & (input < rows * self._plain_group.size)  # of no rank: the error that a whole one has
         found = F.embedding(local.masked_fill(outside, 0), weight)
-        return self._lean_group.sum_(found.masked_fill(outside.unsqueeze(-1), 0))
+        return self._plain_group.sum_(found.masked_fill(outside.unsqueeze(-1), 0))
 
 
-class _RowConv1D(_Lean):
+class _RowConv1D(_PlainForward):
     """transformers' ``Conv1D``: a linear layer whose weight is stored the other way round."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
@@ -144,31 +144,31 @@ class _RowConv1D(_Lean):
         input = self._cut(input)
         rows = input.reshape(-1, input.shape[-1])
         found = torch.mm(rows, weight) if bias is None else torch.addmm(bias, rows, weight)
-        return self._lean_group.sum_(found).view(*input.shape[:-1], -1)
+        return self._plain_group.sum_(found).view(*input.shape[:-1], -1)
 
 
-class _GatherConv1D(_Lean):
+class _GatherConv1D(_PlainForward):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         weight, bias = self._parameters["weight"], self._parameters["bias"]
         assert weight is not None and bias is not None
         found = torch.addmm(bias, input.reshape(-1, input.shape[-1]), weight)
-        return self._lean_group.gather_last(found.view(*input.shape[:-1], -1))
+        return self._plain_group.gather_last(found.view(*input.shape[:-1], -1))
 
 
 class _SummedOutput(torch.nn.Module):
     """Put before a module's own class: its output, or the first of its outputs, is a share that is summed."""
 
-    _lean_group: LeanGroup
+    _plain_group: DirectGroup
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         result = super().forward(*args, **kwargs)
         share = result if isinstance(result, torch.Tensor) else result[0]
         passed_on = any(share is value for value in (*args, *kwargs.values()))  # sums can be in place
-        whole = self._lean_group.sum_(share.clone() if passed_on else share.contiguous())
+        whole = self._plain_group.sum_(share.clone() if passed_on else share.contiguous())
         return whole if share is result else (whole, *result[1:])
 
 
-def _overlapped(rows: torch.Tensor, weight: torch.Tensor, bias: Any, group: LeanGroup) -> torch.Tensor:
+def _overlapped(rows: torch.Tensor, weight: torch.Tensor, bias: Any, group: DirectGroup) -> torch.Tensor:
     found = rows.new_empty(rows.shape[0], weight.shape[1])
     works = []
     for piece, source in zip(found.chunk(OVERLAP_PIECES), rows.chunk(OVERLAP_PIECES)):
@@ -185,7 +185,7 @@ def _overlapped(rows: torch.Tensor, weight: torch.Tensor, bias: Any, group: Lean
 _SILENT = {COLUMN, LOCAL, GRADIENT}
 
 
-def make_lean(applied: Applied, group: LeanGroup) -> None:
+def make_plain(applied: Applied, group: DirectGroup) -> None:
     """Turn an applied model into its form for inference, in place. Gradients are lost from here on.
 
     Parameters in roles or modules that are not known keep their role parameter.
@@ -208,14 +208,14 @@ def make_lean(applied: Applied, group: LeanGroup) -> None:
         if id(old) not in plain:
             plain[id(old)] = torch.nn.Parameter(old.detach().as_subclass(torch.Tensor), requires_grad=False)
         if kind is not None:
-            module.__dict__["_lean_role"] = old
-            module.__dict__["_lean_split"] = SPLIT_ROW in piece.roles
+            module.__dict__["_plain_role"] = old
+            module.__dict__["_plain_split"] = SPLIT_ROW in piece.roles
             _swap(module, kind, group)
         module._parameters[leaf] = plain[id(old)]
     _sum_outputs(applied, group)
 
 
-def _sum_outputs(applied: Applied, group: LeanGroup) -> None:
+def _sum_outputs(applied: Applied, group: DirectGroup) -> None:
     """Styles of modules; after those of weights, so that the sum is of what a module's new forward gives."""
     sharded = {name for name, piece in applied.resolution.pieces.items() if piece.dim == 0}
     for path, style in applied.resolution.hooks:  # the other styles are about gradients alone
@@ -234,7 +234,7 @@ def _kind_of(module: torch.nn.Module, leaf: str, roles: frozenset[str], packed: 
     name = "embedding" if VOCABULARY in roles and isinstance(module, torch.nn.Embedding) else next(iter(acting), "")
     if name == "embedding":
         plain = getattr(module, "max_norm", None) is None
-        return _LeanEmbedding if plain else None
+        return _VocabularyEmbedding if plain else None
     if COLUMN in roles or not name:
         return None
     rows = name in (ROW, SPLIT_ROW)
@@ -248,16 +248,16 @@ def _kind_of(module: torch.nn.Module, leaf: str, roles: frozenset[str], packed: 
 _MADE: dict[tuple[type[Any], type[Any]], type[Any]] = {}
 
 
-def _swap(module: torch.nn.Module, kind: type[Any], group: LeanGroup) -> None:
+def _swap(module: torch.nn.Module, kind: type[Any], group: DirectGroup) -> None:
     """Give a module a class of the same name with another forward."""
     module.__class__ = _made(type(module), kind)
-    module.__dict__["_lean_group"] = group
+    module.__dict__["_plain_group"] = group
 
 
 def _made(old: type[Any], kind: type[Any]) -> type[Any]:
     """A class with another innermost forward, or for a sum with another outermost one.
 
-    A subclass of ``nn.Linear`` that calls ``super().forward`` keeps what it adds: the lean class goes between.
+    A subclass of ``nn.Linear`` that calls ``super().forward`` keeps what it adds: the plain class goes between.
     """
     if (old, kind) not in _MADE:
         standard = next((base for base in old.__mro__ if _is_standard(base)), old)
@@ -273,4 +273,8 @@ def _is_standard(kind: type[Any]) -> bool:
 
 
 def _is_conv1d(kind: type[Any]) -> bool:
-    return kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers.") and not issubclass(kind, _Lean)
+    return (
+        kind.__name__ == "Conv1D"
+        and kind.__module__.startswith("transformers.")
+        and not issubclass(kind, _PlainForward)
+    )

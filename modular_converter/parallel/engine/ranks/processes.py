@@ -195,7 +195,7 @@ def _died(rank: Rank, number: int, answers: dict[int, bytes]) -> Lost:
     how = f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with exit code {code}"
     if code == -signal.SIGKILL:
         how += " (the system does this when memory runs out)"
-    words = _failed_before(answers) or _last_words(rank, number)
+    words = _failed_before(answers) or _last_output(rank, number)
     return Lost(f"rank {number} died {how}", f"rank {number} died {how}; all ranks were ended{words}")
 
 
@@ -209,12 +209,12 @@ def _hung(ranks: list[Rank], answers: dict[int, bytes], limit_s: float) -> Lost:
     if failure:
         return Lost("a rank failed while the others waited for it", f"all ranks were ended{failure}")
     said = f"ranks {missing} did not answer in {limit_s:.0f} s; all ranks were ended"
-    return Lost("the time limit passed", said + "".join(_words_of_hung(ranks, missing)))
+    return Lost("the time limit passed", said + "".join(_places_of_hung(ranks, missing)))
 
 
-def _words_of_hung(ranks: list[Rank], missing: list[int]) -> list[str]:
+def _places_of_hung(ranks: list[Rank], missing: list[int]) -> list[str]:
     """Where the ranks were: silent ones first, then those with work of their own; the others wait for them."""
-    found = {number: _last_words(ranks[number], number) for number in missing}
+    found = {number: _last_output(ranks[number], number) for number in missing}
     silent = [number for number in missing if not found[number]]
     waiting = [number for number in missing if any(mark in found[number] for mark in _WAITING)]
     others = [number for number in missing if number not in (*silent, *waiting)]
@@ -229,7 +229,7 @@ def _failed_before(answers: dict[int, bytes]) -> str:
     return ""
 
 
-def _last_words(rank: Rank, number: int) -> str:
+def _last_output(rank: Rank, number: int) -> str:
     """What the rank's interpreter wrote when it crashed or was asked where it is."""
     try:
         text = os.pread(rank.log, 20000, 0).decode("utf-8", "replace").strip()

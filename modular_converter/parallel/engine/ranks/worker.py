@@ -113,11 +113,11 @@ def _join(pipe: Connection, start: Start, down: Arena, up: Arena) -> Any:
         more["device_id"] = device
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=start.rank, world_size=start.size, timeout=limit, **more)
-    _settle_library(start.rank)
+    _quiet_library(start.rank)
     return worker(pipe, device, down, up, time.perf_counter)
 
 
-def _settle_library(rank: int) -> None:
+def _quiet_library(rank: int) -> None:
     """transformers' warnings come from the first rank alone, and its tensor-parallel globals stay off."""
     try:
         from transformers.utils import logging

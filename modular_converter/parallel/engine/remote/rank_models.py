@@ -23,7 +23,7 @@ from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
 from modular_converter.parallel.engine.inference.agreement import make_agree
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
-from modular_converter.parallel.engine.inference.plain_forwards import LeanGroup, make_lean
+from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.engine.ranks.gpu_mailbox import Mailbox
 from modular_converter.parallel.engine.ranks.packing import COPY, pack, read, unpack
 from modular_converter.parallel.engine.ranks.profiling import profile
@@ -68,7 +68,7 @@ class Worker:
         self, pipe: Connection, device: torch.device, down: Arena, up: Arena, clock: Callable[[], float]
     ) -> None:
         self.pipe, self.device, self.down, self.up, self.clock = pipe, device, down, up, clock
-        self.group = LeanGroup()
+        self.group = DirectGroup()
         self.mailbox = Mailbox()
         self.models: dict[int, Loaded] = {}
         self.arrived = 0.0
@@ -161,7 +161,7 @@ class Worker:
         _fill_whole(model, loaded, by_identity)
         loaded.local = local_modules(model, applied.resolution.pieces)
         loaded.copies = [(was, getattr(of, name)) for of, name, was in applied.integers if hasattr(was, "__dict__")]
-        make_lean(applied, self.group)
+        make_plain(applied, self.group)
         fuse_norms(model)
         del keep
         model.eval()

@@ -13,7 +13,7 @@ from modular_converter.parallel.engine.choice.select_plan import (
 )
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.on_threads import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.proof.prove import derive_model
 from modular_converter.parallel.tiny.build import build, target_of
 from tests.parallel.ratios import FusedModel, TiledModel, UngroupedModel, real
@@ -78,7 +78,7 @@ def test_the_plan_is_derived_and_proven_with_the_models_own_ratio_of_heads(group
     plan, where = select_plan(model, None, 2)
     assert small_settings(model) == ({} if kept is None else {"num_key_value_heads": kept})
     assert "the derived plan, verified on 2 ranks" in where
-    assert check_in_threads(model, plan, {"input_ids": torch.arange(24).view(2, 12)}, 2).passed
+    assert check_model_on_threads(model, plan, {"input_ids": torch.arange(24).view(2, 12)}, 2).passed
 
 
 def test_a_given_plan_is_tried_with_the_models_own_ratio_of_heads():

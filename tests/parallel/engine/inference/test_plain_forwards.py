@@ -12,7 +12,7 @@ from transformers.pytorch_utils import Conv1D  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.choice.preflight import OneOf  # noqa: E402
-from modular_converter.parallel.engine.inference.plain_forwards import make_lean  # noqa: E402
+from modular_converter.parallel.engine.inference.plain_forwards import make_plain  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan, Rule  # noqa: E402
 from modular_converter.parallel.plans.resolve import VOCABULARY, Piece, Resolution  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
@@ -94,5 +94,5 @@ def test_a_module_with_two_names_keeps_the_role_of_its_weight():
     model.words._parameters["weight"] = role
     piece = Piece(frozenset({VOCABULARY}), 0, (), "words")
     resolution = Resolution({"words.weight": piece, "again.weight": piece}, (), ())
-    make_lean(Applied(model, resolution, group), group)
+    make_plain(Applied(model, resolution, group), group)
     assert model.words.weight is role and type(model.words._parameters["weight"]) is nn.Parameter
