@@ -49,7 +49,7 @@ def parallelize(
         device: ``"cpu"`` or ``"cuda"``; GPUs where there are some if None.
         init_method: how processes start: ``"spawn"``, ``"forkserver"``, or ``"fork"`` on CPUs.
         compile: ``generate`` with a static cache and a compiled decoding step (CUDA graphs on GPUs).
-        timeout: seconds that a call may take before the processes count as hung and are ended.
+        timeout: seconds without an answer, or a token for a streamer, before the processes count as hung and are ended.
         mesh: a one-dimensional ``DeviceMesh`` under torchrun; all processes if None.
         session: processes of several models; started if they are not running.
 

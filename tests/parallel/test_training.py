@@ -135,3 +135,32 @@ def test_attention_weights_are_whole_and_one_process_saves(tmp_path):
     assert max(*found["dict"], *found["tuple"], found["gradient"], found["whole again"]) < 1e-4
     assert found["generate"] == [4] and found["signature"]
     assert found["writers"] == [True, False, False, False]
+
+
+STATES = """
+import json
+import torch
+import torch.distributed as dist
+from transformers import LlamaConfig, LlamaForCausalLM
+from modular_converter.parallel import parallelize
+
+shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 64}
+torch.manual_seed(0)
+model = LlamaForCausalLM(LlamaConfig(**shape, num_attention_heads=4, num_key_value_heads=2))
+dist.init_process_group("gloo")
+torch.manual_seed(1000 + dist.get_rank())
+before = torch.get_rng_state()
+parallelize(model, device="cpu")
+same = torch.tensor([float(torch.equal(before, torch.get_rng_state()))])
+dist.all_reduce(same, dist.ReduceOp.MIN)
+drawn = [torch.empty(1) for _ in range(2)]
+dist.all_gather(drawn, torch.rand(1))
+if dist.get_rank() == 0:
+    print(json.dumps({"kept": bool(same), "other": bool(drawn[0] != drawn[1])}))
+dist.destroy_process_group()
+"""
+
+
+def test_random_states_stay_the_callers(tmp_path):
+    (tmp_path / "main.py").write_text(STATES)
+    assert run_under_torchrun(2, tmp_path / "main.py") == {"kept": True, "other": True}

@@ -20,6 +20,7 @@ from modular_converter.parallel.pipeline.balance import spans
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
 from modular_converter.parallel.proof.compare import run
 from modular_converter.parallel.proof.judge import Reference
+from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.call_names import bound_arguments
 from modular_converter.parallel.trace.record import tensors_in
 
@@ -104,7 +105,7 @@ def _first_names(model: torch.nn.Module) -> dict[str, str]:
 
 
 def _forward(stage: _Stage) -> None:
-    torch.manual_seed(11)
+    seed_cpu(11)
     _hooks(stage)
     try:
         stage.model(**stage.inputs)

@@ -14,6 +14,7 @@ from modular_converter.parallel.proof.decode import decoded
 from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
 from modular_converter.parallel.shard.collectives import Group
+from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -39,7 +40,7 @@ def run(
 
     Gradients are by parameter name, one entry for tied names; parameters without one are left out.
     """
-    torch.manual_seed(11)
+    seed_cpu(11)
     model.zero_grad(set_to_none=True)
     outputs = [t for t in tensors_in(model(**inputs)) if t.is_floating_point()]
     collectives = group.calls if group is not None else 0

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.tiny.seed import seed_cpu
+
 
 STEPS = 2
 
@@ -34,7 +36,7 @@ def decoded(model: Any, inputs: Mapping[str, Any]) -> list[torch.Tensor]:
     given = generation_inputs(model, inputs)
     if given is None:
         return []
-    torch.manual_seed(11)
+    seed_cpu(11)
     with torch.no_grad():
         result = model.generate(
             **given,

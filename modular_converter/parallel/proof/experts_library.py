@@ -12,6 +12,7 @@ from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference, Verdict, worst_error
 from modular_converter.parallel.tiny.build import Small
+from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -63,7 +64,7 @@ def check_library_experts(
 
 
 def _output_error(loaded: Any, small: Small, whole: Reference, gradients: bool) -> float:
-    torch.manual_seed(11)
+    seed_cpu(11)
     with torch.set_grad_enabled(gradients):
         outputs = [tensor for tensor in tensors_in(loaded(**small.inputs)) if tensor.is_floating_point()]
     got = [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in outputs]

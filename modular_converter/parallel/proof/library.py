@@ -13,6 +13,7 @@ from modular_converter.parallel.plans.plan import Plan, is_expert_plan
 from modular_converter.parallel.proof.experts_library import check_library_experts
 from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference, Verdict, worst_error
 from modular_converter.parallel.tiny.build import Small
+from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -59,7 +60,7 @@ def _check(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, wh
 
 
 def _outputs(model: Any, small: Small, gradients: bool) -> list[torch.Tensor]:
-    torch.manual_seed(11)
+    seed_cpu(11)
     with torch.set_grad_enabled(gradients):
         outputs = [t for t in tensors_in(model(**small.inputs)) if t.is_floating_point()]
     return [(t.full_tensor() if hasattr(t, "full_tensor") else t).detach() for t in outputs]

@@ -12,6 +12,7 @@ import torch
 from modular_converter.parallel.errors import BuildError
 from modular_converter.parallel.tiny.build_errors import check_fields, explained
 from modular_converter.parallel.tiny.inputs import candidates
+from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.tiny.shrink import STRATEGIES, shrink
 from modular_converter.parallel.tiny.target import Target
 from modular_converter.parallel.tiny.targets import target_of, targets_of_folder
@@ -70,7 +71,7 @@ def _attempt(
 ) -> Small:
     config = shrink(config_class, strategy, overrides)
     limit = 3e7
-    torch.manual_seed(SEED)
+    seed_cpu(SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with torch.device("meta"):

@@ -76,3 +76,9 @@ def test_a_backward_that_fails_leaves_the_outputs():
 def test_integers_alone_are_not_compared():
     verdict = check_model_on_threads(Pair(after=lambda x: x.argmax(-1)), PAIR, INPUTS, 2)
     assert verdict.reason == "no floating output to compare"
+
+
+def test_random_states_of_gpus_are_left_alone(monkeypatch):
+    model = Pair()
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail("a check has seeded the GPUs"))
+    assert check_model_on_threads(model, PAIR, INPUTS, 2).passed

@@ -132,9 +132,10 @@ def parallelize_here(given: Arguments) -> Any:
         raise ApplyError(f"the mesh has {mesh.ndim} dimensions; give the one to shard over, such as mesh['tp']")
     group = ProcessGroup(mesh.get_group() if mesh is not None else None)
     _refuse_other_weights(model, group, place)
-    plan, origin = select_plan(model, given.plan, group.size)
     kept = kept_types(model, given.weight_type)
-    check_fit(dismantle(model, kept)[0], plan, group.size)
+    with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
+        plan, origin = select_plan(model, given.plan, group.size)
+        check_fit(dismantle(model, kept)[0], plan, group.size)
     if group.rank == 0:
         logger.info("%s on %d processes: %s", type(model).__name__, group.size, origin)
     names = {id(parameter): name for name, parameter in model.named_parameters()}

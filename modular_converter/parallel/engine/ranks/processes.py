@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import pickle
@@ -120,7 +121,7 @@ def collect(
 
     Args:
         selector: with each rank's pipe and end.
-        limit_s: seconds until they count as hung.
+        limit_s: seconds without a message until the missing ranks count as hung.
         event: gets what comes before an answer, as a kind and a value.
         early: gets the number of a rank, and its answer if that comes before it is complete.
         awake_s: seconds to look for messages without sleep, if no other thread of this process could run instead.
@@ -134,9 +135,9 @@ def collect(
     answers = {number: rank.arrived.popleft() for number, rank in enumerate(ranks) if rank.arrived}
     trouble: Exception | None = None
     start = time.monotonic()
-    deadline = start + limit_s
+    deadline, grace = start + limit_s, math.inf  # the grace begins with a failure, and no message moves it
     while len(answers) < len(ranks):
-        left = deadline - time.monotonic()
+        left = min(deadline, grace) - time.monotonic()
         ready = _look(selector, start + awake_s) or selector.select(max(0.0, min(left, WAIT_S)))
         if selector.get_map() is None:
             raise Lost("they were ended", "another thread has ended the ranks")
@@ -150,6 +151,7 @@ def collect(
                     raise _died(ranks[number], number, answers)
             elif data[:1] == EVENT:
                 trouble = trouble or _handled(event, data)
+                deadline = time.monotonic() + limit_s  # a rank that sends is not hung
             elif data[:1] == EARLY:
                 early(number, data[1:])
             elif number in answers:
@@ -157,7 +159,7 @@ def collect(
             else:
                 answers[number] = data
                 if data[:1] == FAILURE:
-                    deadline = min(deadline, time.monotonic() + GRACE_S)
+                    grace = min(grace, time.monotonic() + GRACE_S)
     return [answers[number] for number in range(len(ranks))], trouble
 
 

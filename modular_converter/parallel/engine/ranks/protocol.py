@@ -15,6 +15,8 @@ ANSWER, FAILURE, UNSENT, EVENT, EARLY = b"A", b"F", b"U", b"E", b"P"
 # The second part of an answer: the seconds that it took on the rank.
 SECONDS = struct.Struct("=d")
 HEAD = len(ANSWER) + SECONDS.size
+# Where the ranks meet: no other machine reaches it.
+LOOPBACK = "127.0.0.1"
 # The class that answers messages on a rank, as ``module:Class``: a name, because a rank imports it after it is connected.
 WORKER = "modular_converter.parallel.engine.remote.rank_models:Worker"
 
@@ -27,7 +29,7 @@ class Start:
         device: ``cpu`` or ``cuda:n``.
         store: host and port of the store where the ranks meet.
         threads: how many torch may use.
-        limit_s: seconds that a call may take.
+        limit_s: seconds without a message until the main process ends the ranks.
         worker: the class that answers messages, as ``module:Class``.
     """
 

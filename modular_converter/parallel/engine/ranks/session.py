@@ -19,14 +19,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import TCPStore
 
 from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
 from modular_converter.parallel.engine.ranks.fair_lock import FairLock
 from modular_converter.parallel.engine.ranks.packing import pack, unpack
 from modular_converter.parallel.engine.ranks.processes import Lost, Rank, begin, collect, disown, finish
-from modular_converter.parallel.engine.ranks.protocol import ANSWER, FAILURE, HEAD, SECONDS, UNSENT, WORKER, Start
+from modular_converter.parallel.engine.ranks.protocol import (
+    ANSWER,
+    FAILURE,
+    HEAD,
+    LOOPBACK,
+    SECONDS,
+    UNSENT,
+    WORKER,
+    Start,
+)
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
+from modular_converter.parallel.engine.ranks.store import local_store
 from modular_converter.parallel.errors import RankError
 
 
@@ -57,7 +66,7 @@ class Session:
         devices: one name a rank: ``cpu``, or ``cuda:0``, ``cuda:1``, …
         init_method: how processes start: ``spawn``, ``forkserver``, or (CPUs only) ``fork``.
         master_port: where the ranks meet; any free port if None.
-        limit_s: seconds that a call may take before the ranks count as hung.
+        limit_s: seconds without a sign of a rank, such as a token for a streamer, before the ranks count as hung.
 
         worker: the class that answers messages on a rank, as ``module:Class``.
 
@@ -125,15 +134,12 @@ class Session:
         context: Any = multiprocessing.get_context(self.init_method)
         if self.init_method == "forkserver":
             context.set_forkserver_preload([__name__, self.worker.partition(":")[0], "transformers"])
-        try:
-            self.store = TCPStore("127.0.0.1", self.master_port or 0, is_master=True, wait_for_workers=False)
-        except RuntimeError as error:
-            raise RankError(f"master_port={self.master_port} cannot be used; leave it out: {error}") from error
+        self.store = local_store(self.master_port)
         forked = self.init_method == "fork"  # a forked child must not use the parent's pool of threads
         size = len(self.devices)
         threads = 1 if forked else max(1, torch.get_num_threads() // size)
         for number, device in enumerate(self.devices):
-            start = Start(number, size, device, ("127.0.0.1", self.store.port), threads, self.limit_s, self.worker)
+            start = Start(number, size, device, (LOOPBACK, self.store.port), threads, self.limit_s, self.worker)
             rank = begin(context, start, self.down)
             self.ranks.append(rank)
             self.selector.register(rank.pipe, selectors.EVENT_READ, ("pipe", number))

@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import Any
 
-from modular_converter.parallel.engine.ranks.protocol import FAILURE, Start
+from modular_converter.parallel.engine.ranks.protocol import FAILURE, LOOPBACK, Start
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 
 
@@ -104,6 +104,7 @@ def _join(pipe: Connection, start: Start, down: Arena, up: Arena) -> Any:
     worker = getattr(importlib.import_module(module), name)
     torch.set_num_threads(start.threads)
     torch.set_grad_enabled(False)
+    _talk_on_this_machine()
     device = torch.device(start.device)
     store = TCPStore(*start.store, is_master=False, timeout=datetime.timedelta(seconds=60))
     limit = datetime.timedelta(seconds=start.limit_s + 60.0)  # the main process ends the ranks first
@@ -115,6 +116,16 @@ def _join(pipe: Connection, start: Start, down: Arena, up: Arena) -> Any:
     dist.init_process_group(backend, store=store, rank=start.rank, world_size=start.size, timeout=limit, **more)
     _quiet_library(start.rank)
     return worker(pipe, device, down, up, time.perf_counter)
+
+
+def _talk_on_this_machine() -> None:
+    """Let gloo listen where no other machine reaches it, as it asks for no password; the caller's choice stays."""
+    import psutil
+
+    interfaces = psutil.net_if_addrs().items()
+    local = [name for name, addresses in interfaces if any(found.address == LOOPBACK for found in addresses)]
+    if local:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", local[0])
 
 
 def _quiet_library(rank: int) -> None:

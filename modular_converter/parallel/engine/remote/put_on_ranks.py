@@ -77,7 +77,7 @@ def _prepare(given: Arguments, session: Session) -> _Ready:
     model, size = given.model, len(session.devices)
     check_home(model)
     check_start(session.init_method, session.devices)
-    with torch.random.fork_rng(devices=[]):  # the caller's next random number is none of our business
+    with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
         plan, origin = select_plan(model, given.plan, size)
         check_text(plan)
         skeleton, tensors = dismantle(model, kept_types(model, given.weight_type))

@@ -2,15 +2,19 @@
 
 import multiprocessing
 import os
+import pickle
 import signal
 import socket
 import threading
 import time
+from collections import deque
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from modular_converter.parallel.engine.ranks import processes
-from modular_converter.parallel.engine.ranks.protocol import Start
+from modular_converter.parallel.engine.ranks.protocol import ANSWER, EVENT, FAILURE, Start
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.errors import RankError
@@ -125,3 +129,71 @@ def test_messages_are_looked_for_awake_where_no_other_thread_could_run(monkeypat
 
 def test_a_session_of_cpus_sleeps():
     assert Session(("cpu",)).awake_s == 0.0 < Session(("cuda:0",)).awake_s
+
+
+class Script:
+    """Stands for the selector, the ranks' pipes and the clock: messages that come after so many seconds each."""
+
+    def __init__(self, messages):
+        self.messages, self.now, self.arriving = deque(messages), 0.0, None
+        pipes = [SimpleNamespace(recv_bytes=lambda: self.arriving) for _ in range(2)]
+        self.ranks = [
+            SimpleNamespace(arrived=deque(), pipe=pipe, log=-1, process=SimpleNamespace(pid=None)) for pipe in pipes
+        ]
+
+    def select(self, timeout):
+        if not self.messages or self.messages[0][0] > timeout:
+            self.now += timeout
+            return []
+        after, rank, self.arriving = self.messages.popleft()
+        self.now += after
+        return [(SimpleNamespace(data=("pipe", rank)), 1)]
+
+    def get_map(self):
+        return {}
+
+    def collect(self, monkeypatch, limit_s, event=None):
+        clock = SimpleNamespace(monotonic=lambda: self.now, sleep=lambda seconds: None)
+        monkeypatch.setattr(processes, "time", clock)
+        return processes.collect(self.ranks, self, limit_s, event, lambda number, data: None)
+
+
+TOKEN = EVENT + pickle.dumps(("put", 7))
+ANSWERS = [(0.0, 0, ANSWER + b"one"), (0.0, 1, ANSWER + b"two")]
+
+
+def test_a_rank_that_streams_is_not_hung(monkeypatch):
+    tokens = []
+    script = Script([*[(3.0, 0, TOKEN)] * 100, *ANSWERS])
+    found, trouble = script.collect(monkeypatch, 4.0, lambda kind, value: tokens.append(value))
+    assert found == [ANSWER + b"one", ANSWER + b"two"] and trouble is None
+    assert tokens == [7] * 100 and script.now == 300.0
+
+
+@pytest.mark.parametrize("tokens", [0, 3])
+def test_silence_ends_the_wait(monkeypatch, tokens):
+    script = Script([*[(3.0, 0, TOKEN)] * tokens, (5.0, 0, TOKEN)])
+    with pytest.raises(processes.Lost, match=r"ranks \[0, 1\] did not answer in 4 s"):
+        script.collect(monkeypatch, 4.0)
+    assert script.now == 3.0 * tokens + 4.0
+
+
+def test_tokens_do_not_lengthen_the_wait_for_ranks_after_a_failure(monkeypatch):
+    failure = FAILURE + pickle.dumps(("its traceback", None))
+    script = Script([(1.0, 1, failure), *[(2.0, 0, TOKEN)] * 100])
+    with pytest.raises(processes.Lost, match="its traceback"):
+        script.collect(monkeypatch, 60.0)
+    assert script.now <= 1.0 + processes.GRACE_S
+
+
+def test_no_other_machine_reaches_the_ranks(ranks):
+    everyone = [psutil.Process(), *(psutil.Process(rank.process.pid) for rank in ranks.ranks)]
+    heard = [found.laddr for one in everyone for found in one.net_connections("tcp") if found.status == "LISTEN"]
+    assert ranks.store.port in {address.port for address in heard}
+    assert {address.ip for address in heard} == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("port", [1 << 20, -1])
+def test_a_port_that_does_not_exist_is_refused(port):
+    with pytest.raises(RankError, match=f"master_port={port} cannot be used; leave it out"):
+        Session(("cpu",), master_port=port).start()

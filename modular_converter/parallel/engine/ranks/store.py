@@ -1,0 +1,29 @@
+"""The store where the ranks of a session meet."""
+
+from __future__ import annotations
+
+import socket
+
+from torch._C._distributed_c10d import TCPStore
+
+from modular_converter.parallel.engine.ranks.protocol import LOOPBACK
+from modular_converter.parallel.errors import RankError
+
+
+def local_store(port: int | None) -> TCPStore:
+    """A store that only this machine can reach: torch alone would listen on all interfaces, and ask for no password.
+
+    Raises:
+        RankError: the port is not free, or is none.
+    """
+    listening = socket.socket()
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((LOOPBACK, port or 0))
+        listening.listen(128)
+        listening.setblocking(False)
+        found, descriptor = listening.getsockname()[1], listening.detach()  # the store closes it
+        return TCPStore(LOOPBACK, found, is_master=True, wait_for_workers=False, master_listen_fd=descriptor)
+    except (OSError, OverflowError, RuntimeError) as error:
+        listening.close()
+        raise RankError(f"master_port={port} cannot be used; leave it out: {error}") from error
