@@ -16,6 +16,25 @@ VISION = (
     "image_model_config",
 )
 AUDIO = ("audio_config", "audio_encoder_config", "encoder_config", "audio_encoder", "encoder")
+# The spellings of head counts. A key/value field may begin with a word, such as "encoder_", and end with a spelling.
+HEAD_FIELDS = (
+    "num_attention_heads",
+    "n_head",
+    "num_heads",
+    "n_heads",
+    "attention_heads",
+    "num_query_heads",
+    "encoder_attention_heads",
+)
+KV_FIELDS = (
+    "num_key_value_attention_heads",
+    "num_key_value_heads",
+    "n_head_kv",
+    "num_kv_heads",
+    "kv_n_heads",
+    "kv_heads",
+    "multi_query_group_num",
+)
 TEXT = ("text_config", "language_config", "thinker_config", "llm_config", "decoder", "text_encoder")
 
 

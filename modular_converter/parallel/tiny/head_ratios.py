@@ -6,20 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from modular_converter.parallel.tiny.fields import is_config, raw
-
-
-# Longer spellings first; what stands before one of them, such as "encoder_", also stands before the heads' field.
-_KV = (
-    "num_key_value_attention_heads",
-    "num_key_value_heads",
-    "num_kv_heads",
-    "n_head_kv",
-    "kv_n_heads",
-    "kv_heads",
-    "multi_query_group_num",
-)
-_HEADS = ("num_attention_heads", "num_heads", "attention_heads", "n_heads", "n_head", "num_query_heads")
+from modular_converter.parallel.tiny.fields import HEAD_FIELDS, KV_FIELDS, is_config, raw
 
 
 @dataclass(frozen=True)
@@ -55,7 +42,7 @@ def head_pairs(config: Any, prefix: str = "", outer: int | None = None) -> Itera
         if is_config(value):
             yield from head_pairs(value, f"{prefix}{name}.", heads)
             continue
-        spelling = next((one for one in _KV if name.endswith(one)), None)
+        spelling = next((one for one in KV_FIELDS if name.endswith(one)), None)
         if spelling is None:
             continue
         count, kv = _heads(config, name.removesuffix(spelling)) or heads, raw(config, name)
@@ -64,7 +51,7 @@ def head_pairs(config: Any, prefix: str = "", outer: int | None = None) -> Itera
 
 
 def _heads(config: Any, prefix: str) -> int | None:
-    found = (raw(config, prefix + name) for name in _HEADS)
+    found = (raw(config, prefix + name) for name in HEAD_FIELDS)
     return next((value for value in found if type(value) is int and value > 0), None)
 
 

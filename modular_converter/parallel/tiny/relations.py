@@ -7,13 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from modular_converter.parallel.tiny.fields import is_config, is_list_of_ints, raw
+from modular_converter.parallel.tiny.fields import HEAD_FIELDS, KV_FIELDS, is_config, is_list_of_ints, raw
 from modular_converter.parallel.tiny.sizes import HEAD_DIM, HEADS, HIDDEN, KV_HEADS, VOCABULARY, small_value
 
 
 Fields = dict[str, Any]
-_HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads", "encoder_attention_heads")
-_KV = ("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num")
 _LAYER_LISTS = ("layer_types", "layers_block_type", "mlp_layer_types", "hybrid_override_pattern")
 _DEPTH = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _WIDTHS = ("hidden_size", "d_model", "embed_dim")
@@ -27,12 +25,12 @@ def heads_agree(default: Any, values: Fields) -> None:
 
     Heads and groups divide by four: a default of six heads or of two groups would hide what can be sharded.
     """
-    heads: Any = next((raw(default, name) for name in _HEADS if raw(default, name) is not None), None)
-    for name in _HEADS:
+    heads: Any = next((raw(default, name) for name in HEAD_FIELDS if raw(default, name) is not None), None)
+    for name in HEAD_FIELDS:
         if _takes(default, name) and 4 < _value(default, values, name) < HEADS:
             values[name] = 4
-    small_heads: Any = next((values[name] for name in _HEADS if name in values), None)
-    for name in _KV:
+    small_heads: Any = next((values[name] for name in HEAD_FIELDS if name in values), None)
+    for name in KV_FIELDS:
         kv = raw(default, name)
         known = isinstance(kv, int) and isinstance(heads, int) and isinstance(small_heads, int)
         if known and kv > 1 and _takes(default, name):
