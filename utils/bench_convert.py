@@ -20,10 +20,12 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
+
+from marked_pages import write_part
 
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-START, END = "<!-- figures: start -->", "<!-- figures: end -->"
 IMPORT_LIBCST = [sys.executable, "-c", "import libcst"]
 PARSE = """
 import sys, libcst
@@ -69,14 +71,8 @@ class Report:
 
     def put_into(self, path: str) -> None:
         """Replace what stands between the marks of a page."""
-        with open(path, encoding="utf-8") as file:
-            before, _, rest = file.read().partition(START)
-        _, _, after = rest.partition(END)
-        if not after:
-            raise SystemExit(f"{path} has no {START} … {END}")
         figures = "\n".join(self.lines).strip()
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(f"{before}{START}\n```text\n{figures}\n```\n{END}{after}")
+        write_part(Path(path), "figures", f"```text\n{figures}\n```")
 
 
 def keep_bytecode() -> None:

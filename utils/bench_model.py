@@ -29,14 +29,14 @@ def build(shape: str) -> Any:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    hidden, inner, layers, heads, groups, words = SHAPES[shape]["sizes"]
+    hidden, inner, layers, heads, groups, vocabulary = SHAPES[shape]["sizes"]
     config = LlamaConfig(
         hidden_size=hidden,
         intermediate_size=inner,
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=groups,
-        vocab_size=words,
+        vocab_size=vocabulary,
         max_position_embeddings=4096,
         bos_token_id=1,
         eos_token_id=None,

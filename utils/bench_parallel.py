@@ -25,9 +25,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from marked_pages import write_part
+
 
 HERE = Path(__file__).resolve().parent
-START, END = "<!-- bench: start -->", "<!-- bench: end -->"
 PARTS = "forward,decode,compiled,profile"
 Row = dict[str, Any]
 
@@ -185,16 +186,6 @@ def _profile(known: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
     return [*lines, ""]
 
 
-def update(path: Path, text: str) -> None:
-    """Put the tables between the two markers of a page."""
-    page_text = path.read_text(encoding="utf-8")
-    before, start, rest = page_text.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise SystemExit(f"{path} has no lines {START} and {END}")
-    path.write_text(f"{before}{START}\n{text}{END}{after}", encoding="utf-8")
-
-
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", help="numbers of devices, such as 2,4; all powers of two that there are")
@@ -257,7 +248,7 @@ def main() -> None:
     rows = [json.loads(line) for line in Path(options.results).read_text(encoding="utf-8").splitlines()]
     text = page(rows)
     if options.update:
-        update(options.update, text)
+        write_part(options.update, "bench", text)
     print(text)
 
 

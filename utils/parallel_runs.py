@@ -30,7 +30,7 @@ def emit(name: str, value: Any) -> None:
     print(json.dumps({"name": name, "value": value}), flush=True)
 
 
-def settle() -> None:
+def synchronize() -> None:
     """Wait for the GPU of this process."""
     import torch
 
@@ -42,10 +42,10 @@ def took(call: Callable[[], Any], times: int = 5, warm: int = 2) -> float:
     """The median milliseconds of a call."""
     found = []
     for turn in range(warm + times):
-        settle()
+        synchronize()
         start = time.perf_counter()
         call()
-        settle()
+        synchronize()
         if turn >= warm:
             found.append((time.perf_counter() - start) * 1e3)
     return statistics.median(found)
@@ -56,11 +56,11 @@ def measure(model: Any, shape: str, parts: set[str], say: Callable[[str, Any], N
     import torch
 
     place = "cuda" if torch.cuda.is_available() else "cpu"
-    words, tokens = SHAPES[shape]["sizes"][-1], SHAPES[shape]["tokens"]
+    vocabulary, tokens = SHAPES[shape]["sizes"][-1], SHAPES[shape]["tokens"]
     draw = torch.Generator().manual_seed(2)
 
     def ids(batch: int, length: int) -> Any:
-        return torch.randint(3, words, (batch, length), generator=draw).to(place)
+        return torch.randint(3, vocabulary, (batch, length), generator=draw).to(place)
 
     prompt = ids(1, PROMPT)
 
@@ -136,7 +136,7 @@ def overhead(model: Any, shape: str, place: Any) -> float:
     given = torch.ones(SHAPES[shape]["short"], dtype=torch.int64, device=place)
     found = []
     for _ in range(20):
-        settle()
+        synchronize()
         start = time.perf_counter()
         model(input_ids=given, use_cache=False)
         found.append((time.perf_counter() - start - max(model._placement.times)) * 1e3)

@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from marked_pages import write_part
+
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-START, END = "<!-- models: start -->", "<!-- models: end -->"
 LIMIT_S = 120
 
 
@@ -100,12 +101,7 @@ def main() -> None:
     run_all(read(options.coverage), options.done, options.limit)
     text = table(read(options.done))
     if options.update:
-        page = options.update.read_text(encoding="utf-8")
-        before, start, rest = page.partition(START)
-        _, end, after = rest.partition(END)
-        if not start or not end:
-            raise SystemExit(f"{options.update} has no lines {START} and {END}")
-        options.update.write_text(f"{before}{START}\n{text}{END}{after}", encoding="utf-8")
+        write_part(options.update, "models", text)
     print(text)
 
 

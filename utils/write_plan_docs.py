@@ -13,6 +13,8 @@ import warnings
 from importlib.metadata import version
 from pathlib import Path
 
+from marked_pages import write_part
+
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "plans.md"
 
@@ -56,15 +58,8 @@ def main() -> None:
 
     transformers.logging.set_verbosity_error()
     rows = [json.loads(line) for line in options.rows.read_text(encoding="utf-8").splitlines()]
-    text = PAGE.read_text(encoding="utf-8")
-    for name, made in tables(rows, options.date).items():
-        start, end = f"<!-- {name}: start -->", f"<!-- {name}: end -->"
-        before, found, rest = text.partition(start)
-        _, closed, after = rest.partition(end)
-        if not found or not closed:
-            raise SystemExit(f"{PAGE} has no lines {start} and {end}")
-        text = f"{before}{start}\n{made}\n{end}{after}"
-    PAGE.write_text(text, encoding="utf-8")
+    for name, text in tables(rows, options.date).items():
+        write_part(PAGE, name, text)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 
 from modular_converter.parallel.plans.class_settings import gathered
 from modular_converter.parallel.proof.on_processes import RankPool
-from modular_converter.parallel.proof.on_threads import check_in_threads
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.source.what_to_write import settle
 from modular_converter.parallel.source.write_source import changes
@@ -61,5 +61,5 @@ def test_every_other_class_runs_with_what_the_library_gathers_for_it(name):
         small = build(file.target(model_class), {"pad_token_id": 0} if padded else {})
         plan = from_library(model_class.__name__, gathered(small.model))
         assert plan.rules, model_class
-        verdict = check_in_threads(small.model, plan, small.inputs, 2)
+        verdict = check_model_on_threads(small.model, plan, small.inputs, 2)
         assert verdict.passed, (model_class, verdict)

@@ -71,3 +71,15 @@ def test_the_table_of_models_counts(utils):
 def test_every_style_of_a_rule_is_explained(utils):
     page = (UTILS.parent / "docs" / "plans.md").read_text(encoding="utf-8")
     assert f"<!-- styles: start -->\n{utils('write_plan_docs').styles()}\n<!-- styles: end -->" in page
+
+
+def test_a_part_of_a_page_is_replaced_alone(utils, tmp_path):
+    page, write_part = tmp_path / "page.md", utils("marked_pages").write_part
+    page.write_text("above\n<!-- a: start -->\nold\n<!-- a: end -->\nbelow\n<!-- b: start -->\n<!-- b: end -->\n")
+    write_part(page, "a", "new")
+    write_part(page, "b", "two\nlines\n")
+    whole = "above\n<!-- a: start -->\nnew\n<!-- a: end -->\nbelow\n<!-- b: start -->\ntwo\nlines\n<!-- b: end -->\n"
+    assert page.read_text() == whole
+    with pytest.raises(SystemExit, match="has no lines <!-- c: start --> and <!-- c: end -->"):
+        write_part(page, "c", "text")
+    assert page.read_text() == whole

@@ -52,7 +52,7 @@ def check_library_experts(
                 warnings.simplefilter("ignore")
                 loaded = type(model).from_pretrained(folder, distributed_config=config).eval()
             for gradients in (False, True):
-                error = _output_error(loaded, small, whole, gradients)
+                error = worst_error(outputs_of(loaded, small, gradients), whole.outputs)
                 worst = max(worst, error)
                 if not error <= OUTPUT_TOLERANCE:
                     said = f"ep_implementation={name!r}, {'with' if gradients else 'without'} gradients"
@@ -63,9 +63,9 @@ def check_library_experts(
     return Verdict(ranks, worst, 0.0)
 
 
-def _output_error(loaded: Any, small: Small, whole: Reference, gradients: bool) -> float:
+def outputs_of(model: Any, small: Small, gradients: bool) -> list[torch.Tensor]:
+    """The floating outputs of a model that the library has loaded, whole where they are distributed."""
     seed_cpu(11)
     with torch.set_grad_enabled(gradients):
-        outputs = [tensor for tensor in tensors_in(loaded(**small.inputs)) if tensor.is_floating_point()]
-    got = [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in outputs]
-    return worst_error([tensor.detach() for tensor in got], whole.outputs)
+        outputs = [t for t in tensors_in(model(**small.inputs)) if t.is_floating_point()]
+    return [(t.full_tensor() if hasattr(t, "full_tensor") else t).detach() for t in outputs]

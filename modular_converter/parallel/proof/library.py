@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan, is_expert_plan
-from modular_converter.parallel.proof.experts_library import check_library_experts
+from modular_converter.parallel.proof.experts_library import check_library_experts, outputs_of
 from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference, Verdict, worst_error
 from modular_converter.parallel.tiny.build import Small
-from modular_converter.parallel.tiny.seed import seed_cpu
-from modular_converter.parallel.trace.record import tensors_in
 
 
 def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Reference) -> Verdict:
@@ -48,22 +45,15 @@ def _check(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, wh
     config = DistributedConfig(tp_size=ranks, tp_plan=plan)
     try:
         loaded = model.from_pretrained(folder, distributed_config=config).eval()
-        found = [_outputs(loaded, small, gradients) for gradients in (False, True)]
+        found = [outputs_of(loaded, small, gradients) for gradients in (False, True)]
         worst = max(worst_error(outputs, whole.outputs) for outputs in found)
         if worst > OUTPUT_TOLERANCE:  # loading may change a model: buffers are made anew, for example
-            alone = _outputs(model.from_pretrained(folder).eval(), small, gradients=False)
+            alone = outputs_of(model.from_pretrained(folder).eval(), small, gradients=False)
             worst = min(worst, max(worst_error(outputs, alone) for outputs in found))
     except Exception as error:
         return Verdict(ranks, math.inf, 0.0, "", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
     reason = "" if worst <= OUTPUT_TOLERANCE else f"outputs through the library's loader differ by {worst:.2g}"
     return Verdict(ranks, worst, 0.0, "the outputs" if reason else "", reason)
-
-
-def _outputs(model: Any, small: Small, gradients: bool) -> list[torch.Tensor]:
-    seed_cpu(11)
-    with torch.set_grad_enabled(gradients):
-        outputs = [t for t in tensors_in(model(**small.inputs)) if t.is_floating_point()]
-    return [(t.full_tensor() if hasattr(t, "full_tensor") else t).detach() for t in outputs]
 
 
 def end_groups() -> None:

@@ -143,9 +143,8 @@ def collect(
             raise Lost("they were ended", "another thread has ended the ranks")
         if not ready and left <= WAIT_S:
             raise _hung(ranks, answers, limit_s)
-        for key, _ in sorted(ready, key=lambda pair: str(pair[0].data[0]), reverse=True):
-            number = key.data[1]
-            data = _received(ranks[number]) if key.data[0] == "pipe" else None
+        for kind, number in sorted((key.data for key, _ in ready), key=lambda data: str(data[0]), reverse=True):
+            data = _received(ranks[number]) if kind == "pipe" else None
             if data is None:
                 if number not in answers:
                     raise _died(ranks[number], number, answers)

@@ -25,7 +25,7 @@ _KINDS = (
 def kind_of(name: str) -> str:
     """The kind of work that a kernel or operation does, by its name."""
     low = name.lower()
-    return next((kind for kind, words in _KINDS if any(word in low for word in words)), "other kernels")
+    return next((kind for kind, marks in _KINDS if any(mark in low for mark in marks)), "other kernels")
 
 
 def profile(call: Callable[[], Any], device: torch.device) -> dict[str, float]:
@@ -35,15 +35,15 @@ def profile(call: Callable[[], Any], device: torch.device) -> dict[str, float]:
         Milliseconds by kind, as ``wall`` (measured without the profiler), ``busy`` (all kernels together) and
         ``kernels`` (their number).
     """
-    _settle(device)
+    _synchronize(device)
     start = time.perf_counter()
     call()
-    _settle(device)
+    _synchronize(device)
     wall = (time.perf_counter() - start) * 1e3
     on_gpu = device.type == "cuda"
     with torch.profiler.profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as profiler:
         call()
-        _settle(device)
+        _synchronize(device)
     found: dict[str, float] = {"wall": wall, "busy": 0.0, "kernels": 0.0}
     for event in profiler.key_averages():
         took = (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / 1e3
@@ -55,6 +55,6 @@ def profile(call: Callable[[], Any], device: torch.device) -> dict[str, float]:
     return found
 
 
-def _settle(device: torch.device) -> None:
+def _synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -164,12 +164,12 @@ class Session:
             RankError: a rank died, hung or failed alone; all have been ended.
             RemoteError: all ranks raised the same; they go on.
         """
-        self._settle()
+        self._discard_answers()
         self.send(message)
         return self.answers(limit_s or self.limit_s, event, device, resolve)
 
-    def _settle(self) -> None:
-        """Throw away the answers that nobody took, which are those to what was under way when something failed."""
+    def _discard_answers(self) -> None:
+        """Throw away answers that nobody took: they belong to calls that were under way when something failed."""
         while self.owed and not self.ended:
             with contextlib.suppress(RemoteError):
                 self.answers(self.limit_s)

@@ -244,7 +244,7 @@ def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: lis
     torn: set[int] = set()
     opened = {n for n, item in enumerate(items) if item.parameter and is_alone(tensors[n])}
 
-    def settle() -> None:
+    def finish_oldest() -> None:
         session.answers(session.limit_s)
         for span in waiting.pop(0):
             item = items[span.number]
@@ -257,7 +257,7 @@ def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: lis
     try:
         for turn, parcel in enumerate(parcels(items, slot)):
             if len(waiting) == 2:
-                settle()
+                finish_oldest()
             base = (turn % 2) * slot
             for span in parcel:
                 tensor = tensors[span.number].detach()
@@ -266,7 +266,7 @@ def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: lis
             session.send(("parcel", number, base, parcel))
             waiting.append(parcel)
         while waiting:
-            settle()
+            finish_oldest()
     except BaseException:
         for n in torn:  # what has lost a row is lost
             tensors[n].data = torch.empty(0, dtype=items[n].dtype)
