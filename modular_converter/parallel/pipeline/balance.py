@@ -7,13 +7,13 @@ from itertools import accumulate
 
 
 def balanced(costs: Sequence[int], stages: int, head: int = 0, tail: int = 0) -> tuple[int, ...]:
-    """The first layer of each stage after the first, so that the dearest stage costs as little as possible.
+    """The first layer of each stage after the first, so that the most expensive stage costs as little as possible.
 
     Args:
         costs: one a layer, in order, for example bytes of parameters.
         stages: how many, each of at least one layer.
-        head: what the first stage costs besides its layers (embeddings).
-        tail: what the last stage costs besides its layers (the last norm).
+        head: the cost of the first stage without its layers (embeddings).
+        tail: the cost of the last stage without its layers (the last norm).
 
     Returns:
         ``stages - 1`` rising positions; of several best ones those whose other stages are cheapest, then the first.

@@ -1,4 +1,4 @@
-"""The chain of modules that a forward runs, from its trace: embeddings, one list of layers, what comes after."""
+"""The chain of modules that a forward runs, from its trace: embeddings, one list of layers, the modules after it."""
 
 from __future__ import annotations
 

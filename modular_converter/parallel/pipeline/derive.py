@@ -1,7 +1,7 @@
 """Derive a pipeline plan from a trace: which modules run in sequence, and what flows between them, by name.
 
-A tensor has to be handed over when its values come from parameters. What comes from the model's inputs alone (masks)
-is named by those inputs, and each stage makes it itself; positions come from no data and are not named. No torch here.
+A stage hands a tensor over if its values come from parameters. A tensor that comes from the model's inputs alone (a
+mask) is named by those inputs, and each stage computes it; positions come from no data and are not named. No torch here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from modular_converter.parallel.trace.graph import ModuleCall, Trace
 def derive_pipeline(trace: Trace) -> PipelinePlan | str:
     """The pipeline plan of a traced model, or why it has none.
 
-    The trace should be of a run with ``attention_mask``, if the model takes one: what was not given has no flow.
+    The trace should be of a run with ``attention_mask``, if the model takes one: an input that was not given has no flow.
     """
     chain = chain_of(trace)
     if isinstance(chain, str):
@@ -54,7 +54,7 @@ def _chained(chain: Chain, layers: Group) -> list[str]:
 
 
 def _passing(chain: Chain, layers: Group) -> str:
-    """Why an activation that every layer takes, besides the one before it, cannot pass by; it must be the same."""
+    """Why layers take different tensors under one name, though the layer before does not make them; "" if none do."""
     chained = _chained(chain, layers)
     seen: dict[str, tuple[int, ...]] = {}
     for call in layers.calls:
@@ -65,7 +65,7 @@ def _passing(chain: Chain, layers: Group) -> str:
 
 
 def _crossing(chain: Chain, layers: Group) -> str:
-    """What passes a border between two layers without entering the second of them, if anything does."""
+    """The first tensor that passes a border between two layers without entering the second; "" if there is none."""
     trace = chain.trace
     made: dict[int, int] = {}
     used: dict[int, int] = {}

@@ -1,7 +1,7 @@
 """Run a model stage by stage after a pipeline plan, with nothing handed over but the named tensors.
 
 Each stage is a copy of the model whose other modules are emptied: they give tensors full of NaN. Inputs of the model
-that no module of the stage names are zeros. What is not named and still needed therefore shows in the numbers.
+that no module of the stage names are zeros. A tensor that the plan forgets therefore shows in the numbers.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _forward(stage: _Stage) -> None:
 
 
 def _backward(stage: _Stage, after: _Stage) -> None:
-    """Gradients of what was received are those of what was sent; what only passed by is handed back as it came."""
+    """Hand the gradients of received tensors to the tensors that were sent, and go on backward from there."""
     pairs = zip(tensors_in(list(stage.sent.values())), tensors_in(list(after.received.values())))
     wanted = [(sent, got.grad) for sent, got in pairs if sent.requires_grad and got.grad is not None]
     if wanted:
@@ -139,7 +139,7 @@ def _results(model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[str, An
 
 
 def _units(model: torch.nn.Module, plan: PipelinePlan) -> list[tuple[str, torch.nn.Module]]:
-    """What a stage has or lacks: each module of the plan, and each layer on its own."""
+    """The modules that a stage keeps or empties: each module of the plan, but each layer for itself."""
     layers = layers_entry(model, plan)
     found = []
     for entry in plan.entries:
@@ -218,7 +218,7 @@ def _empty(module: torch.nn.Module, results: list[Any]) -> None:
 
 
 def _hooks(stage: _Stage) -> None:
-    """Give the first layer what was received, all layers what passes by, and stop at the next stage's first one."""
+    """Give received tensors to the layers, and stop at the first layer of the next stage."""
     passing = {name: value for name, value in stage.received.items() if name not in stage.layers.outputs}
     for layer in stage.model.get_submodule(stage.layers.module).children():
         if layer is stage.last:

@@ -113,7 +113,7 @@ def _failed_in(error: BaseException, model: torch.nn.Module) -> str:
 
 
 def _has_gradient(name: str, applied: Applied, whole: Reference) -> bool:
-    """Whether a gradient other than zero reached a parameter, under whichever of its names it is known."""
+    """Whether a gradient other than zero reached a parameter, under any of its names."""
     parameter = applied.model.get_parameter(name)
     names = (key for key, other in applied.model.named_parameters() if other is parameter)
     return any(key in whole.gradients and bool(whole.gradients[key].any()) for key in names)

@@ -1,4 +1,4 @@
-"""Two plans of one model, point by point: each line that differs is put into the other plan and that plan is run."""
+"""The differences of two plans of one model: each differing line is put into the other plan, which is then run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from modular_converter.parallel.solve.read_library import from_library
 
 @dataclass(frozen=True)
 class Outcome:
-    """What running a plan gave: why it is refused, "" if it is not, and what it costs a rank."""
+    """The result of a run: the reason of a refusal ("" if the plan holds), and the cost of the plan for a rank."""
 
     reason: str
     bytes_rank: int
@@ -27,7 +27,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Point:
-    """One pattern that the plans treat differently, None where a plan has no line for it; and what running says."""
+    """A pattern that the plans treat differently (None: a plan has no line for it), and the judgement after a run."""
 
     source: Rule | None
     derived: Rule | None
@@ -36,7 +36,7 @@ class Point:
 
     @property
     def pattern(self) -> str:
-        """The layer that it is about."""
+        """The pattern of the layers."""
         rule = self.source or self.derived
         assert rule is not None
         return rule.pattern

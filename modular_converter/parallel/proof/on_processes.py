@@ -132,7 +132,7 @@ class RankPool:
 
 
 def _serve(pipe: Connection, rank: int, size: int, store: str, parent: int) -> None:
-    """The life of one rank: join, answer tasks, end with the pipe, and with the main process whatever it is doing."""
+    """Run one rank: join, answer tasks, and end with the pipe, or at any moment with the main process."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size))

@@ -1,4 +1,4 @@
-"""What to say of a model that cannot be built small: each reason once, and which configuration value would help."""
+"""The message about a model that cannot be built small: each reason once, and a configuration value that may help."""
 
 from __future__ import annotations
 

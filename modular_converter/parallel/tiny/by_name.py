@@ -1,4 +1,4 @@
-"""Inputs whose shape is a list of configuration values: time series, embeddings that are asked for, states, ids."""
+"""Inputs that are known by their names and sized by the configuration: time series, embeddings, states, ids, boxes."""
 
 from __future__ import annotations
 

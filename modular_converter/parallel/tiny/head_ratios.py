@@ -1,4 +1,4 @@
-"""Pairs of head counts in a configuration, (heads, key/value heads): which ratio they have, and other ratios."""
+"""Pairs of head counts in a configuration, (heads, key/value heads): the ratio that they have, and other ratios."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def other_ratios(small: Any, given: Collection[str]) -> tuple[dict[str, int], st
 
 
 def wider_heads(small: Any, given: Collection[str]) -> dict[str, int]:
-    """Settings that double the width of heads where it is the number of heads, so that one cannot pass for the other."""
+    """Settings that double the width of heads where it equals their number: a plan that mixes them up then fails."""
     found: dict[str, int] = {}
     for pair in head_pairs(small):
         path, dot, _ = pair.field.rpartition(".")

@@ -80,7 +80,7 @@ def split_class(model: str) -> tuple[str, str]:
 
 
 def open_file(path: str) -> ModelFile:
-    """The model that a modeling or modular file is about, or the folder of one. A modular file is converted in memory.
+    """The model of a modeling or modular file, or of a model's folder. A modular file is converted in memory.
 
     Raises:
         BuildError: there is no such file, it is of another kind, or its conversion has errors.

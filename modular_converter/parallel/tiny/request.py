@@ -1,4 +1,4 @@
-"""What the inputs of one forward are made from: the model, the names its forward takes, and seeded random numbers."""
+"""The source of one forward's inputs: the model, the names that its forward takes, and seeded random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be known before a process starts: the devices, the plan's fit, and the largest number of ranks that works.
+"""Checks before a process starts: the devices, the plan's fit, and the largest number of ranks that works.
 
 A rank's model is put together on the meta device, sharded for that many ranks, and run once without data.
 """
@@ -22,7 +22,7 @@ META = torch.device("meta")
 
 
 class _Guesses(TorchFunctionMode):
-    """Answers questions about values of tensors that have none, such as whether a mask is all ones, with no or zero."""
+    """Answers questions about the values of tensors without data with no or zero: whether a mask is all ones, say."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -35,7 +35,7 @@ _ANSWERS = {"__bool__": False, "item": 0, "__int__": 0, "__index__": 0, "__float
 
 
 class OneOf:
-    """The first of so many ranks, for shapes alone: collectives give what they would, without the other ranks."""
+    """The first of several ranks that do not exist: its collectives give results of the right shapes."""
 
     def __init__(self, size: int) -> None:
         self.rank, self.size = 0, size
@@ -119,7 +119,7 @@ def _fit(skeleton: Skeleton, plan: Plan, size: int) -> dict[int, Piece]:
 
 
 def _runs(model: torch.nn.Module) -> bool:
-    """Whether the whole model runs without data: only then a failure of the sharded one means something."""
+    """Whether the whole model runs without data; if not, a failure of the sharded model means nothing."""
     return _forward(model) is None
 
 

@@ -42,7 +42,7 @@ _PROBES = 256
 
 
 class Sharded(MemoryFigures):
-    """What a model that is sharded over a process group can do besides its own methods."""
+    """The methods of a model that is sharded over a process group, in addition to its own."""
 
     _applied: Applied
 
@@ -161,7 +161,7 @@ def parallelize_here(given: Arguments) -> Any:
 
 
 def _with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
-    """A method whose attention weights come from all ranks, with gradients; inside another such it is as it was."""
+    """A method whose attention weights come from all ranks, with gradients. A call inside such a call stays as it is."""
 
     @functools.wraps(own)
     def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -180,7 +180,7 @@ def _with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) -> None:
-    """Raise ``ApplyError`` on all processes where one has other weights: their shares would be of different models."""
+    """Raise ``ApplyError`` on all processes if one has other weights: their shares would be of different models."""
     sums = [p.detach().reshape(-1)[:: max(1, p.numel() // _PROBES)].double().sum() for p in model.parameters()]
     own = torch.stack([one.cpu() for one in sums]) if sums else torch.zeros(1, dtype=torch.float64)
     everywhere = group.all_gather(own.to(place))
@@ -211,7 +211,7 @@ def _join(device: str | None) -> torch.device:
 
 
 def _move_whole(applied: Applied, kept: Any, place: torch.device) -> None:
-    """Put what is not sharded on this process's device, in its type."""
+    """Put whole parameters and buffers on this process's device, in their types."""
     for name, parameter in applied.model.named_parameters():
         if name not in applied.resolution.pieces:
             parameter.data = parameter.data.to(place, kept(name, parameter))

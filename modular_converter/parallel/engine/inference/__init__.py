@@ -1,1 +1,1 @@
-"""The form of a sharded model for inference."""
+"""A sharded model without gradients: plain parameters, fused norms, quick sums, and ranks that agree in `generate`."""

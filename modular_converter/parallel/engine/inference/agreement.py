@@ -1,7 +1,7 @@
-"""`generate` on several ranks: what ranks could decide otherwise than each other, the first one decides for all.
+"""`generate` on several ranks: the first rank decides for all where their decisions could differ.
 
 Clocks differ between processes, and so do random numbers that are not torch's. A rank that stops a token before the
-others leaves them waiting for ever. So the verdicts of the caller's own criteria and processors, and of a limit of
+others leaves them waiting for ever. So the results of the caller's own criteria and processors, and of a limit of
 time, are those of the first rank.
 """
 
@@ -20,7 +20,7 @@ import torch
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
-# Methods of transformers' `GenerationMixin` -> the arguments, or values in the configuration, with such verdicts.
+# Methods of transformers' `GenerationMixin` -> the arguments, or values in the configuration, that may differ so.
 _MAKERS = {
     "_get_stopping_criteria": ("stopping_criteria", "max_time"),
     "_get_logits_processor": ("logits_processor", "prefix_allowed_tokens_fn"),
@@ -37,7 +37,7 @@ def make_agree(model: torch.nn.Module, group: ProcessGroup) -> None:
 
 
 def agreeing_methods(kind: type[Any], group: ProcessGroup) -> dict[str, Callable[..., Any]]:
-    """By name, the methods of a class that make lists of criteria and processors; those they make agree."""
+    """New methods of a class, by name: the lists of criteria and processors that they make agree on all ranks."""
     return {
         name: _agreeing(getattr(kind, name), asked, group) for name, asked in _MAKERS.items() if hasattr(kind, name)
     }

@@ -16,13 +16,13 @@ import torch.nn.functional as F
 
 _EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
 TOLERANCE = 1e-5
-# What no forward depends on: the trial has tensors of its own, is in eval mode and runs without hooks.
+# No forward depends on these: the trial has tensors of its own, is in eval mode and runs without hooks.
 _MACHINERY = frozenset(vars(torch.nn.Module()))
 _MADE: dict[type[Any], type[Any]] = {}
 
 
 class _FusedNorm(torch.nn.Module):
-    """The forward of a root-mean-square norm with a weight, as one operation; of one input of the weight's type."""
+    """A root-mean-square norm with a weight as one operation, if there is one input of the weight's type."""
 
     _fused_eps: float
 
@@ -75,7 +75,7 @@ def _epsilon(module: torch.nn.Module) -> float | None:
 
 
 def _configuration(module: torch.nn.Module) -> tuple[Any, ...] | None:
-    """What a forward can depend on besides its input and weight; None where it cannot be compared."""
+    """All values but input and weight that a forward can depend on; None where they cannot be compared."""
     weight = module._parameters["weight"]
     assert weight is not None
     plain = sorted((name, value) for name, value in vars(module).items() if name not in _MACHINERY)
@@ -88,7 +88,7 @@ def _configuration(module: torch.nn.Module) -> tuple[Any, ...] | None:
 
 
 def _agrees(module: torch.nn.Module, eps: float) -> bool:
-    """Whether a norm gives what the fused operation gives, on rows of very different sizes and for any leading shape."""
+    """Whether a norm equals the fused operation, on rows of very different sizes and for any leading shape."""
     assert (own := module._parameters["weight"]) is not None
     width = own.shape[0]
     generator = torch.Generator().manual_seed(5)

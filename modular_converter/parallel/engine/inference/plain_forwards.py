@@ -1,9 +1,9 @@
 """A sharded model for inference: plain parameters, plain collectives, no hooks, so that a token costs no extra Python.
 
-After ``apply``, parameters carry roles that intercept every function called with them: right for gradients and odd
-uses, but about ten microseconds an operation, and opaque to ``torch.compile``. Without gradients a column-wise weight
-needs nothing, and for a row-wise one it is enough that its module's own forward sums. So standard modules get a
-subclass of their class with such a forward; ``module.weight`` still gives the parameter with its role to other code.
+After ``apply``, parameters carry roles that intercept every function called with them. This is right for gradients and
+unusual code, but it costs about ten microseconds an operation, and ``torch.compile`` cannot trace it. Without gradients
+a column-wise weight needs no role, and a row-wise weight needs a sum in its module's forward. So standard modules get a
+subclass of their class with such a forward; other code that reads ``module.weight`` still gets the role.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.shard.experts import dispatch, local_experts
 
 
-# From this size of a layer's output on, its product is cut into pieces, and the sum of one runs beside the next.
+# A layer's product with an output of this size or more is cut into pieces: one is summed while the next is computed.
 OVERLAP_BYTES = 32 << 20
 OVERLAP_PIECES = 4
 
@@ -44,7 +44,7 @@ class DirectGroup(ProcessGroup):
         )
 
     def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The sum over the ranks: in place, or of a small tensor in a new one."""
+        """The sum over the ranks: in place, or in a new tensor for a small one."""
         if torch.compiler.is_compiling():
             functions = torch.ops._c10d_functional
             summed: torch.Tensor = functions.wait_tensor(functions.all_reduce(tensor, "sum", self.name))
@@ -57,7 +57,7 @@ class DirectGroup(ProcessGroup):
         return tensor
 
     def sum_later(self, tensor: torch.Tensor) -> Any:
-        """Begin a sum in place; ``wait`` on what it returns orders the current stream behind it."""
+        """Begin a sum in place, and return the work; ``wait`` orders the current stream behind it."""
         return self.handle.allreduce([tensor], self.later)
 
     def gather_last(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -82,7 +82,7 @@ def _options(options: Any, later: bool) -> Any:
 
 
 class _PlainForward(torch.nn.Module):
-    """Base of the forwards below; ``weight`` is what other code than the module's own gets to see."""
+    """Base of the forwards below. Other code than the module's own gets the parameter with its role as ``weight``."""
 
     _plain_group: DirectGroup
     _plain_split: bool
@@ -98,7 +98,7 @@ class _PlainForward(torch.nn.Module):
         return value.chunk(group.size, -1)[group.rank] if self._plain_split else value
 
     def _first_bias(self) -> Any:
-        """The bias on the first rank: what is summed holds it once."""
+        """The bias on the first rank alone, so that the sum holds it once."""
         return self._parameters.get("bias") if self._plain_group.rank == 0 else None
 
 
@@ -130,7 +130,9 @@ class _VocabularyEmbedding(_PlainForward, torch.nn.Embedding):  # type: ignore[o
         rows = weight.shape[0]
         local = input - self._plain_group.rank * rows
         outside = (local < 0) | (local >= rows)
-        outside &= (input >= 0) & (input < rows * self._plain_group.size)  # of no rank: the error that a whole one has
+        outside &= (input >= 0) & (
+            input < rows * self._plain_group.size
+        )  # on no rank: a wrong id, which raises as in a whole one
         found = F.embedding(local.masked_fill(outside, 0), weight)
         return self._plain_group.sum_(found.masked_fill(outside.unsqueeze(-1), 0))
 
@@ -156,7 +158,7 @@ class _GatherConv1D(_PlainForward):
 
 
 class _SummedOutput(torch.nn.Module):
-    """Put before a module's own class: its output, or the first of its outputs, is a share that is summed."""
+    """Base before a module's own class: its output, or the first of several, is a share and is summed."""
 
     _plain_group: DirectGroup
 
@@ -216,7 +218,7 @@ def make_plain(applied: Applied, group: DirectGroup) -> None:
 
 
 def _sum_outputs(applied: Applied, group: DirectGroup) -> None:
-    """Styles of modules; after those of weights, so that the sum is of what a module's new forward gives."""
+    """Apply the styles of modules; after those of weights, because the new forward's output is to be summed."""
     sharded = {name for name, piece in applied.resolution.pieces.items() if piece.dim == 0}
     for path, style in applied.resolution.hooks:  # the other styles are about gradients alone
         module = applied.model.get_submodule(path)

@@ -1,4 +1,4 @@
-"""A lock for callers of a session: who came first is served first."""
+"""A lock for the callers of a session: first come, first served."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from modular_converter.parallel.errors import PlanError
 
 
 class FairLock:
-    """A lock whose waiters get it in the order in which they came. A wait that is interrupted gives its place up."""
+    """A lock that threads get in the order of their requests. An interrupted wait leaves the queue."""
 
     def __init__(self) -> None:
         self.guard = threading.RLock()  # a signal's handler may run while this thread holds it
@@ -18,7 +18,7 @@ class FairLock:
         self.owner = 0
 
     def __enter__(self) -> None:
-        """Wait for the turn. Raises ``PlanError`` in the thread whose turn it is: it would wait for itself."""
+        """Take the lock. Raises ``PlanError`` in the thread that has it already: it would wait for itself."""
         thread = threading.get_ident()
         with self.guard:
             if not self.taken:
@@ -48,7 +48,7 @@ class FairLock:
                 self.taken = False
 
     def _give_up(self, mine: threading.Lock) -> None:
-        """Leave the queue; a turn that has come in the meantime goes on to the next."""
+        """Leave the queue; if the lock has come in the meantime, hand it to the next thread."""
         with self.guard:
             if mine in self.waiting:
                 self.waiting.remove(mine)

@@ -23,7 +23,7 @@ class Mailbox:
         self.usable = True
 
     def put(self, value: torch.Tensor, offset: int) -> Any:
-        """What tells the main process where a copy of the tensor lies; None if it does not fit or nothing is lent."""
+        """Copy a tensor there, and return its place for the main process; None if it does not fit or cannot be lent."""
         length = value.numel() * value.element_size()
         if not self.usable or offset + length > self.size or not length:
             return None
@@ -39,14 +39,14 @@ class Mailbox:
 
 
 class Post:
-    """The receiver's side of a mailbox. What lies there is described early, and copied when it is complete."""
+    """The receiver's side of a mailbox. A tensor is announced early, and copied when it is complete."""
 
     def __init__(self) -> None:
         self.buffer: torch.Tensor | None = None
         self.announced: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def announce(self, place: torch.Tensor, device: Any) -> torch.Tensor:
-        """A tensor of the receiver's own, empty as yet, for what is being written to the sender's memory."""
+        """A new tensor of the receiver for one that is being written to the sender's memory; ``fetch`` fills it."""
         found = torch.empty(place.shape, dtype=place.dtype, device=device)
         self.announced.append((found, place))
         return found
@@ -54,7 +54,7 @@ class Post:
     def look_up(
         self, device: Any, dtype: torch.dtype, shape: tuple[int, ...], offset: int, handle: Any
     ) -> torch.Tensor:
-        """The same for what ``Mailbox.put`` described."""
+        """A new tensor for the place that ``Mailbox.put`` returned; ``fetch`` fills it."""
         if handle is not None:
             self.buffer = handle[1](*handle[2])
         assert self.buffer is not None
@@ -62,7 +62,7 @@ class Post:
         return self.announce(self.buffer[offset : offset + length].view(dtype).view(shape), device)
 
     def fetch(self) -> None:
-        """Copy all that was announced since the last time; it is complete now."""
+        """Copy all announced tensors, which must be complete now."""
         for found, place in self.announced:
             found.copy_(place)
         self.announced.clear()

@@ -27,10 +27,10 @@ COPY = "__deepcopy__"
 
 
 class OnRanks:
-    """Something that lives on the ranks, such as a key/value cache. Give it back to the model as you got it.
+    """A handle of an object that lives on the ranks, such as a key/value cache. Pass it to the model's next call.
 
     Its methods and attributes are those on the ranks, and the first rank's answer comes back. ``copy.deepcopy`` copies
-    it there. What is a rank's own share, such as the keys of a cache's layer, raises ``ApplyError``.
+    it there. Reading a rank's own share, such as the keys of a cache's layer, raises ``ApplyError``.
     """
 
     _number: int
@@ -67,7 +67,7 @@ class OnRanks:
 
 
 def handle_for(kind: type[Any], number: int, names: dict[str, bool], call: Callable[..., Any]) -> OnRanks:
-    """A handle that is an instance of what it stands for, so that ``isinstance`` holds.
+    """A handle that is an instance of the class of its object, so that ``isinstance`` holds.
 
     Args:
         names: of ``names_of``.
@@ -79,7 +79,7 @@ def handle_for(kind: type[Any], number: int, names: dict[str, bool], call: Calla
 
 
 def stand_in(value: Any, number: int, call: Callable[..., Any]) -> None:
-    """Make the caller's own object the handle of what has been sent to the ranks; its content here goes."""
+    """Make the caller's object, which has been sent to the ranks, the handle of it; its content here goes."""
     kind, names = type(value), names_of(type(value), own_names(value))
     value.__class__ = _handle_class(kind)  # type: ignore[arg-type]
     vars(value).clear()
@@ -93,7 +93,7 @@ def _handle_class(kind: type[Any]) -> type[Any]:
 
 
 def own_names(value: Any) -> str:
-    """The public attributes that an object has besides those of its class, with spaces between.
+    """The public attributes of an object that its class does not have, with spaces between.
 
     One text and not a list: pickle asks Python about each object in a message, 70 us for the names of a cache.
     """

@@ -1,4 +1,4 @@
-"""The ranks' processes as the main process sees them: started, waited for together, ended; and not imported twice."""
+"""The ranks' processes, from the main process: start them, wait for all of them together, end them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HUNG_SHOWN = 4
 
 @dataclass
 class Rank:
-    """One process with its pipe, its areas of memory and the file for its last words."""
+    """One process with its pipe, its areas of memory, and the file that it writes to when it crashes."""
 
     process: Any
     pipe: Any
@@ -50,7 +50,7 @@ def begin(context: Any, start: Start, down: Arena) -> Rank:
     """Start one process and hand it its areas of memory: the shared way down, its own way up, its log."""
     ours, theirs = context.Pipe()
     far, near = context.Pipe(duplex=False)
-    up, log = Arena.create(), Arena.create().descriptor  # before the process, so that it is nobody's for no moment
+    up, log = Arena.create(), Arena.create().descriptor  # made before the process, which may die at any moment
     process = context.Process(
         target=serve, args=(theirs, far, start), daemon=True, name=f"modular-parallel-rank-{start.rank}"
     )
@@ -163,7 +163,7 @@ def collect(
 
 
 def _look(selector: selectors.BaseSelector, until: float) -> Any:
-    """What is ready before a point in time, looked for without sleep; a second thread would wait for the interpreter."""
+    """Look without sleep until a message is there or the time has come; not beside a second thread, which it would stop."""
     while time.monotonic() < until and threading.active_count() == 1:
         if found := selector.select(0):
             return found
@@ -214,7 +214,7 @@ def _hung(ranks: list[Rank], answers: dict[int, bytes], limit_s: float) -> Lost:
 
 
 def _places_of_hung(ranks: list[Rank], missing: list[int]) -> list[str]:
-    """Where the ranks were: silent ones first, then those with work of their own; the others wait for them."""
+    """Where the ranks were: first those that say nothing, then those with work of their own, then those that wait."""
     found = {number: _last_output(ranks[number], number) for number in missing}
     silent = [number for number in missing if not found[number]]
     waiting = [number for number in missing if any(mark in found[number] for mark in _WAITING)]

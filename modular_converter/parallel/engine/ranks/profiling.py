@@ -1,4 +1,4 @@
-"""What the time of one call on a rank goes to: products, attention, collectives, other kernels, and none at all."""
+"""The time of one call on a rank by kind of work: products, attention, collectives, other kernels, no kernel."""
 
 from __future__ import annotations
 

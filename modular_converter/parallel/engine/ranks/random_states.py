@@ -13,13 +13,13 @@ States = tuple[bytes, bytes | None, int]
 
 
 def random_states() -> States:
-    """The caller's."""
+    """The states of this process, which is the caller's."""
     cuda = _bytes(torch.cuda.get_rng_state()) if _cuda_is_used() else None
     return _bytes(torch.get_rng_state()), cuda, torch.initial_seed()
 
 
 def set_random_states(cpu: bytes, cuda: bytes | None) -> None:
-    """Make the caller's what a rank's are after a call."""
+    """Give the caller the states that a rank has after a call."""
     torch.set_rng_state(_tensor(cpu))
     if cuda is not None and _cuda_is_used():
         torch.cuda.set_rng_state(_tensor(cuda))

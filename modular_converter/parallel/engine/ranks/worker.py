@@ -1,4 +1,4 @@
-"""The life of one rank: join the group, then load, run and drop models as the main process says.
+"""One rank: it joins the group, then loads, runs and drops models as the main process tells it.
 
 Messages are ``(kind, ...)``. Each gets one answer: a byte that tells answers, failures (traceback and exception),
 results that cannot be sent, and events (what comes before an answer) apart; in an answer, the seconds that it took

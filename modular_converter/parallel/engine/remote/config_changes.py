@@ -1,4 +1,4 @@
-"""What a caller changes in a model's settings between calls, for the ranks to do the same."""
+"""Changes of a model's settings between calls, so that the ranks make them too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Change = tuple[tuple[str, ...], dict[str, Any], list[str]]
 
 
 def settings_of(model: Any) -> types.SimpleNamespace:
-    """What a caller may change between calls: ``config`` and ``generation_config``, if the model has them."""
+    """The settings that a caller may change between calls: ``config`` and ``generation_config``, if there are any."""
     names = ("config", "generation_config")
     return types.SimpleNamespace(**{name: model.__dict__[name] for name in names if name in model.__dict__})
 

@@ -1,6 +1,6 @@
 """Memory of a large weight goes back to the system while it is being handed over, not only after its last row.
 
-Else a model of which one weight is most of it would stand in the host's memory twice where ranks run on CPUs.
+Without this, a model that is mostly one weight would be in the host's memory twice where ranks run on CPUs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 
-# Smaller weights are gone soon enough: two parcels hold one.
+# A smaller weight fits into two parcels, and is gone soon enough.
 LARGE_BYTES = 64 << 20
 _DONTNEED = getattr(mmap, "MADV_DONTNEED", None)
 
@@ -43,7 +43,7 @@ def empty_rows(tensor: torch.Tensor, first: int, last: int) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _uses_of_one() -> int:
-    """What torch counts for a tensor that nobody shares, with the storage object that is asked."""
+    """Torch's count of uses for a tensor that nobody shares; it includes the storage object that asks."""
     alone = torch.empty(1)
     storage: Any = alone.untyped_storage()
     return int(torch._C._storage_Use_Count(storage._cdata))

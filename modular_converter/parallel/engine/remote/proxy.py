@@ -21,7 +21,7 @@ from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
 from modular_converter.parallel.errors import PlanError
 
 
-# What cannot work on ranks of a main process besides: there are no gradients, and calls come one by one.
+# Ranks of a main process refuse more: they have no gradients, and take calls one by one.
 _NOT_ON_RANKS = (*CHANGE_WEIGHTS, "gradient_checkpointing_enable", "generate_batch")
 
 _OUT_OF_REACH = (
@@ -38,7 +38,7 @@ _HOOKS = (
 
 
 class Parallelized(MemoryFigures):
-    """What a model that has been parallelized can do besides its own methods."""
+    """The methods of a model on ranks, in addition to its own."""
 
     _placement: Placement
 
@@ -58,7 +58,7 @@ class Parallelized(MemoryFigures):
 
     @property
     def device(self) -> torch.device:
-        """Where inputs are best put; they are taken from anywhere."""
+        """The best place for inputs; other places work too."""
         return torch.device(self._placement.session.devices[0])
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
@@ -204,7 +204,7 @@ def _route(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _there(value: Any, placement: Placement) -> Any:
-    """An argument, or what stands for it if it is a model on ranks, such as the assistant of `generate`."""
+    """An argument; a stand-in for it if it is a model on ranks, such as the assistant of `generate`."""
     if not isinstance(value, Parallelized):
         return value
     if value._placement.session is not placement.session:

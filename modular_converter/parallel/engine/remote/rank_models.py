@@ -1,4 +1,4 @@
-"""What a rank does with models: build one from its skeleton and shares, run its methods, give shares back, drop it."""
+"""The models of one rank: built from a skeleton and shares, run, given back share by share, dropped."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class Worker:
         self.answer((share.view(1) if share.dim() == 0 else share)[first:last] if wanted else None)
 
     def on_memory(self) -> None:
-        """What this rank's device holds."""
+        """The memory of this rank's device."""
         self.answer(usage(self.device))
 
     def on_drop(self, number: int) -> None:

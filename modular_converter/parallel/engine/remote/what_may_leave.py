@@ -1,4 +1,4 @@
-"""What a model's result must become before it leaves the ranks: whole tensors, and caches that stay."""
+"""The parts of a call that do not travel: caches stay on the ranks, and streamers in the main process."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class StreamHere:
 
 
 class _Stream:
-    """Hands tokens to the caller's streamer."""
+    """A rank's stand-in for a streamer: it sends each token to the caller's."""
 
     def __init__(self, event: Callable[[str, Any], None]) -> None:
         self.event = event
@@ -110,7 +110,7 @@ def as_on_rank(
     event: Callable[[str, Any], None],
     model: Callable[[int], torch.nn.Module],
 ) -> Any:
-    """A rank's arguments, where what stands for a streamer sends events, and what stands for a model is one."""
+    """A rank's arguments: stand-ins become a streamer that sends events, and the model on this rank."""
 
     def swapped(value: Any) -> Any:
         if isinstance(value, ModelThere):
@@ -121,7 +121,7 @@ def as_on_rank(
 
 
 def with_stream(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Callable[[str, Any], None] | None]:
-    """A streamer among the arguments stays here; what the first rank generates comes to it."""
+    """Arguments with a stand-in for the streamer, and a function that hands the first rank's tokens to it (or None)."""
     found: list[Any] = []
 
     def swapped(value: Any) -> Any:
