@@ -1,7 +1,8 @@
 """Derive a pipeline plan from a trace: which modules run in sequence, and what flows between them, by name.
 
 A stage hands a tensor over if its values come from parameters. A tensor that comes from the model's inputs alone (a
-mask) is named by those inputs, and each stage computes it; positions come from no data and are not named. No torch here.
+mask) is named by those inputs, and each stage computes it; positions come from no data and are not named. Nothing here
+imports torch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from modular_converter.parallel.trace.graph import ModuleCall, Trace
 def derive_pipeline(trace: Trace) -> PipelinePlan | str:
     """The pipeline plan of a traced model, or why it has none.
 
-    The trace should be of a run with ``attention_mask``, if the model takes one: an input that was not given has no flow.
+    The trace should be of a run with ``attention_mask``, if the model takes one: nothing is known of other inputs.
     """
     chain = chain_of(trace)
     if isinstance(chain, str):

@@ -1,8 +1,8 @@
 """Shrink a configuration class to a small instance, by walking its dataclass fields.
 
-There are four strategies, and the first that builds and runs wins: ``sizes`` (fixed small sizes by kind of field), ``ratios`` (the
-same, but widths keep their ratio, and fields without a default get a size), ``scale`` (all widths are divided by one
-power of two), ``depth`` (only depth, vocabulary and experts are cut).
+There are four strategies, and the first that builds and runs wins: ``sizes`` (fixed small sizes by kind of field),
+``ratios`` (the same, but widths keep their ratio, and fields without a default get a size), ``scale`` (all widths are
+divided by one power of two), ``depth`` (only depth, vocabulary and experts are cut).
 """
 
 from __future__ import annotations

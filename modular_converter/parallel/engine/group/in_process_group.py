@@ -161,7 +161,7 @@ def parallelize_here(given: Arguments) -> Any:
 
 
 def _with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
-    """A method whose attention weights come from all ranks, with gradients. A call inside such a call stays as it is."""
+    """A method whose attention weights come from all ranks, with gradients; not in a call inside such a call."""
 
     @functools.wraps(own)
     def whole(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -163,7 +163,7 @@ def collect(
 
 
 def _look(selector: selectors.BaseSelector, until: float) -> Any:
-    """Look without sleep until a message is there or the time has come; not beside a second thread, which it would stop."""
+    """Look for messages without sleep until a point in time; not beside a second thread, which it would stop."""
     while time.monotonic() < until and threading.active_count() == 1:
         if found := selector.select(0):
             return found
