@@ -38,9 +38,9 @@ def forms_of(name, **overrides):
 
 def test_the_other_form_is_grouped_or_plain():
     (form,) = forms_of("TiledModel")
-    assert form.said == WIDE and form.small.model.config.num_key_value_heads == 4
+    assert form.ratio == WIDE and form.small.model.config.num_key_value_heads == 4
     (form,) = head_variants(target_of("gemma2"), build(target_of("gemma2")), {})
-    assert form.said == "8 key/value heads of 8 and heads twice as wide"
+    assert form.ratio == "8 key/value heads of 8 and heads twice as wide"
 
 
 def test_there_is_none_where_a_ratio_was_asked_for_or_makes_no_difference_or_does_not_run():
