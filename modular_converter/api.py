@@ -1,4 +1,4 @@
-"""The converter as a library: from a text, from a file, from many. What is wrong comes back as diagnostics."""
+"""The converter as a library: convert a text, a file or many files. Mistakes in them come back as diagnostics."""
 
 from __future__ import annotations
 

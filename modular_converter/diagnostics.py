@@ -1,4 +1,4 @@
-"""What the tool has to say about a file: rules, places, and diagnostics that carry both.
+"""Findings about files: rules, places, and diagnostics that carry both.
 
 Everything here is a frozen, picklable value of the standard library, so that workers can hand it back and every
 other module may import this one.
@@ -28,7 +28,7 @@ class Severity(enum.Enum):
 
 
 class Rule(NamedTuple):
-    """One thing that an author can get wrong: what it is called, and how it is explained."""
+    """A mistake that an author can make: its code, its name and its explanation."""
 
     code: str
     """Stable, such as `MC101`."""
@@ -61,7 +61,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding: the rule that it breaks, where, what is wrong in this case, and what to write instead."""
+    """One finding: the broken rule, the place, the mistake in this case, and the text to write instead."""
 
     rule: Rule
     location: Location
@@ -70,7 +70,7 @@ class Diagnostic:
     source_line: str = ""
     """The text of the line at `location`, without its line break."""
     severity_override: Severity | None = None
-    """Set where a profile or an option weighs the rule differently."""
+    """Set where a setting or an option weighs the rule differently."""
 
     @property
     def code(self) -> str:
@@ -84,7 +84,7 @@ class Diagnostic:
 
     @property
     def is_error(self) -> bool:
-        """Whether it stops its file."""
+        """Whether its file is not written."""
         return self.severity is Severity.ERROR
 
     @property
@@ -97,7 +97,7 @@ class Diagnostic:
         return replace(self, severity_override=severity)
 
     def with_source(self, source: str) -> Diagnostic:
-        """The same finding with the line of `source`, the text of its file, that it is about."""
+        """The same finding with its line of `source`, the text of its file."""
         lines = split_lines(source)
         line = self.location.line
         return replace(self, source_line=lines[line - 1]) if 0 < line <= len(lines) else self
@@ -169,14 +169,14 @@ def locate_word(path: str, word: str, source: str, line: int = 1) -> Location:
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `word` was most likely meant to be, if any comes close."""
-    import difflib
+    """The candidate that is most like `word`; None when none is close."""
+    import difflib  # most runs misspell nothing
 
     found = difflib.get_close_matches(word, sorted(set(candidates)), n=1)
     return found[0] if found else None
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """`Did you mean …? ` when a candidate comes close to `word`, else nothing. Made to stand before a help text."""
+    """`Did you mean …? ` when a candidate is close to `word`, else "". A help text follows."""
     found = nearest(word, candidates)
     return f"Did you mean `{found}`? " if found else ""

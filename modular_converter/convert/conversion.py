@@ -1,5 +1,7 @@
-"""What a conversion comes to: texts, findings, and all that they depend on. Apart from the records of its steps, since a
-check that converts nothing needs no more than this."""
+"""The result of a conversion: texts, findings, and the files that they depend on.
+
+A check that is answered from the cache imports this file and none of the steps.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from modular_converter.diagnostics import Diagnostic, Severity
 
 
 EXISTS, UNREADABLE = "exists", "unreadable"
-"""What stands for the content of a file of which only that it exists was asked, and of one that could not be read."""
+"""Stand for the content of a file of which only the existence was asked, and of a file that could not be read."""
 
 
 class Part(NamedTuple):
@@ -36,7 +38,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What became of one modular file."""
+    """The result for one modular file."""
 
     path: str
     files: Mapping[str, str]

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.resolve import module_path, neighbour_module
-from modular_converter.convert.inline.generated import GeneratedDefinition as Definition
-from modular_converter.convert.inline.generated import GeneratedFile, GeneratedFiles
+from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Role
@@ -64,6 +63,8 @@ def gather_facts(
         files={file.kind: _file(file) for file in collection.files},
         exports_of=lambda neighbour: exported_names(originals[neighbour.dotted].definitions.get("__all__")),
         attributes_of=lambda parent: _renamed_attributes(parent, renamed[parent.neighbour.dotted], library),
+        customary_names=library.settings.customary_names,
+        plan_names=library.settings.plan_names,
         replaced_dependency=library.settings.replaced_dependency,
     )
 
@@ -101,7 +102,7 @@ def _file(file: GeneratedFile) -> Mapping[str, GeneratedDefinition]:
     return {name: _generated(one) for name, one in file.definitions.items()}
 
 
-def _generated(one: Definition) -> GeneratedDefinition:
+def _generated(one: EmittedDefinition) -> GeneratedDefinition:
     copied_from = one.origin.path if one.origin.how == "copied" else ""
     return GeneratedDefinition(one.name, one.text, one.role is Role.CLASS, one.uses, copied_from)
 

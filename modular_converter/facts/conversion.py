@@ -126,6 +126,10 @@ class Facts:
     attributes_of: Callable[[Parent], frozenset[str] | None]
     """Gives the class attributes and methods of a parent and of all its ancestors, under their names before and after
     renaming; None where the source of one ancestor cannot be read."""
+    customary_names: Collection[str] = ()
+    """Definitions that a file may have although nothing uses them."""
+    plan_names: Collection[str] = ()
+    """Class attributes that hold plans of parallelism."""
     replaced_dependency: Severity = Severity.ERROR
     """How the settings weigh MC201."""
 

@@ -15,7 +15,7 @@ from modular_converter.convert.source.module import ImportedName, Role, Statemen
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
 from modular_converter.files.generated_files import target_of
 from modular_converter.files.packages import package_of
-from modular_converter.graph.records import Edge, GeneratedFile, Graph, ImportedThing, InheritedClass, Model
+from modular_converter.graph.records import Edge, Graph, ImportedThing, InheritedClass, Model, ModelFile
 from modular_converter.rules import missing_file, unknown_neighbour
 
 
@@ -126,7 +126,7 @@ def _read_model(path: str, reading: _Reading) -> None:
     _read_statements(heir, path, statements, reading)
 
 
-def _generated_from(path: str, reading: _Reading) -> Iterator[GeneratedFile]:
+def _generated_from(path: str, reading: _Reading) -> Iterator[ModelFile]:
     """The files whose banner says that they come from the modular file at `path`."""
     folder = os.path.dirname(target_of(path, reading.library.settings))
     try:
@@ -143,7 +143,7 @@ def _generated_from(path: str, reading: _Reading) -> Iterator[GeneratedFile]:
             reading.diagnostics += [one for one in error.diagnostics if one not in reading.diagnostics]
             continue
         if os.path.basename(is_generated(text)) == os.path.basename(path):
-            yield GeneratedFile(printable(name), text.count("\n"))
+            yield ModelFile(printable(name), text.count("\n"))
 
 
 def _read_statements(heir: str, path: str, statements: Iterable[Statement], reading: _Reading) -> None:

@@ -47,7 +47,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class GeneratedFile:
+class ModelFile:
     """A file that was generated from a modular file of the model."""
 
     name: str
@@ -63,7 +63,7 @@ class Model:
     modular: tuple[str, ...] = ()
     """Its modular files: `gemma/modular_gemma.py`."""
     modular_lines: int = 0
-    generated: tuple[GeneratedFile, ...] = ()
+    generated: tuple[ModelFile, ...] = ()
     depth: int = 0
     """Steps of the longest way to a model that inherits from nothing. Circles come last."""
 
@@ -142,4 +142,4 @@ def _reachable(start: str, onward: Mapping[str, Iterable[str]]) -> dict[str, int
     return steps
 
 
-__all__ = ["Edge", "GeneratedFile", "Graph", "ImportedThing", "InheritedClass", "Model"]
+__all__ = ["Edge", "ModelFile", "Graph", "ImportedThing", "InheritedClass", "Model"]

@@ -11,9 +11,6 @@ from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
 
-CUSTOMARY = frozenset({"logger"})
-"""Files have these by custom, used or not."""
-
 
 NEIGHBOUR = (
     "models/old/modeling_old.py",
@@ -96,6 +93,6 @@ def diagnose(location: Location, name: str) -> Diagnostic:
 def check(facts: Facts) -> Iterator[Diagnostic]:
     """Find functions and assignments that no generated file holds."""
     for name, definition in facts.definitions.items():
-        ignored = definition.is_class or name in CUSTOMARY or name.startswith("__")
+        ignored = definition.is_class or name in facts.customary_names or name.startswith("__")
         if not ignored and name not in facts.generated:
             yield diagnose(facts.at(name, definition.line), name)

@@ -1,4 +1,4 @@
-"""The folders that a folder lies in."""
+"""Folders above a file or a folder: models, projects, installed packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Put the text of each generated file together: banner, header, imports, definitions, `__all__`."""
+"""Join the text of each generated file: banner, header, imports, definitions, `__all__`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modular_converter.convert.emit.imports import (
 )
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.resolve import neighbour_module
-from modular_converter.convert.inline.generated import GeneratedDefinition, GeneratedFile, GeneratedFiles
+from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.library import Library
@@ -108,7 +108,7 @@ class _Assembler:
         )
 
     def _portable(self, renamed: RenamedNeighbour, name: ImportedName) -> ImportedName:
-        """A neighbour's import as the target has it; what its own folder will not have comes from the neighbour's."""
+        """A neighbour's import in the target; a module that the target's folder lacks is imported from the neighbour's."""
         result = renamed.import_in_target(name)
         if not renamed.neighbour.package or not result.is_relative or self._will_exist(result.module):
             return result
@@ -121,5 +121,5 @@ class _Assembler:
         return generated or self.library.exists(os.path.join(os.path.dirname(self.target.path), file))
 
 
-def _with_lead(definition: GeneratedDefinition) -> str:
+def _with_lead(definition: EmittedDefinition) -> str:
     return definition.lead + definition.text.rstrip("\n") + "\n"

@@ -27,10 +27,10 @@ def banner(path: str, settings: Settings) -> str:
 
 
 def source_path(path: str, settings: Settings) -> str:
-    """The path of a modular file as the banner tells it, with forward slashes.
+    """The path of a modular file in its source repository, with forward slashes.
 
-    That is its path in the source repository: below `banner_root` where the profile gives one for the package that
-    models lie in, as their folders tell it, else from the folder of the nearest `pyproject.toml` or `.git`.
+    The path begins with `banner_root` for models of the package of the settings, and else at the folder of the
+    nearest `pyproject.toml` or `.git`.
     """
     folder, name = os.path.split(path)
     models, model = os.path.split(folder)
@@ -41,7 +41,7 @@ def source_path(path: str, settings: Settings) -> str:
 
 
 def _on_one_line(path: str) -> str:
-    """A folder's name may hold line breaks: what follows one would be code in the generated file."""
+    """Escape characters that cannot be shown: text behind a line break would be code in the generated file."""
     return "".join(one if one.isprintable() or "\udc80" <= one <= "\udcff" else ascii(one)[1:-1] for one in path)
 
 

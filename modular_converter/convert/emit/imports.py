@@ -1,4 +1,4 @@
-"""The imports of a generated file: those of the modular file and of its neighbours whose names are used, each once."""
+"""The imports of a generated file: each used name once, as the modular file or else a neighbour imports it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _WORD = re.compile(r"\b[^\W\d]\w*")
 
 @dataclass(frozen=True)
 class ImportSource:
-    """The import statements of one module, with what they become in the generated file."""
+    """The import statements of one module, and how they are written in the generated file."""
 
     statements: Sequence[Statement]
     rename: Callable[[ImportedName], ImportedName]
     rename_text: Callable[[str], str]
     skips: Callable[[ImportedName], bool]
-    """Whether an imported name is none of the generated file's (a neighbour's, which is resolved instead)."""
+    """Whether a name is left out: an import from a neighbour, whose definitions are inlined."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class OptionalLibraries:
 
 @dataclass
 class _Gathered:
-    """What has been gathered so far."""
+    """The import statements gathered so far, and the names that they bind."""
 
     lines: list[str] = field(default_factory=list)
     protected: list[str] = field(default_factory=list)
@@ -97,8 +97,8 @@ def render_imports(
         defined: the names that it defines.
         siblings: `(module, name)` of the classes that it takes from other files of its model.
         optional: the libraries that this kind of file must work without, if any.
-        keep_conditions: keep what any protected import tests, also where that import is not kept: ruff removes it
-            again, and the corpus bears the trace (an import that was once too long stays broken over lines).
+        keep_conditions: keep the names in the tests of all protected imports, also of those that are left out. Ruff
+            removes these names again; published files show that an import which was too long with them stays broken.
     """
     wanted = set(used) - set(defined)
     for source in sources:
@@ -171,7 +171,7 @@ def _gather_protected(
 
 
 def _without_unwanted(text: str, wanted: Collection[str], bound: Collection[str]) -> str:
-    """A protected import without the import statements of which nothing is wanted; "" when nothing is left.
+    """A protected import without the statements that bind no wanted name; "" when nothing is left.
 
     Only a plain `if` that holds nothing but imports is thinned out; in any other block a branch could become empty.
     """

@@ -8,11 +8,16 @@ from functools import cached_property
 
 from modular_converter.convert.inherit.prefix import Prefix, choose_prefix
 from modular_converter.convert.inherit.resolve import Neighbour, Resolution, Target
-from modular_converter.convert.source.absolute import absolute_imports, absolute_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 from modular_converter.convert.source.names import ModelNames
-from modular_converter.convert.source.rename import RenamedModule, Renamer, rename_identifiers
+from modular_converter.convert.source.rename import (
+    RenamedModule,
+    Renamer,
+    absolute_imports,
+    absolute_module,
+    rename_identifiers,
+)
 from modular_converter.settings.parent_folders import models_folder_of
 
 

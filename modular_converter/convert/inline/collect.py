@@ -1,4 +1,4 @@
-"""Gather, for each generated file, its definitions in order."""
+"""Gather the definitions of each generated file, in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 from modular_converter.convert.conversion import Origin
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.inline.generated import GeneratedDefinition, GeneratedFile, GeneratedFiles
+from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN, Needs, Scope, Symbol
 from modular_converter.convert.inline.order import Positions, emission_order
 from modular_converter.convert.source.library import Library
@@ -20,7 +20,7 @@ from modular_converter.settings.values import Settings
 
 
 def collect(neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], library: Library) -> GeneratedFiles:
-    """Put each class into the file of its kind, with what it needs before it."""
+    """Put each class into the file of its kind, after the definitions that it needs."""
     collector = _Collector(neighbours, classes, library)
     # A file that copies from its sibling comes after it.
     for name in sorted(classes, key=lambda name: collector.kinds[name] in library.settings.copied_kinds):
@@ -65,12 +65,12 @@ class _Collector:
         self._put(file, ordered, wanted)
         how = "merged" if built.parent else "written"
         origin = Origin(self.target.path, built.statement.line, built.name, how)
-        file.definitions[built.name] = GeneratedDefinition(
+        file.definitions[built.name] = EmittedDefinition(
             built.name, Role.CLASS, built.lead, built.text, built.uses, origin
         )
 
-    def _put(self, file: GeneratedFile, ordered: list[Symbol], copies: Mapping[str, GeneratedDefinition]) -> None:
-        """Put what a class needs into its file; what is copied from a sibling stands behind the leading constants."""
+    def _put(self, file: GeneratedFile, ordered: list[Symbol], copies: Mapping[str, EmittedDefinition]) -> None:
+        """Put definitions before a class; copies from a sibling file stand behind the leading constants."""
         constants = list(itertools.takewhile(lambda symbol: symbol.role is Role.ASSIGNMENT, ordered))
         for symbol in constants:
             file.definitions.setdefault(symbol.name, self._definition(symbol))
@@ -83,12 +83,12 @@ class _Collector:
     def _kind(self, name: str) -> str:
         return kind_of(name, self.target.cased, self.settings)
 
-    def _copies(self, kind: str) -> Mapping[str, GeneratedDefinition]:
-        """What a file of this kind may copy from its sibling."""
+    def _copies(self, kind: str) -> Mapping[str, EmittedDefinition]:
+        """The definitions that a file of this kind may copy from its sibling."""
         sibling = self.files.get(self.settings.copied_kinds.get(kind, ""))
         return sibling.definitions if sibling else {}
 
-    def _scope(self, dotted: str, kind: str, copies: Mapping[str, GeneratedDefinition]) -> Scope:
+    def _scope(self, dotted: str, kind: str, copies: Mapping[str, EmittedDefinition]) -> Scope:
         parent = self._symbols(dotted) if dotted else {}
         siblings = {name: Symbol(name, OWN, copy.role, copy.uses) for name, copy in copies.items()}
         imports = self._sibling_imports(dotted, self.settings.copied_kinds[kind]) if siblings else ()
@@ -165,14 +165,14 @@ class _Collector:
             and definitions.role(name) is not Role.CLASS
         }
 
-    def _definition(self, symbol: Symbol) -> GeneratedDefinition:
+    def _definition(self, symbol: Symbol) -> EmittedDefinition:
         if symbol.source == OWN:
             statement, path, how = self.own[symbol.name], self.target.path, "written"
         else:
             renamed = self.neighbours.neighbours[symbol.source]
             statement, path, how = renamed.definitions[symbol.name], renamed.neighbour.path, "copied"
         origin = Origin(path, statement.line, symbol.name, how)
-        return GeneratedDefinition(
+        return EmittedDefinition(
             symbol.name, statement.role, statement.lead, statement.text, statement.uses, origin, statement.is_store
         )
 
@@ -210,7 +210,7 @@ def _own_symbol(statement: Statement, settings: Settings) -> Symbol:
 
 
 def _is_overriding(name: str, role: Role, is_none: bool, settings: Settings) -> bool:
-    """Whether what the modular file defines or imports by name takes the place of the parent module's definition."""
+    """Whether a definition of the target replaces the definition of that name in the parent's module."""
     if role is not Role.ASSIGNMENT:
         return True
     if any(part in name for part in settings.overriding_unless_none):

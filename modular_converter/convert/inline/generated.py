@@ -1,4 +1,4 @@
-"""What a conversion generates: files of one model, each with its definitions in order."""
+"""The files generated from one modular file, each with its definitions in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from modular_converter.convert.source.module import Role
 
 
 @dataclass(frozen=True)
-class GeneratedDefinition:
+class EmittedDefinition:
     """A definition of a generated file, under its final name."""
 
     name: str
@@ -24,18 +24,19 @@ class GeneratedDefinition:
 
 @dataclass
 class GeneratedFile:
-    """A file on its way: its definitions in order, and the classes that it takes from its sister files."""
+    """A generated file while its definitions are gathered."""
 
     kind: str
     name: str
     first: tuple[str, ...] = ()
     """The names of the definitions that open the file, where it has them."""
-    definitions: dict[str, GeneratedDefinition] = field(default_factory=dict)
+    definitions: dict[str, EmittedDefinition] = field(default_factory=dict)
     other_kinds: set[str] = field(default_factory=set)
+    """The classes that it imports from other generated files."""
 
     @property
-    def ordered(self) -> list[GeneratedDefinition]:
-        """The definitions as they stand in the file."""
+    def ordered(self) -> list[EmittedDefinition]:
+        """The definitions in the order of the file."""
         first = [self.definitions[name] for name in self.first if name in self.definitions]
         return first + [definition for name, definition in self.definitions.items() if name not in self.first]
 

@@ -1,9 +1,9 @@
-"""What a generated class needs: pure graph code over names, without texts or syntax trees.
+"""The definitions that a generated class needs: pure graph code over names, without texts or syntax trees.
 
-Two name spaces meet in a generated class. Its *parent's module* (renamed) holds what the inherited code
-uses; the *target's own table* holds the functions and assignments of the modular file and those that it
-imports by name, with their dependencies. What the child's code uses is looked up in the table first;
-inherited code finds a table entry only where it takes the place of a definition of the parent's module.
+Two name spaces meet in a generated class. The *parent's module*, renamed, defines the names in inherited code. The
+*table of the target* holds the functions and assignments of the modular file and those that it imports by name, with
+their dependencies. Names in the child's code are looked up in the table first. Inherited code finds an entry of the
+table only where the entry overrides a definition of the parent's module.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from modular_converter.convert.source.module import Role
 
 
 OWN = ""
-"""The source of what the modular file itself defines."""
+"""The source of definitions of the modular file itself."""
 
 SIBLING = "."
-"""The source of what is copied from a sibling file."""
+"""The source of definitions that are copied from a sibling file."""
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """A definition as the graph sees it."""
+    """A definition without its text: its name, its role, and the names that it uses."""
 
     name: str
     source: str
@@ -31,12 +31,12 @@ class Symbol:
     role: Role
     uses: Collection[str]
     is_overriding: bool = True
-    """Whether it takes the place of the parent module's definition of its name."""
+    """Whether it replaces the definition of the same name in the parent's module."""
 
 
 @dataclass
 class Needs:
-    """What one class needs, as found; `inline.order` puts it in order."""
+    """The definitions that one class needs, not yet in order."""
 
     functions: dict[str, Symbol] = field(default_factory=dict)
     """Functions and assignments, their own dependencies included."""
@@ -61,7 +61,7 @@ class Scope:
     is_elsewhere: Callable[[str], bool]
     """Whether a class, own or the parent module's, belongs to another kind of file."""
     siblings: Mapping[str, Symbol] = field(default_factory=dict)
-    """What a sibling file defines and this one copies instead of importing it."""
+    """The definitions of a sibling file that this file may copy."""
     sibling_imports: Collection[str] = ()
     """The names that the parent's module or the modular file import from that sibling."""
 
@@ -69,8 +69,8 @@ class Scope:
         """Follow what a class uses through functions and assignments; classes are only noted.
 
         Args:
-            uses: every name in the class as it is generated.
-            child_uses: those that occur in the modular file's own text of it.
+            uses: every name in the generated class.
+            child_uses: the names in the text of the class in the modular file.
         """
         needs = Needs()
         todo = [(use, use in child_uses and use in self.table, OWN, True) for use in sorted(uses)]
@@ -95,7 +95,7 @@ class Scope:
         return needs
 
     def _is_copied(self, use: str, source: str) -> bool:
-        """Whether a name is one that this file copies: it would import it from its sibling."""
+        """Whether this file copies the definition of a name, which it would otherwise import from its sibling."""
         if use not in self.siblings or use in self.table:
             return False
         if self.siblings[use].role is Role.CLASS:

@@ -1,7 +1,7 @@
-"""In which order a class and what it needs are emitted: pure graph code over names.
+"""The order of a class and the definitions that it needs: pure graph code over names.
 
-From the parent's module in that module's order; what is imported by name from other neighbours after
-that; what the modular file itself defines last.
+The definitions of the parent's module come first, in the order of that module; then those that are imported by name
+from other neighbours; the definitions of the modular file come last.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class Positions:
     neighbours: Sequence[Mapping[str, int]]
     """For each neighbour, in the order of the imports: definitions -> line."""
     asked: Collection[str]
-    """Names that the modular file imports by name (not those that only come along)."""
+    """The names that the modular file itself imports, without the definitions that these need."""
     asked_from: Collection[int]
     """The neighbours from which functions or assignments are imported by name."""
 
     def key(self, symbol: Symbol) -> Key:
-        """Sorts what one class needs."""
+        """The sort key of a definition that a class needs."""
         name = symbol.name
         if symbol.source == OWN:
             return (2, 0, self.own[name])
         if name in self.parent:
             return (0, 0, self.parent[name])
-        # As the corpus has it: what only comes along counts as the first neighbour's that has it, among all of them
-        # for a class with a parent; what is asked for by name as the first's from which anything is asked for.
+        # As in the published files: the first neighbour that defines the name counts. For an imported name, and for
+        # a class without a parent, only neighbours from which a function or assignment is imported count.
         everywhere = bool(self.parent) and name not in self.asked
         for position, lines in enumerate(self.neighbours):
             if name in lines and (everywhere or position in self.asked_from):
@@ -47,10 +47,10 @@ class Positions:
 
 
 def emission_order(name: str, needs: Needs, needs_of: Callable[[Symbol], Needs], positions: Positions) -> list[Symbol]:
-    """Everything that class `name` needs, in the order in which it is to stand before the class.
+    """All definitions that class `name` needs, directly or through others, in the order in which they precede it.
 
-    First the classes: those of the whole closure in the order of their module, each after the functions and
-    assignments that it needs and after the classes that it needs itself. Then the class's own functions.
+    First the classes in the order of their module, each after the functions, assignments and classes that it needs
+    itself. Then the functions and assignments of class `name`.
     """
     closure: dict[str, tuple[Symbol, Needs]] = {}
     todo = list(needs.classes.values())

@@ -11,7 +11,7 @@ from modular_converter.convert.source import lexer
 
 
 class Role(enum.Enum):
-    """What a top-level statement is to the converter."""
+    """The kinds of top-level statement that the converter tells apart."""
 
     IMPORT = "import"
     PROTECTED_IMPORT = "protected import"
@@ -40,7 +40,7 @@ class ImportedName:
 
     @property
     def key(self) -> str:
-        """What tells two imports of one file apart: the bound name, but `a` and `a.b` are two."""
+        """The bound name, but `import a` and `import a.b` have different keys: a file may need both."""
         return self.asname or self.name or self.module
 
     @property
@@ -58,7 +58,7 @@ class Statement:
     """The name that it defines; "" for imports."""
     text: str
     line: int
-    """Line of its first own token (the decorator, if any), from 1."""
+    """The line, from 1, of its first token, which may be a decorator."""
     lead: str = ""
     """The blank lines and comments above it: whole lines, each with its newline."""
     imports: tuple[ImportedName, ...] = ()
@@ -68,11 +68,13 @@ class Statement:
     """Of a class: its bases as written."""
     is_store: bool = False
     """Of an assignment: whether it only stores into the global `name`, which is bound elsewhere."""
+    known_uses: frozenset[str] | None = None
+    """The identifiers in `text`, where they are known without a look at it."""
 
     @cached_property
     def uses(self) -> frozenset[str]:
-        """Every identifier that occurs in its code."""
-        return lexer.identifiers(self.text)
+        """Every identifier in its code."""
+        return lexer.identifiers(self.text) if self.known_uses is None else self.known_uses
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,10 @@ class Module:
 
     @cached_property
     def definitions(self) -> Mapping[str, Statement]:
-        """Functions, classes and assignments by name, in order; of several with one name the last."""
+        """Functions, classes and assignments by name, in order; the last of several with one name."""
         return {statement.name: statement for statement in self.statements if statement.role in DEFINITIONS}
 
     @cached_property
     def imported(self) -> Mapping[str, ImportedName]:
-        """What its imports bind, protected ones included."""
+        """The imported names by the name that each binds, protected imports included."""
         return {name.bound: name for statement in self.statements for name in statement.imports}

@@ -1,4 +1,4 @@
-"""Rename a neighbour's text as a whole: old model -> new model, keeping case (docs/guide.md, Names)."""
+"""What makes a neighbour's text the target's: names of models replaced, keeping case, and imports made absolute."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Renamer:
         return "".join(pieces)
 
     def between(self, text: str, start: int, end: int) -> str:
-        """Rename in the slice `text[start:end]`, where nothing is protected, and return it."""
+        """The slice `text[start:end]` renamed; nothing in it is protected."""
         pieces: list[str] = []
         position = start
         for match in self._pattern.finditer(text, start, end):
@@ -161,7 +161,7 @@ class RenamedModule(Mapping[str, Statement]):
         return self._originals[name].role
 
     def uses(self, name: str) -> frozenset[str]:
-        """What a definition uses, under the new names, without renaming its text."""
+        """The identifiers in a definition, under the new names, without renaming its text."""
         return frozenset(map(self.renamer.name, self._originals[name].uses))
 
     @cached_property
@@ -172,16 +172,14 @@ class RenamedModule(Mapping[str, Statement]):
 
 def rename_statement(statement: Statement, renamer: Renamer) -> Statement:
     """The statement under its new names, with its `uses` renamed rather than computed anew."""
-    renamed = dataclasses.replace(
+    return dataclasses.replace(
         statement,
         name=renamer.name(statement.name),
         text=renamer.code(statement.text),
         lead=renamer.code(statement.lead),
         bases=tuple(renamer.name(base) for base in statement.bases),
+        known_uses=frozenset(map(renamer.name, statement.uses)),
     )
-    # `cached_property` keeps its value in `__dict__`, which a frozen dataclass does not guard.
-    renamed.__dict__["uses"] = frozenset(map(renamer.name, statement.uses))
-    return renamed
 
 
 def rename_identifiers(text: str, names: Mapping[str, str]) -> str:
@@ -192,4 +190,27 @@ def rename_identifiers(text: str, names: Mapping[str, str]) -> str:
     for match in pattern.finditer(lexer.code_only(text)):
         pieces += (text[position : match.start()], names[match.group()])
         position = match.end()
+    return "".join((*pieces, text[position:]))
+
+
+def absolute_module(module: str, package: str) -> str:
+    """`...activations` in package `transformers.models.llama` -> `transformers.activations`; absolute ones stay."""
+    stripped = module.lstrip(".")
+    level = len(module) - len(stripped)
+    if not level:
+        return module
+    parts = package.split(".")
+    return ".".join([*parts[: len(parts) - level + 1], *([stripped] if stripped else [])])
+
+
+def absolute_imports(text: str, package: str) -> str:
+    """The text of a definition with the relative imports in it made absolute."""
+    if "import" not in text:
+        return text
+    pieces: list[str] = []
+    position = 0
+    for match in _RELATIVE_IMPORT.finditer(lexer.code_only(text)):
+        start, end = match.span("module")
+        pieces += (text[position:start], absolute_module(match["module"], package))
+        position = end
     return "".join((*pieces, text[position:]))

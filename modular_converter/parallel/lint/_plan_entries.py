@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from modular_converter.facts.members import Members
 
 
 TENSOR_PARALLEL = "base_model_tp_plan"
-PLANS = frozenset(
-    {
-        TENSOR_PARALLEL,
-        "base_model_pp_plan",
-        "base_model_ep_plan",
-        "_tp_plan",
-        "_pp_plan",
-        "_ep_plan",
-        "ep_plan",
-    }
-)
-"""The class attributes that hold plans."""
 
 
 class PlanEntry(NamedTuple):
@@ -34,13 +22,13 @@ class PlanEntry(NamedTuple):
     """The pattern, where the class writes it."""
 
 
-def plan_entries(members: Members) -> Iterator[PlanEntry]:
-    """The entries of the plans of a class, in order."""
+def plan_entries(members: Members, names: Collection[str]) -> Iterator[PlanEntry]:
+    """The entries of the plans of a class, in order; `names` are the attributes that hold plans."""
     for node in members.node.body:
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(node.value, ast.Dict):
             continue
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            if isinstance(target, ast.Name) and target.id in PLANS:
+            if isinstance(target, ast.Name) and target.id in names:
                 yield from _entries(target.id, node.value)
 
 

@@ -202,7 +202,11 @@ def _inherited_entries(facts: Facts, definition: GeneratedDefinition) -> list[li
     own = facts.classes.get(definition.name)
     if TENSOR_PARALLEL not in definition.text or (own and TENSOR_PARALLEL in own.members.names):
         return []
-    return [entry.pattern.split(".") for entry in plan_entries(definition.members) if entry.plan == TENSOR_PARALLEL]
+    return [
+        entry.pattern.split(".")
+        for entry in plan_entries(definition.members, facts.plan_names)
+        if entry.plan == TENSOR_PARALLEL
+    ]
 
 
 def _may_use(members: Members, configuration: str) -> bool:

@@ -150,7 +150,7 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
     """Find plan entries of the generated configuration with a part that no generated class has as an attribute."""
     configuration, modeling = facts.files.get("configuration", {}), facts.files.get("modeling", {})
     classes = [one for one in configuration.values() if one.is_class and "_plan" in one.text] if modeling else []
-    entries = [(one, entry) for one in classes for entry in plan_entries(one.members)]
+    entries = [(one, entry) for one in classes for entry in plan_entries(one.members, facts.plan_names)]
     parts = {part for _, entry in entries for part in entry.pattern.split(".") if part.isidentifier()}
     missing = _missing(parts, [one for one in modeling.values() if one.is_class])
     for definition, entry in entries:
@@ -176,6 +176,6 @@ def _place(facts: Facts, name: str, entry: PlanEntry) -> Location:
     configuration = facts.classes.get(name)
     if configuration is None:
         return Location(facts.path)
-    written = (own.node for own in plan_entries(configuration.members) if own[:2] == entry[:2])
+    written = (own.node for own in plan_entries(configuration.members, facts.plan_names) if own[:2] == entry[:2])
     node = next(written, None)
     return facts.at_class(configuration) if node is None else facts.at_node(configuration, node)

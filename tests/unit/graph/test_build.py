@@ -9,7 +9,7 @@ import pytest
 
 from modular_converter.convert.source.library import Library
 from modular_converter.graph.build import build, model_name, printable
-from modular_converter.graph.records import GeneratedFile, ImportedThing, InheritedClass
+from modular_converter.graph.records import ImportedThing, InheritedClass, ModelFile
 from modular_converter.settings.load import profile_settings
 from tests.unit.graph.conftest import GEMMA
 
@@ -37,7 +37,7 @@ def test_what_is_imported_by_name_says_what_it_is(graph):
 
 def test_only_files_with_the_banner_of_the_modular_file_count_as_generated(graph):
     gemma = graph.models["gemma"]
-    assert gemma.generated == (GeneratedFile("modeling_gemma.py", 42),)
+    assert gemma.generated == (ModelFile("modeling_gemma.py", 42),)
     assert (gemma.modular_lines, gemma.lines_saved) == (GEMMA.count("\n"), 42 - GEMMA.count("\n"))
     assert graph.models["echo"].lines_saved is None, "not generated yet"
     assert graph.models["llama"].lines_saved is None and not graph.models["llama"].modular
