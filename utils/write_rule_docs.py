@@ -19,8 +19,8 @@ HEAD = """\
 
 # Rules
 
-What `modular-convert` finds in modular files. An error stops its file and no other; a warning does not, unless
-`--strict` makes it an error. `modular-convert --explain CODE` prints the page of one rule.
+The findings of `modular-convert` and `check-modular-conversion`. An error stops the conversion of its file and of no
+other. A warning does not, unless `--strict` makes it an error. `modular-convert --explain CODE` prints the page of one rule.
 
 | code | name | | |
 | --- | --- | --- | --- |

@@ -44,12 +44,13 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="classes derived from one neighbour begin with different names",
     explanation="""\
-`class NewTextMLP(OldMLP)` says that what comes from `old` is called `NewText…`, also the classes and functions that
-are pulled in unseen. Here the classes disagree, and one name must serve for all: the one used most, on a tie the
-model's own if it is among them, else the last.
+The classes and functions that a parent needs are copied from its file under new names. Your class names decide the
+prefix of the new names: `class NewTextMLP(OldMLP)` asks for `NewText…`. Here two classes ask for different prefixes,
+but all copies from one file get the same prefix: the one that most classes ask for; on a tie the model's own name if a
+class asks for it, else the prefix of the last class.
 
-Let all classes that inherit from one neighbour begin alike. Where two parts of a model need different names, take the
-second part from another neighbour, or from a class of this file.
+Give all classes that inherit from one file the same prefix. Where two parts of a model need different prefixes, take
+the second part from another model's file, or from a class of this file.
 """,
     bad=(
         NEIGHBOUR,
@@ -100,8 +101,8 @@ def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chos
     return Diagnostic(
         RULE,
         location,
-        f"what comes from {neighbour} could be called {listed}; `{chosen}` is used for all of it",
-        help=f"Let all classes that inherit from {neighbour} begin alike.",
+        f"classes from {neighbour} ask for the prefixes {listed}; all copies from it get `{chosen}`",
+        help=f"Give all classes that inherit from {neighbour} the same prefix.",
     )
 
 

@@ -44,12 +44,12 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="the prefix of a class is already taken in the neighbour",
     explanation="""\
-The name of a class says what everything from its neighbour is to be called: `NewTextMLP(OldMLP)` asks for `NewText…`.
-But this neighbour tells such classes apart already: it has an `OldTextMLP` beside its `OldMLP`, and both would become
-`NewTextMLP`. The model's own name is used instead for what comes along unseen.
+The classes and functions that a parent needs are copied from its file under new names. Your class name decides the
+prefix of the new names: `NewTextMLP(OldMLP)` asks for `NewText…`. But the parent's file has an `OldTextMLP` beside its
+`OldMLP`, and with this prefix both would become `NewTextMLP`. The copies get the model's own name (`New…`) instead.
 
-Begin the class with a name that the neighbour does not use, usually the model's own (`NewMLP`), or derive it from the
-class that it is named after (`OldTextMLP`).
+Choose a prefix that the other file does not use, usually the model's own name (`NewMLP`), or inherit from the class
+with the matching name (`OldTextMLP`).
 """,
     bad=(
         NEIGHBOUR,
@@ -92,7 +92,7 @@ def diagnose(location: Location, neighbour: str, prefix: str, taken: str, chosen
         RULE,
         location,
         f"the prefix `{prefix}` collides with `{taken}` of {neighbour}; `{chosen}` is used instead",
-        help=f"Begin the classes that inherit from {neighbour} with another name, such as `{chosen}`.",
+        help=f"Give the classes that inherit from {neighbour} another prefix, such as `{chosen}`.",
     )
 
 

@@ -30,11 +30,11 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="the parent itself inherits from another model's class",
     explanation="""\
-The parent's body is copied, and its bases are kept. One of them is a class of a third model, so the generated file is
-not self-contained: it goes on importing from that model, and part of what the class does cannot be read in it.
+The generated class has the parent's body and the parent's bases. One of these bases is a class of a third model, so
+the generated file imports from that model, and a reader does not see all code of the class in one file.
 
-Inherit from the class that holds the code (`OlderMLP`), or make the parent's own file flat first, as a generated file
-would be.
+Inherit from the class that holds the code (`OlderMLP`), or first rewrite the parent's file so that it does not import
+from another model.
 """,
     bad=(
         OLDER,

@@ -11,10 +11,11 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="a file says that it is generated, and nothing generates it",
     explanation="""\
-The banner names a modular file that is gone, or that no longer gives this file. No check keeps the file current, and
-its banner forbids to edit it.
+The comment at the top names a modular file that does not exist, or that no longer generates this file. No check keeps
+the file up to date, but the comment forbids editing it.
 
-Remove the file, bring the modular file back, or remove the banner to go on by hand. `--fix` never deletes a file.
+Remove the file, restore the modular file, or remove the comment and maintain the file by hand. `--fix` never deletes
+files.
 """,
 )
 

@@ -45,8 +45,8 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="a public class is missing from `__all__`",
     explanation="""\
-`__all__` of the modular file is split over the generated files, and the package exports what it lists. This class
-inherits from one that its own file exports, but is not listed here, so users could not import it from the package.
+The package exports the names in `__all__`. The parent of this class is in the `__all__` of its own file, but the class
+is not in the `__all__` of the modular file, so users cannot import it from the package.
 
 Add its name to `__all__`.
 """,

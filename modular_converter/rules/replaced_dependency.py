@@ -39,12 +39,12 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="a class derived from a dependency is not used by the model that inherits the dependency",
     explanation="""\
-`NewModel(OldModel)` brings along what `OldModel` uses, renamed: its `OldEmbeddings` becomes `NewEmbeddings`. A class
-of yours derived from `OldEmbeddings` under any other name is a second class: the generated model goes on with an
-untouched `NewEmbeddings` copy and never sees your change.
+`NewModel(OldModel)` copies the classes that `OldModel` uses, under new names: `OldEmbeddings` becomes `NewEmbeddings`.
+If you derive a class with another name from `OldEmbeddings`, it is a second class: the generated model uses the
+unchanged copy `NewEmbeddings`, and your change has no effect.
 
-Either give your class the name that the copy would have (`NewEmbeddings`), and it takes the copy's place everywhere,
-or assign it in the `__init__` of the model: `self.embeddings = NewRotaryTable()`.
+Either give your class the name of the copy (`NewEmbeddings`), so that it replaces the copy everywhere, or assign your
+class in the `__init__` of the model: `self.embeddings = NewRotaryTable()`.
 """,
     bad=(
         NEIGHBOUR,

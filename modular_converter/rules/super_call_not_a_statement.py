@@ -30,9 +30,9 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="`super().m()` is part of another statement, so it is not replaced",
     explanation="""\
-Only `super().m(…)` or `return super().m(…)` at the top of a method's body is replaced by the parent's code. Within an
-expression, an assignment or a block the call stays, and in the generated class it no longer reaches the class that
-you inherit from, for that class is gone: it reaches the parent's bases, and most likely fails or does something else.
+The parent's code replaces only a statement `super().m(…)` or `return super().m(…)` at the top level of a method.
+Within an expression, an assignment or a block the call stays. The generated class does not inherit from your parent,
+but from the parent's bases, so the call reaches those: most likely it fails or does something else.
 
 Write the parent's lines out and change what you need, or put the call on a line of its own and your lines around it.
 """,

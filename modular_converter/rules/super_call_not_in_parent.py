@@ -30,11 +30,11 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="`super().m()` where the parent does not define `m` itself",
     explanation="""\
-`super().m(…)` on a line of its own is replaced by the body of the parent's `m`. This parent inherits `m` instead of
-defining it, so there is no body to put there. The call stays, and in the generated class it reaches the parent's
-bases, which is what Python would do as well.
+The body of the parent's `m` replaces a statement `super().m(…)`. This parent inherits `m` and does not define it, so
+it has no body to copy. The call stays, and in the generated class it reaches the parent's bases, as it would in
+Python.
 
-If that is what you want, say so by naming the class: `nn.Module.m(self, …)`. Otherwise check the name of the method.
+If you want the method of a base, name the base: `nn.Module.m(self, …)`. Otherwise check the name of the method.
 """,
     bad=(
         NEIGHBOUR,

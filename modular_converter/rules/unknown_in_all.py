@@ -30,8 +30,8 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="`__all__` lists a name that the generated file does not define",
     explanation="""\
-`from package.models.new.modeling_new import *`, and the package's lazy imports, would fail on this name: no generated
-file defines it.
+No generated file defines this name. `from package.models.new.modeling_new import *` would fail, and so would the lazy
+imports of the package.
 
 Correct its spelling, define it, or take it out of `__all__`.
 """,

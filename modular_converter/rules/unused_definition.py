@@ -30,11 +30,11 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="a function or assignment is used by no class, so it is not generated",
     explanation="""\
-Generated files hold classes and what these use. No class of this modular file uses this definition, directly or
-through another, so it appears in no generated file: an import of it from there would fail.
+A generated file holds classes, and the functions and assignments that these classes use. No class of this modular file
+uses this definition, neither directly nor through another definition, so no generated file has it.
 
-Use it, or remove it. If it was meant to replace a function of a neighbour, it must have the name that the neighbour's
-function gets after renaming.
+Use the definition or remove it. If it is meant to replace a function of another model, it must have the name that this
+function has after renaming (`new_helper` for `old_helper`).
 """,
     bad=(
         NEIGHBOUR,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modular_converter.reporting import diffs
-from modular_converter.reporting.diffs import NO_NEWLINE, matches, unified
+from modular_converter.reporting.diffs import NO_NEWLINE, matching_blocks, unified
 
 
 FEW = st.lists(st.sampled_from("abcdefgh"), max_size=40)
@@ -24,7 +24,7 @@ def body(old: str | None, new: str) -> list[str]:
 @settings(deadline=None)
 @given(FEW, FEW)
 def test_matches_are_equal_runs_in_order(old, new):
-    found = list(matches(old, new))
+    found = matching_blocks(old, new)
     for start, new_start, size in found:
         assert size and old[start : start + size] == new[new_start : new_start + size]
     for (a, b, size), (c, d, _) in zip(found, found[1:]):
@@ -75,11 +75,11 @@ def test_a_strangers_file_is_compared_in_time():
     assert time.process_time() - started < 10
 
 
-def test_beyond_the_bound_of_work_blocks_are_replaced(monkeypatch):
+def test_beyond_the_bound_the_middle_is_replaced(monkeypatch):
     old, new = "aabbab", "bbaaba"
-    assert sum(size for _, _, size in matches(old, new)) >= 3
-    monkeypatch.setattr(diffs, "WORK", 10)
-    assert list(matches("=" + old + "=", "=" + new + "=")) == [(0, 0, 1), (7, 7, 1)]
+    assert sum(block.size for block in matching_blocks(old, new)) >= 3
+    monkeypatch.setattr(diffs, "MOST_STEPS", 10)
+    assert matching_blocks("=" + old + "=", "=" + new + "=") == [(0, 0, 1), (7, 7, 1)]
 
 
 def test_lines_are_cut_and_harmless(tmp_path: Path, monkeypatch):

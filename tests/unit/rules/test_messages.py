@@ -109,7 +109,11 @@ WORDED = [
         "without `self.dropout`",
     ),
     (stub_still_called.diagnose(AT, "scale", "NewMLP", ("NewMLP.forward",)), "`NewMLP.scale` is removed", "keep"),
-    (ambiguous_prefix.diagnose(AT, OLD, ("NewText", "New"), "New"), "`NewText`, `New`; `New` is used", "begin alike"),
+    (
+        ambiguous_prefix.diagnose(AT, OLD, ("NewText", "New"), "New"),
+        "`NewText`, `New`; all copies from it get `New`",
+        "the same prefix",
+    ),
     (colliding_prefix.diagnose(AT, OLD, "NewText", "NewTextMLP", "New"), "collides with `NewTextMLP`", "`New`"),
     (unused_definition.diagnose(AT, "helper"), "no class uses `helper`", "remove it"),
     (missing_from_all.diagnose(AT, "NewModel"), "`NewModel` is missing", 'Add `"NewModel"`'),

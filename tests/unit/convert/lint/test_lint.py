@@ -91,6 +91,10 @@ SILENT = {
         "class NewMLP(OldMLP):\n    size = 1\n\n    def rescale(self, x):\n"
         '        raise AttributeError("no")\n\n    def forward(self, x):\n        return x\n'
     ),
+    "a deleted attribute registered under its name": (
+        "class NewMLP(OldMLP):\n    def __init__(self, config):\n        super().__init__(config)\n"
+        '        del self.drop\n        self.register_buffer("drop", None)\n'
+    ),
     "a logger that nothing uses": "logger = None\n\n\nclass NewMLP(OldMLP):\n    pass\n",
     "a changed class that is used beside the copy": (
         "class NewSpecial(OldMLP):\n    def forward(self, x):\n        return x\n\n\nclass NewModel(OldModel):\n"
@@ -136,6 +140,21 @@ SAID = {
         "class NewMLP(OldMLP):\n    def __init__(self, config):\n        super().__init__(config)\n"
         "        del self.inner\n",
         ("MC303", 9, 13, "        del self.inner"),
+    ),
+    "a deletion of an attribute with the name of a local variable": (
+        "class NewMLP(OldMLP):\n    def __init__(self, config):\n        super().__init__(config)\n"
+        "        del self.drop\n\n    def forward(self, x):\n        drop = self.drop\n        return drop(x)\n",
+        ("MC304", 9, 13, "        del self.drop"),
+    ),
+    "a deletion of an attribute that a statement calls": (
+        "class NewMLP(OldMLP):\n    def __init__(self, config):\n        super().__init__(config)\n"
+        "        del self.drop\n\n    def forward(self, x):\n        self.drop(x)\n",
+        ("MC304", 9, 13, "        del self.drop"),
+    ),
+    "a call in a getter whose setter follows": (
+        "class NewMLP(OldMLP):\n    @property\n    def helper(self):\n        return [super().rescale(1), super().forward(2)]"
+        "\n\n    @helper.setter\n    def helper(self, x):\n        pass\n",
+        ("MC302", 9, 37, "        return [super().rescale(1), super().forward(2)]"),
     ),
     "a deletion of what is annotated and read": (
         "class NewMLP(OldMLP):\n    def __init__(self, config):\n        super().__init__(config)\n"
