@@ -21,11 +21,12 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "plans.md"
 
 def styles() -> str:
     """The styles of rules as a table."""
-    from modular_converter.parallel.plans.plan import LIBRARY_STYLES, OWN_STYLES
+    from modular_converter.parallel.styles import STYLES
 
-    lines = ["| style | what it does |", "|---|---|"]
-    lines += [f"| `{name}` | {text} |" for name, text in LIBRARY_STYLES.items()]
-    lines += [f"| `{name}` (ours) | {text} |" for name, text in OWN_STYLES.items()]
+    lines = ["| style | what it does | example |", "|---|---|---|"]
+    for style in STYLES.values():
+        rules = "<br>".join(f"`{line.removeprefix('rule ')}`" for line in style.example.plan.splitlines())
+        lines.append(f"| `{style.name}`{'' if style.library else ' (ours)'} | {style.does} | {rules} |")
     return "\n".join(lines)
 
 

@@ -48,6 +48,7 @@ FLOORS = {
     "modular_converter.parallel": (
         "errors",
         "lint",
+        "styles",
         "trace",
         "plans",
         "solve",

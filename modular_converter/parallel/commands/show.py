@@ -52,7 +52,7 @@ def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width:
     from rich.console import Console
     from rich.table import Table
 
-    from modular_converter.parallel.solve.cost import calls
+    from modular_converter.parallel.solve.cost import collectives
     from modular_converter.parallel.solve.follow import follow
     from modular_converter.parallel.tables.summary import amount, layers, rows
 
@@ -64,10 +64,8 @@ def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width:
         sizes = (amount(row.bytes_whole), amount(row.bytes_rank)) if row.whole else ("", "")
         grid.add_row(row.layer, row.style, row.whole, row.local, row.communication, *sizes)
     console.print(grid)
-    flow = follow(found.trace)
-    by_rule = {rule: calls(flow, Plan(plan.model, (rule,))) for rule in plan.rules}
-    by_rule.update({rule: 0 for rule in plan.rules if by_rule[rule] and _is_inside_experts(plan, rule.pattern)})
-    kinds = layers(plan, model, found.small.model, by_rule, ranks, width)
+    calls = collectives(follow(found.trace), plan)
+    kinds = layers(plan, model, found.small.model, calls, ranks, width)
     sums = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("of each", "number", "bytes", "a rank", "collectives a forward"):
         sums.add_column(name, overflow="fold", justify="right" if name in ("number", "bytes", "a rank") else "left")
@@ -83,11 +81,6 @@ def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width:
         click.echo(f"shrinks with the shard: {line}")
     for pattern, reason in plan.whole:
         click.echo(f"whole: {pattern}: {reason}")
-
-
-def _is_inside_experts(plan: Plan, pattern: str) -> bool:
-    experts = {rule.pattern for rule in plan.rules if rule.style == "moe_tp_experts"}
-    return pattern.rpartition(".")[0] in experts
 
 
 @click.command()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.patterns import matches, wildcard
 from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.style import TorchStyle
 
 
 if TYPE_CHECKING:
@@ -37,11 +39,9 @@ def loader_doubts(plan: Plan, model: torch.nn.Module) -> list[str]:
 
     The parameters of a module of experts are the exception: the module's own rule acts.
     """
-    experts = [rule.pattern for rule in plan.rules if rule.style in ("moe_tp_experts", "ep_dispatch_experts")]
-    alone = [
-        rule for rule in plan.rules if _is_parameter(rule, model) and rule.style != "replicated_with_grad_allreduce"
-    ]
-    lost = [rule for rule in alone if rule.pattern.rpartition(".")[0] not in experts]
+    acting = [rule.pattern for rule in plan.rules if STYLES[rule.style].acts_for_weights]
+    alone = [rule for rule in plan.rules if STYLES[rule.style].cuts and _is_parameter(rule, model)]
+    lost = [rule for rule in alone if rule.pattern.rpartition(".")[0] not in acting]
     return [
         f"{rule.pattern}: {rule.style} of a parameter: transformers' loader cuts it, but sums nothing" for rule in lost
     ]
@@ -49,16 +49,6 @@ def loader_doubts(plan: Plan, model: torch.nn.Module) -> list[str]:
 
 def _is_parameter(rule: Rule, model: torch.nn.Module) -> bool:
     return not matches(rule.pattern, [path for path, _ in model.named_modules()])
-
-
-# style -> torch's class, and the side of the layer that is whole on every rank where it is not so anyway
-_TORCH_STYLES = {
-    "colwise": ("ColwiseParallel", ""),
-    "colwise_gather_output": ("ColwiseParallel", "output_layouts"),
-    "rowwise": ("RowwiseParallel", ""),
-    "rowwise_split_input": ("RowwiseParallel", "input_layouts"),
-    "embedding_rowwise": ("RowwiseParallel", "input_layouts"),
-}
 
 
 def to_torch(plan: Plan, model: torch.nn.Module) -> dict[str, Any]:
@@ -70,50 +60,52 @@ def to_torch(plan: Plan, model: torch.nn.Module) -> dict[str, Any]:
     from torch.distributed.tensor import Replicate, parallel
 
     found: dict[str, Any] = {}
-    for name, (kind, side) in _torch_styles(plan, model).items():
-        found[name] = getattr(parallel, kind)(**({side: Replicate()} if side else {}))
+    for name, style in _torch_styles(plan, model).items():
+        found[name] = getattr(parallel, style.kind)(**({style.whole_side: Replicate()} if style.whole_side else {}))
     return found
 
 
 def torch_text(plan: Plan, model: torch.nn.Module) -> str:
     """``to_torch`` as Python text to paste, with its imports. Raises as that does."""
     styles = _torch_styles(plan, model)
-    kinds = sorted({kind for kind, _ in styles.values()})
-    whole = any(side for _, side in styles.values())
+    kinds = sorted({style.kind for style in styles.values()})
+    whole = any(style.whole_side for style in styles.values())
     lines = ["from torch.distributed.tensor import Replicate"] if whole else []
     lines += [f"from torch.distributed.tensor.parallel import {', '.join(kinds)}"] if kinds else []
     lines += ["", "", "parallelize_plan = {"] if lines else ["parallelize_plan = {"]
-    for name, (kind, side) in styles.items():
-        lines.append(f'    "{name}": {kind}({f"{side}=Replicate()" if side else ""}),')
+    for name, style in styles.items():
+        side = f"{style.whole_side}=Replicate()" if style.whole_side else ""
+        lines.append(f'    "{name}": {style.kind}({side}),')
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _torch_styles(plan: Plan, model: torch.nn.Module) -> dict[str, tuple[str, str]]:
-    """Pattern -> torch's class and whole side, in the order of the plan."""
+def _torch_styles(plan: Plan, model: torch.nn.Module) -> dict[str, TorchStyle]:
+    """Pattern -> torch's style, in the order of the plan."""
     reasons = [reason for rule in plan.rules for reason in _torch_reasons(rule, model)]
     reasons += [f"{name}: an integer that must shrink" for name in plan.attributes]
     if reasons:
         raise PlanFormatError(
             f"{plan.model}: torch has no style for " + "; ".join(reasons) + "; use the plan as text or JSON"
         )
-    return {rule.pattern: _TORCH_STYLES[rule.style] for rule in plan.rules}
+    return {rule.pattern: style for rule in plan.rules if (style := STYLES[rule.style].torch) is not None}
 
 
 def _torch_reasons(rule: Rule, model: torch.nn.Module) -> Iterator[str]:
     """Why ``parallelize_module`` would not do what a rule says; nothing if it would."""
     import torch
 
-    if rule.style not in _TORCH_STYLES or rule.dim is not None or rule.parts:
+    style = STYLES[rule.style].torch
+    if style is None or rule.dim is not None or rule.parts:
         yield str(rule)
         return
     modules = dict(model.named_modules())
     paths = matches(rule.pattern, modules)
     if not paths:
         yield f"{rule.pattern}: a parameter, or nothing of the model; its styles are for layers"
-    kind = torch.nn.Embedding if rule.style == "embedding_rowwise" else torch.nn.Linear
+    kind = getattr(torch.nn, style.layer)
     unlike = next((path for path in paths if not isinstance(modules[path], kind)), None)
     if unlike is not None:
-        yield f"{rule.pattern} {rule.style}: {unlike} is a {type(modules[unlike]).__name__}, no {kind.__name__}"
+        yield f"{rule.pattern} {rule.style}: {unlike} is a {type(modules[unlike]).__name__}, no {style.layer}"
     beyond = [name for name in modules if _torch_matches(rule.pattern, name) and name not in paths]
     if beyond:
         yield f"{rule.pattern}: `*` is any name there, not a layer's number alone: it would be {beyond[0]} too"

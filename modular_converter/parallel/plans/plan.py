@@ -1,7 +1,4 @@
-"""The ``Plan`` value: rules by layer pattern, integers that shrink, what stays whole and why. Parsed without loss.
-
-Styles carry transformers' own names where they mean the same; three are ours, for what that vocabulary cannot say.
-"""
+"""The ``Plan`` value: rules by layer pattern, integers that shrink, what stays whole and why. Parsed without loss."""
 
 from __future__ import annotations
 
@@ -14,32 +11,9 @@ from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.files import from_json
 from modular_converter.parallel.plans.parts import Part, checked_parts
 from modular_converter.parallel.plans.text_checks import LINE, checked_line, checked_path, shortened, shown
+from modular_converter.parallel.styles import STYLES
 
 
-# style -> what it does; the first group are names of transformers 5.23, the second are ours.
-LIBRARY_STYLES: dict[str, str] = {
-    "colwise": "output features sharded, each rank keeps its own",
-    "packed_colwise": "as colwise, each of the equal parts of the output sharded on its own",
-    "colwise_gather_output": "output features sharded, then gathered",
-    "rowwise": "input features sharded, partial outputs summed",
-    "packed_rowwise": "as rowwise, each of the equal parts of the input sharded on its own",
-    "rowwise_split_input": "as rowwise, from a whole input that is sliced first",
-    "embedding_rowwise": "vocabulary sharded, partial rows summed",
-    "replicated_with_grad_allreduce": "whole, its gradient summed over the ranks",
-    "mla_kv_a_proj": "the last part of the module's output enters a sharded region: its gradient is summed",
-    "all_reduce": "the module's output is a partial sum: it is summed over the ranks",
-    "moe_tp_experts": "a module of experts: inputs enter the sharded region, its output is summed",
-    "grouped_gemm": "stacked weights of experts sharded by expert; the module's num_experts becomes the local number",
-    "ep_dispatch_experts": "a module of whole experts: each rank takes the routes to its own, the outputs are summed",
-}
-# What makes a plan an expert-parallel one.
-EXPERT_STYLES = frozenset({"grouped_gemm", "ep_dispatch_experts"})
-OWN_STYLES: dict[str, str] = {
-    "shard": "a parameter sharded along one dimension, used by its own shard only",
-    "enter_output": "the module's output enters a sharded region: its gradient is summed over the ranks",
-    "enter_input": "the module's inputs enter a sharded region: their gradients are summed over the ranks",
-}
-STYLES = {**LIBRARY_STYLES, **OWN_STYLES}
 DIMENSIONS = 64  # torch's tensors have no more
 _DIMENSION = "count from the first, which is 0"
 _ATTRIBUTE = re.compile(r"[^:\s]*:[^:\s]+")
@@ -51,7 +25,7 @@ class Rule:
 
     Attributes:
         pattern: a module or parameter path with ``*`` for layer numbers.
-        style: a key of ``STYLES``.
+        style: the name of a style.
         dim: the dimension of the weight that is sharded, where it is not the style's usual one for ``nn.Linear``.
         parts: lengths of the packed blocks in order, in proportion or as expressions in the model's attributes (see
             ``parts``); one alone is the number of equal blocks; ``()`` for one block.
@@ -64,6 +38,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         checked_path(self.pattern, "rule")
+        checked_style(self.style, self.pattern)
         if self.dim is not None and not 0 <= self.dim < DIMENSIONS:
             raise PlanFormatError(f"{self.pattern}: dim={shown(self.dim)} is no dimension: {_DIMENSION}")
         object.__setattr__(self, "parts", checked_parts(self.parts, self.pattern))
@@ -89,7 +64,7 @@ class Rule:
             options[name] = value
         dim = _dimension(options["dim"], pattern) if "dim" in options else None
         parts = tuple(options["parts"].split(":")) if "parts" in options else ()
-        return cls(pattern, checked_style(rest[0], pattern), dim, parts)
+        return cls(pattern, rest[0], dim, parts)
 
 
 def _dimension(text: str, pattern: str) -> int:
@@ -160,7 +135,7 @@ class Plan:
         return cls(model, tuple(rules), tuple(attributes), tuple(whole))
 
     def to_json(self) -> str:
-        """JSON after ``SCHEMA``."""
+        """JSON after ``plan_schema``."""
         rules = []
         for rule in self.rules:
             entry: dict[str, Any] = {"pattern": rule.pattern, "style": rule.style}
@@ -175,8 +150,8 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """The inverse of ``to_json``. Raises ``PlanFormatError`` with the path of what does not fit ``SCHEMA``."""
-        value = from_json(text, SCHEMA)
+        """The inverse of ``to_json``. Raises ``PlanFormatError`` with the path of what does not fit ``plan_schema``."""
+        value = from_json(text, plan_schema())
         rules = []
         for entry in value["rules"]:
             dim = int(entry["dim"]) if "dim" in entry else None  # 0.0 is an integer to JSON Schema
@@ -187,16 +162,18 @@ class Plan:
 
     def library_reasons(self) -> list[str]:
         """Why this plan cannot be said in transformers' vocabulary; empty if it can."""
-        reasons = [f"{rule.pattern}: style {rule.style} is ours" for rule in self.rules if rule.style in OWN_STYLES]
+        reasons = [
+            f"{rule.pattern}: style {rule.style} is ours" for rule in self.rules if not STYLES[rule.style].library
+        ]
         reasons += [f"{rule.pattern}: dimension {rule.dim}" for rule in self.rules if rule.dim is not None]
-        packed = [rule for rule in self.rules if rule.parts and rule.parts != (1, 1) and rule.style != "mla_kv_a_proj"]
+        packed = [r for r in self.rules if r.parts and r.parts != (1, 1) and not STYLES[r.style].cuts_output]
         reasons += [f"{rule.pattern}: packed parts {':'.join(map(str, rule.parts))}" for rule in packed]
         return reasons + [f"{name}: an integer that must shrink" for name in self.attributes]
 
 
 def is_expert_plan(plan: Plan) -> bool:
     """Whether a plan divides experts over the ranks instead of tensors."""
-    return any(rule.style in EXPERT_STYLES for rule in plan.rules)
+    return any(STYLES[rule.style].expert for rule in plan.rules)
 
 
 def _checked_attribute(text: Any) -> str:
@@ -205,41 +182,43 @@ def _checked_attribute(text: Any) -> str:
     return text
 
 
-SCHEMA: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "tensor-parallel plan",
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["version", "model", "rules"],
-    "properties": {
-        "version": {"const": 1},
-        "model": {"minLength": 1, **LINE},
-        "rules": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["pattern", "style"],
-                "properties": {
-                    "pattern": {"type": "string", "pattern": "^\\S+$"},
-                    "style": {"enum": sorted(STYLES)},
-                    "dim": {"type": "integer", "minimum": 0, "maximum": DIMENSIONS - 1},
-                    "parts": {
-                        "type": "array",
-                        "items": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
+def plan_schema() -> dict[str, Any]:
+    """The JSON schema of plans, with the styles that are known."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "tensor-parallel plan",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["version", "model", "rules"],
+        "properties": {
+            "version": {"const": 1},
+            "model": {"minLength": 1, **LINE},
+            "rules": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["pattern", "style"],
+                    "properties": {
+                        "pattern": {"type": "string", "pattern": "^\\S+$"},
+                        "style": {"enum": sorted(STYLES)},
+                        "dim": {"type": "integer", "minimum": 0, "maximum": DIMENSIONS - 1},
+                        "parts": {
+                            "type": "array",
+                            "items": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
+                        },
                     },
                 },
             },
-        },
-        "attributes": {"type": "array", "items": {"type": "string", "pattern": "^[^:\\s]*:[^:\\s]+$"}},
-        "whole": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["pattern", "reason"],
-                "properties": {"pattern": {"type": "string", "pattern": "^\\S*$"}, "reason": LINE},
+            "attributes": {"type": "array", "items": {"type": "string", "pattern": "^[^:\\s]*:[^:\\s]+$"}},
+            "whole": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["pattern", "reason"],
+                    "properties": {"pattern": {"type": "string", "pattern": "^\\S*$"}, "reason": LINE},
+                },
             },
         },
-    },
-}
+    }

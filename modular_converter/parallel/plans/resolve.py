@@ -12,38 +12,20 @@ from modular_converter.parallel.plans.parts import lengths_of, look_up_from
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.plans.text_checks import shortened
-
-
-COLUMN, ROW, GATHER, VOCABULARY, LOCAL, GRADIENT, SPLIT_ROW = (
-    "column",
-    "row",
-    "gather",
-    "vocabulary",
-    "local",
-    "gradient",
-    "split_row",
-)
-_WEIGHT_ROLES = {
-    "colwise": COLUMN,
-    "packed_colwise": COLUMN,
-    "colwise_gather_output": GATHER,
-    "rowwise": ROW,
-    "packed_rowwise": ROW,
-    "rowwise_split_input": SPLIT_ROW,
-    "embedding_rowwise": VOCABULARY,
-    "shard": LOCAL,
-    "grouped_gemm": LOCAL,
-    "replicated_with_grad_allreduce": GRADIENT,
-}
-TAIL = "mla_kv_a_proj"
-_MODULE_STYLES = {"moe_tp_experts", "ep_dispatch_experts", "all_reduce", "enter_output", "enter_input", TAIL}
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.shard import SHARD
+from modular_converter.parallel.styles.style import Side, Target
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What happens to one parameter. ``dim`` is -1 for one that stays whole (role ``gradient``).
+    """What happens to one parameter.
 
-    The parts are lengths in lowest terms; those of the rule may be expressions.
+    Attributes:
+        roles: names of the styles whose forward it has; several for a tied parameter.
+        dim: the dimension that is cut, -1 for a parameter that stays whole.
+        parts: lengths of the packed blocks in lowest terms; those of the rule may be expressions.
+        rule: the patterns of its rules, for messages.
     """
 
     roles: frozenset[str]
@@ -71,17 +53,18 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
     """
     modules = dict(model.named_modules())
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    experts = {
-        path for rule in plan.rules if rule.style == "moe_tp_experts" for path in matches(rule.pattern, modules)
+    acting = {
+        path for rule in plan.rules if STYLES[rule.style].acts_for_weights for path in matches(rule.pattern, modules)
     }
     pieces: dict[str, Piece] = {}
     hooks: list[tuple[str, str]] = []
     tails: dict[str, tuple[int, ...]] = {}
     for rule in plan.rules:
         paths = matches(rule.pattern, modules)
-        if rule.style in _MODULE_STYLES:
+        style = STYLES[rule.style]
+        if style.target is Target.MODULE:
             hooks.extend((path, rule.style) for path in _some(paths, rule))
-            if rule.style == TAIL:
+            if style.cuts_output:
                 tails |= {path: _tail(rule, path, modules) for path in paths}
             continue
         names = matches(rule.pattern, parameters)
@@ -89,9 +72,9 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
             found = _module_pieces(name, modules[name], rule) if leaf else {name: _piece(rule, parameters[name])}
             for key, unmeasured in found.items():
                 piece = _measured(unmeasured, rule, key, parameters[key], modules)
-                inside = key.rpartition(".")[0] in experts
+                inside = key.rpartition(".")[0] in acting
                 pieces[key] = _merged(pieces.get(key), _made_local(piece) if inside else piece, key)
-    attributes = dict.fromkeys([*_attributes(plan, modules), *_expert_numbers(plan, modules, parameters)])
+    attributes = dict.fromkeys([*_attributes(plan, modules), *_numbers_of_rows(plan, modules, parameters)])
     return Resolution(_tied(pieces, parameters), tuple(hooks), tuple(attributes), tails)
 
 
@@ -131,13 +114,11 @@ def _some(paths: list[str], rule: Rule) -> list[str]:
 
 
 def _piece(rule: Rule, parameter: torch.Tensor) -> Piece:
-    role = _WEIGHT_ROLES[rule.style]
-    rank = parameter.dim()
-    usual = {COLUMN: max(rank - 2, 0), GATHER: max(rank - 2, 0), ROW: rank - 1, SPLIT_ROW: rank - 1, VOCABULARY: 0}
-    dim = -1 if role == GRADIENT else rule.dim if rule.dim is not None else usual.get(role, 0)
-    if role != GRADIENT and not 0 <= dim < rank:
+    style, rank = STYLES[rule.style], parameter.dim()
+    dim = rule.dim if rule.dim is not None and style.cuts else style.side.dim(rank)
+    if style.cuts and not 0 <= dim < rank:
         raise ApplyError(f"{rule.pattern}: dimension {dim} of a parameter with {rank}")
-    return Piece(frozenset({role}), dim, (), rule.pattern)
+    return Piece(frozenset({style.role}), dim, (), rule.pattern)
 
 
 def _module_pieces(path: str, module: torch.nn.Module, rule: Rule) -> dict[str, Piece]:
@@ -147,21 +128,21 @@ def _module_pieces(path: str, module: torch.nn.Module, rule: Rule) -> dict[str, 
     """
     own = dict(module.named_parameters(recurse=False))
     unknown = sorted(set(own) - {"weight", "bias"})
-    role = _WEIGHT_ROLES[rule.style]
-    if role == GRADIENT:
+    style = STYLES[rule.style]
+    if not style.cuts:
         return {f"{path}.{leaf}": _piece(rule, parameter) for leaf, parameter in own.items()}
-    if "weight" not in own or unknown and role != VOCABULARY:
+    if "weight" not in own or unknown and not style.table:
         raise ApplyError(
             f"{path}: style {rule.style} wants a module with weight and bias, not {sorted(own) or 'none'}"
         )
     found = {f"{path}.weight": _piece(rule, own["weight"])}
-    if "bias" in own and role in (COLUMN, GATHER):
-        found[f"{path}.bias"] = Piece(frozenset({LOCAL}), 0, (), rule.pattern)
+    if "bias" in own and style.side is Side.OUTPUT:
+        found[f"{path}.bias"] = Piece(frozenset({SHARD.name}), 0, (), rule.pattern)
     return found
 
 
 def _made_local(piece: Piece) -> Piece:
-    return Piece(frozenset({LOCAL}), piece.dim, piece.parts, piece.rule)
+    return replace(piece, roles=frozenset({SHARD.name}))
 
 
 def _merged(old: Piece | None, new: Piece, name: str) -> Piece:
@@ -181,16 +162,17 @@ def _tied(pieces: dict[str, Piece], parameters: dict[str, torch.nn.Parameter]) -
     return {name: by_identity[id(p)] for name, p in parameters.items() if id(p) in by_identity}
 
 
-def _expert_numbers(
+def _numbers_of_rows(
     plan: Plan, modules: dict[str, torch.nn.Module], parameters: dict[str, torch.nn.Parameter]
 ) -> list[tuple[str, str]]:
-    """``num_experts`` of modules whose stacked weights are sharded by expert, as the style says."""
+    """The integers of modules that shrink with a weight inside, as its style says: the number of stacked experts."""
     found = []
     for rule in plan.rules:
-        for name in matches(rule.pattern, parameters) if rule.style == "grouped_gemm" else ():
+        shrinks = STYLES[rule.style].shrinks
+        for name in matches(rule.pattern, parameters) if shrinks else ():
             owner = name.rpartition(".")[0]
-            if getattr(modules[owner], "num_experts", None) == parameters[name].shape[0]:
-                found.append((owner, "num_experts"))
+            if getattr(modules[owner], shrinks, None) == parameters[name].shape[0]:
+                found.append((owner, shrinks))
     return found
 
 

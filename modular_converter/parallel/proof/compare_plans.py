@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.class_settings import gathered
-from modular_converter.parallel.plans.plan import LIBRARY_STYLES, Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.prove import Derived
 from modular_converter.parallel.solve.cost import cost
 from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.styles import STYLES
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,9 @@ class Point:
 def source_plan(derived: Derived) -> tuple[Plan, dict[str, str]]:
     """The plan that the library gathers from the source, and the lines of it with styles that are not modelled here."""
     entries = {key: style for key, style in gathered(derived.small.model).items() if style != "replicate"}
-    unknown = {key: style for key, style in entries.items() if style not in LIBRARY_STYLES}
-    known = {key: style for key, style in entries.items() if style in LIBRARY_STYLES}
+    library = {name for name, style in STYLES.items() if style.library}
+    unknown = {key: style for key, style in entries.items() if style not in library}
+    known = {key: style for key, style in entries.items() if style in library}
     return from_library(derived.target.name, known), unknown
 
 

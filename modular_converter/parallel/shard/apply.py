@@ -14,11 +14,12 @@ import torch
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.resolve import TAIL, Piece, Resolution, resolve
-from modular_converter.parallel.shard.collectives import Group, enter, summed
-from modular_converter.parallel.shard.experts import dispatch, local_experts
+from modular_converter.parallel.plans.resolve import Piece, Resolution, resolve
+from modular_converter.parallel.shard.collectives import Group, GroupRegion
 from modular_converter.parallel.shard.role_parameters import make_parameter
 from modular_converter.parallel.shard.shards import shard, unshard
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.style import Site
 
 
 @dataclass
@@ -58,10 +59,7 @@ def apply(model: torch.nn.Module, plan: Plan, group: Group, share: Share | None 
     for path, name in applied.resolution.attributes:
         _shrink(applied, model.get_submodule(path), path, name)
     for path, style in applied.resolution.hooks:
-        if style == "ep_dispatch_experts":
-            _dispatch(applied, model.get_submodule(path), path)
-        else:
-            _hook(applied, model.get_submodule(path), style, applied.resolution.tails.get(path, ()))
+        applied.handles += attach(applied, path, style, group)
     return applied
 
 
@@ -163,42 +161,27 @@ def _shrink_entry(applied: Applied, scope: Any, label: str, name: str, index: in
     setattr(scope, name, type(values)(changed))
 
 
-def _dispatch(applied: Applied, module: torch.nn.Module, path: str) -> None:
-    sharded = {name for name, piece in applied.resolution.pieces.items() if piece.dim == 0}
-    local = local_experts(module, path, sharded)
-    applied.handles += dispatch(module, path, local, applied.group)
+def attach(applied: Applied, path: str, name: str, group: Group) -> list[Any]:
+    """Hook the forward of a style to a module whose parameters are shares.
 
+    Returns:
+        The handles of the hooks.
 
-def _hook(applied: Applied, module: torch.nn.Module, style: str, parts: tuple[int, ...]) -> None:
-    group = applied.group
-
-    def entering(module: Any, args: Any, kwargs: Any) -> Any:
-        return _mapped(args, group), {key: _mapped(value, group) for key, value in kwargs.items()}
-
-    def leaving(module: Any, args: Any, result: Any) -> Any:
-        return summed(result, group) if isinstance(result, torch.Tensor) else (summed(result[0], group), *result[1:])
-
-    def through(module: Any, args: Any, result: Any) -> Any:
-        return _mapped(result, group)
-
-    def tail(module: Any, args: Any, result: torch.Tensor) -> torch.Tensor:
-        length = result.shape[-1] * parts[-1] // sum(parts)
-        head, last = torch.split(result, [result.shape[-1] - length, length], -1)
-        return torch.cat([head, enter(last, group)], -1)
-
-    if style == TAIL:
-        applied.handles.append(module.register_forward_hook(tail))
-    if style in ("moe_tp_experts", "enter_input"):
-        applied.handles.append(module.register_forward_pre_hook(entering, with_kwargs=True))
-    if style in ("moe_tp_experts", "all_reduce"):
-        applied.handles.append(module.register_forward_hook(leaving))
-    if style == "enter_output":
-        applied.handles.append(module.register_forward_hook(through))
-
-
-def _mapped(value: Any, group: Group) -> Any:
-    if isinstance(value, torch.Tensor):
-        return enter(value, group) if value.is_floating_point() else value
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return type(value)(_mapped(item, group) for item in value)
-    return value
+    Raises:
+        ApplyError: the style cannot serve this module.
+    """
+    style, module = STYLES[name], applied.model.get_submodule(path)
+    own = {leaf: (parameter, f"{path}.{leaf}") for leaf, parameter in module.named_parameters(recurse=False)}
+    cut_first = {known for known, piece in applied.resolution.pieces.items() if piece.dim == 0}
+    firsts = {leaf: parameter.shape[0] for leaf, (parameter, known) in own.items() if known in cut_first}
+    site = Site(path, GroupRegion(group), applied.resolution.tails.get(path, ()), firsts)
+    if style.check is not None:
+        style.check(site)
+    handles: list[Any] = []
+    if (before := style.before) is not None:
+        handles.append(
+            module.register_forward_pre_hook(lambda _, args, kwargs: before(site, args, kwargs), with_kwargs=True)
+        )
+    if (after := style.after) is not None:
+        handles.append(module.register_forward_hook(lambda _, args, result: after(site, result)))
+    return handles

@@ -145,3 +145,23 @@ def summed(tensor: torch.Tensor, group: Group) -> torch.Tensor:
 def gathered(tensor: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
     """Shards along ``dim`` put together: the whole tensor forward, this rank's share of the gradient backward."""
     return _Gather.apply(tensor, group, dim)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class GroupRegion:
+    """A group of ranks as the forward of a style talks to it: ``Region`` of the styles."""
+
+    def __init__(self, group: Group) -> None:
+        self.group, self.rank, self.size = group, group.rank, group.size
+
+    def enter(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return enter(value, self.group) if value.is_floating_point() else value
+        if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+            return type(value)(self.enter(item) for item in value)
+        return value
+
+    def sum(self, value: torch.Tensor) -> torch.Tensor:
+        return summed(value, self.group)
+
+    def gather(self, value: torch.Tensor, dim: int) -> torch.Tensor:
+        return gathered(value, self.group, dim)

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modular_converter.parallel.plans.patterns import matches
-from modular_converter.parallel.plans.plan import STYLES, Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.solve.flow import Flow, uses
 from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.style import Collective, Side, Target
 from modular_converter.parallel.trace.graph import Parameter, Trace
 
 
 if TYPE_CHECKING:
     from modular_converter.parallel.plans.resolve import Piece
-
-
-_SPLITS = set(STYLES) - {"replicated_with_grad_allreduce", "moe_tp_experts", "enter_output", "enter_input"}
-# Collectives of one forward that a matched module or parameter brings, by style.
-COLLECTIVES = {
-    "rowwise": "all-reduce",
-    "packed_rowwise": "all-reduce",
-    "rowwise_split_input": "all-reduce",
-    "embedding_rowwise": "all-reduce",
-    "colwise_gather_output": "all-gather",
-    "moe_tp_experts": "all-reduce",
-    "ep_dispatch_experts": "all-reduce",
-}
 
 
 @dataclass(frozen=True)
@@ -77,31 +67,49 @@ def covered(trace: Trace, plan: Plan) -> set[str]:
     """First names of the parameters that a rule of the plan splits."""
     found = set()
     for rule in plan.rules:
-        if rule.style in _SPLITS:
+        if STYLES[rule.style].cuts:
             found |= {p.name for p in trace.parameters if _matched(rule, p)}
     return found
 
 
 def calls(flow: Flow, plan: Plan) -> int:
-    """Collectives of one forward: one for each use of a weight whose style communicates, one a call of experts."""
-    experts = [rule.pattern for rule in plan.rules if rule.style == "moe_tp_experts"]
-    return sum(_calls(flow, rule, experts) for rule in plan.rules)
+    """Collectives of one forward."""
+    return sum(len(found) for found in collectives(flow, plan).values())
 
 
-def _calls(flow: Flow, rule: Rule, experts: list[str]) -> int:
-    if rule.style not in COLLECTIVES:
-        return 0
-    if rule.style == "moe_tp_experts":
-        return sum(bool(matches(rule.pattern, [call.path])) for call in flow.trace.modules)
-    owned = [p for p in flow.trace.parameters if _matched(rule, p) and not _is_bias(rule, p)]
-    owned = [p for p in owned if not any(matches(pattern, [p.name.rpartition(".")[0]]) for pattern in experts)]
-    return sum(len(uses(flow, parameter)) for parameter in owned)
+def collectives(flow: Flow, plan: Plan) -> dict[Rule, list[tuple[Collective, tuple[int, ...]]]]:
+    """The calls between the ranks that each rule brings in one forward, with the whole shape of their tensor.
+
+    Each use of a weight is a call, and each call of a module. Weights inside a module that acts for them bring none.
+    """
+    acting = [rule.pattern for rule in plan.rules if STYLES[rule.style].acts_for_weights]
+    return {rule: list(_collectives(flow, rule, acting)) for rule in plan.rules}
+
+
+def _collectives(flow: Flow, rule: Rule, acting: list[str]) -> Iterator[tuple[Collective, tuple[int, ...]]]:
+    style = STYLES[rule.style]
+    if style.collective is None:
+        return
+    if style.target is Target.MODULE:
+        for call in flow.trace.modules:
+            if matches(rule.pattern, [call.path]):
+                yield style.collective, flow.shape(call.outputs[0]) if call.outputs else ()
+        return
+    for parameter in flow.trace.parameters:
+        inside = any(matches(pattern, [parameter.name.rpartition(".")[0]]) for pattern in acting)
+        if not inside and _matched(rule, parameter) and not _is_bias(rule, parameter):
+            for _, op in uses(flow, parameter):
+                yield style.collective, flow.shape(op.outputs[0])
 
 
 def _matched(rule: Rule, parameter: Parameter) -> bool:
     return any(
         matches(pattern, parameter.names)
-        for pattern in (rule.pattern, f"{rule.pattern}.weight", *([f"{rule.pattern}.bias"] * ("col" in rule.style)))
+        for pattern in (
+            rule.pattern,
+            f"{rule.pattern}.weight",
+            *([f"{rule.pattern}.bias"] * (STYLES[rule.style].side is Side.OUTPUT)),
+        )
     )
 
 

@@ -18,6 +18,11 @@ from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.gradients import Entries, entries
 from modular_converter.parallel.solve.operators import traits_of
 from modular_converter.parallel.solve.write_rules import Sharded, generic_attributes, rules_of
+from modular_converter.parallel.styles.colwise import COLWISE
+from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATHER_OUTPUT
+from modular_converter.parallel.styles.embedding_rowwise import EMBEDDING_ROWWISE
+from modular_converter.parallel.styles.rowwise import ROWWISE
+from modular_converter.parallel.styles.shard import SHARD
 from modular_converter.parallel.trace.graph import INPUT, Op, Parameter, Trace
 
 
@@ -137,7 +142,7 @@ def _shards(flow: Flow, choice: Choice) -> dict[str, Sharded]:
             if not all(split for _, split in blocks):
                 continue
             roles = {_role(flow, index, parameter, contracted, choice) for index, _ in uses(flow, parameter)}
-            role = next((r for r in ("rowwise", "colwise") if r in roles), "shard")
+            role = next((r for r in (ROWWISE.name, COLWISE.name) if r in roles), SHARD.name)
             parts = parts_of(flow, seq, [length for length, _ in blocks], parameter.name.rpartition(".")[0])
             assert parts is not None
             result[parameter.name] = Sharded(role, dim, parts)
@@ -150,13 +155,13 @@ def _role(
     """A product whose other side is sharded already is local: depthwise convolutions, one matrix a head."""
     row = contracted.get((index, parameter.tensor))
     if row is None:
-        return "shard"
+        return SHARD.name
     sides = next(c.operands for c in flow.contractions if c.op == index)
     others = [n for n in sides if flow.origin.get(n) != parameter.tensor]
     leaves = {atom.number for n in others for seq in flow.of(n) for atom in flow.axes.leaves(seq)}
     if row:
-        return "rowwise"
-    return "shard" if leaves & choice.chosen else "colwise"
+        return ROWWISE.name
+    return SHARD.name if leaves & choice.chosen else COLWISE.name
 
 
 def _add_vocabulary(flow: Flow, shards: dict[str, Sharded]) -> None:
@@ -168,7 +173,7 @@ def _add_vocabulary(flow: Flow, shards: dict[str, Sharded]) -> None:
             continue
         others = [op for op in found if op not in rows]
         if all(_from_input(flow, op.inputs()[1]) for op in rows) and all(_is_linear(flow, op) for op in others):
-            shards[parameter.name] = Sharded("embedding_rowwise", 0, (), tied_head=bool(others))
+            shards[parameter.name] = Sharded(EMBEDDING_ROWWISE.name, 0, (), tied_head=bool(others))
 
 
 def _from_input(flow: Flow, number: int) -> bool:
@@ -196,7 +201,7 @@ def _add_gathers(flow: Flow, shards: dict[str, Sharded]) -> None:
         found = uses(flow, parameter)
         dim = _output_dim(flow, parameter, found)
         if dim is not None and (heavy or head) and parameter.shape[dim] % DIVISOR == 0:
-            shards[parameter.name] = Sharded("colwise_gather_output", dim, ())
+            shards[parameter.name] = Sharded(COLWISE_GATHER_OUTPUT.name, dim, ())
 
 
 def _output_dim(flow: Flow, parameter: Parameter, found: list[tuple[int, Op]]) -> int | None:

@@ -15,6 +15,8 @@ from modular_converter.parallel.solve.candidates import DIVISOR
 from modular_converter.parallel.solve.dependence import PARAMETERS, dependence
 from modular_converter.parallel.solve.flow import Flow, integer
 from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.styles.ep_dispatch_experts import EP_DISPATCH_EXPERTS
+from modular_converter.parallel.styles.grouped_gemm import GROUPED_GEMM
 from modular_converter.parallel.trace.graph import ModuleCall, Parameter, Trace
 
 
@@ -127,12 +129,12 @@ def _rules(trace: Trace, experts: Experts) -> list[Rule]:
         if not parameter.name.startswith(f"{experts.path}."):
             continue
         if parameter.name in experts.dims:
-            rules.append(Rule(wildcard(parameter.name), "grouped_gemm"))
+            rules.append(Rule(wildcard(parameter.name), GROUPED_GEMM.name))
         elif parameter.tensor in used:
             owner = parameter.name.rpartition(".")[0]
             place = parameter.name if owner == experts.path else owner
             rules.append(Rule(wildcard(place), "replicated_with_grad_allreduce"))
-    return [*rules, Rule(wildcard(experts.path), "ep_dispatch_experts")]
+    return [*rules, Rule(wildcard(experts.path), EP_DISPATCH_EXPERTS.name)]
 
 
 def _attributes(trace: Trace, experts: Experts) -> list[str]:

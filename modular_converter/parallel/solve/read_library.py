@@ -10,6 +10,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.solve.block_lengths import parts_of
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.trace.graph import Trace
 
 
@@ -23,20 +24,24 @@ def from_library(model: str, rules: Mapping[str, str], trace: Trace | None = Non
     Args:
         model: what the plan is of.
         rules: layer pattern -> style.
-        trace: of the model; it tells where the output of an ``mla_kv_a_proj`` layer is cut, which the style leaves out.
+        trace: of the model; it tells where the output of a module is cut, for the styles that leave this out.
 
     Raises:
         PlanFormatError: a style that this wing does not know, or one that needs the trace.
     """
-    flow = follow(trace) if trace is not None and "mla_kv_a_proj" in rules.values() else None
+    flow = follow(trace) if trace is not None and any(map(_cuts_output, rules.values())) else None
     lines = [f"plan {model}"]
     for pattern, style in rules.items():
-        parts = " parts=1:1" if style.startswith("packed_") else ""
-        if style == "mla_kv_a_proj":
+        parts = " parts=1:1" if style in STYLES and STYLES[style].packed else ""
+        if _cuts_output(style):
             parts = f" parts={_cut_of_output(flow, pattern)}"
         if style not in _SILENT:
             lines.append(f"rule {pattern} {style}{parts}")
     return Plan.parse("\n".join(lines))
+
+
+def _cuts_output(style: str) -> bool:
+    return style in STYLES and STYLES[style].cuts_output
 
 
 def _cut_of_output(flow: Flow | None, pattern: str) -> str:

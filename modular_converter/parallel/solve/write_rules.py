@@ -9,6 +9,16 @@ from modular_converter.parallel.plans.plan import Rule
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.gradients import Entries
 from modular_converter.parallel.solve.partial_sums import sums_at_border
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.colwise import COLWISE
+from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATHER_OUTPUT
+from modular_converter.parallel.styles.embedding_rowwise import EMBEDDING_ROWWISE
+from modular_converter.parallel.styles.enter_output import ENTER_OUTPUT
+from modular_converter.parallel.styles.mla_kv_a_proj import MLA_KV_A_PROJ
+from modular_converter.parallel.styles.moe_tp_experts import MOE_TP_EXPERTS
+from modular_converter.parallel.styles.replicated_with_grad_allreduce import REPLICATED_WITH_GRAD_ALLREDUCE
+from modular_converter.parallel.styles.rowwise import ROWWISE
+from modular_converter.parallel.styles.shard import SHARD
 from modular_converter.parallel.trace.graph import Parameter, Trace
 
 
@@ -37,9 +47,9 @@ def rules_of(flow: Flow, shards: dict[str, Sharded], found: Entries) -> list[Rul
             exact = [rule for rule in exact if rule.pattern not in owners]
             exact += _tied_rules(trace, parameter)
     tensors = {parameter.tensor: parameter.name for parameter in trace.parameters}
-    exact += [Rule(tensors[n], "replicated_with_grad_allreduce") for n in sorted(found.parameters)]
-    exact += [Rule(path, "enter_output") for path in sorted(found.outputs)]
-    exact += [Rule(path, "mla_kv_a_proj", None, parts) for path, parts in sorted(found.tails.items())]
+    exact += [Rule(tensors[n], REPLICATED_WITH_GRAD_ALLREDUCE.name) for n in sorted(found.parameters)]
+    exact += [Rule(path, ENTER_OUTPUT.name) for path in sorted(found.outputs)]
+    exact += [Rule(path, MLA_KV_A_PROJ.name, None, parts) for path, parts in sorted(found.tails.items())]
     return _generic(trace, exact)
 
 
@@ -48,7 +58,7 @@ def _tied_rules(trace: Trace, parameter: Parameter) -> list[Rule]:
     looked_up = {op.module for op in trace.ops if op.name == "embedding" and op.inputs()[:1] == (parameter.tensor,)}
     owners = [name.rpartition(".")[0] for name in parameter.names]
     named = [owner for owner in owners if owner in looked_up] or owners[:1]
-    return [Rule(owner, "embedding_rowwise" if owner in named else "colwise_gather_output") for owner in owners]
+    return [Rule(owner, EMBEDDING_ROWWISE.name if owner in named else COLWISE_GATHER_OUTPUT.name) for owner in owners]
 
 
 def _generic(trace: Trace, exact: list[Rule]) -> list[Rule]:
@@ -112,40 +122,37 @@ def _owner_rules(flow: Flow, owner: str, own: dict[str, Parameter], shards: dict
             return [rule]
     rules = [_parameter_rule(prefix + leaf, own[leaf], shard) for leaf, shard in sharded.items()]
     if _is_experts(own, sharded) and sums_at_border(flow, owner, _rows(own, sharded)):
-        rules.append(Rule(owner, "moe_tp_experts"))
+        rules.append(Rule(owner, MOE_TP_EXPERTS.name))
     return rules
 
 
 def _module_rule(owner: str, own: dict[str, Parameter], weight: Sharded, bias: Sharded | None) -> Rule | None:
-    rank = len(own["weight"].shape)
-    if weight.role == "embedding_rowwise":
-        return Rule(owner, weight.role)
-    if weight.role == "colwise_gather_output":
-        return Rule(owner, weight.role, None if weight.dim == rank - 2 else weight.dim)
-    if weight.role == "colwise" and ("bias" in own) == (bias is not None):
-        if bias is not None and bias.parts != weight.parts:
-            return None
-        style = "packed_colwise" if weight.parts else "colwise"
-        return Rule(owner, style, None if weight.dim == rank - 2 else weight.dim, weight.parts)
-    if weight.role == "rowwise" and bias is None:
-        style = "packed_rowwise" if weight.parts else "rowwise"
-        return Rule(owner, style, None if weight.dim == rank - 1 else weight.dim, weight.parts)
-    return None
+    """The rule of a layer with a weight and maybe a bias; None where no style says how both are split."""
+    style = STYLES[weight.role]
+    if style is COLWISE and (("bias" in own) != (bias is not None) or bias is not None and bias.parts != weight.parts):
+        return None
+    if style is SHARD or style is ROWWISE and bias is not None:
+        return None
+    return _rule(owner, weight, style.side.dim(len(own["weight"].shape)))
 
 
 def _parameter_rule(name: str, parameter: Parameter, shard: Sharded) -> Rule:
-    rank = len(parameter.shape)
-    usual = {"colwise": max(rank - 2, 0), "rowwise": rank - 1}.get(shard.role)
-    style = f"packed_{shard.role}" if shard.parts and shard.role in ("colwise", "rowwise") else shard.role
-    return Rule(name, style, None if usual == shard.dim else shard.dim, shard.parts)
+    """A bare parameter states its dimension, but where it is used in products as a layer's weight is."""
+    style = STYLES[shard.role]
+    return _rule(name, shard, style.side.dim(len(parameter.shape)) if style in (COLWISE, ROWWISE) else None)
+
+
+def _rule(pattern: str, shard: Sharded, usual: int | None) -> Rule:
+    style = STYLES[shard.role].packed_as if shard.parts else ""
+    return Rule(pattern, style or shard.role, None if usual == shard.dim else shard.dim, shard.parts)
 
 
 def _rows(own: dict[str, Parameter], sharded: dict[str, Sharded]) -> set[int]:
-    return {own[leaf].tensor for leaf, shard in sharded.items() if shard.role == "rowwise"}
+    return {own[leaf].tensor for leaf, shard in sharded.items() if shard.role == ROWWISE.name}
 
 
 def _is_experts(own: dict[str, Parameter], sharded: dict[str, Sharded]) -> bool:
     """Stacks of matrices, all of them split, one side in and one side out: the module as a whole is summed."""
     stacks = [leaf for leaf, parameter in own.items() if len(parameter.shape) == 3]
     roles = {sharded[leaf].role for leaf in stacks if leaf in sharded}
-    return bool(stacks) and set(own) == set(sharded) and roles == {"colwise", "rowwise"}
+    return bool(stacks) and set(own) == set(sharded) and roles == {COLWISE.name, ROWWISE.name}

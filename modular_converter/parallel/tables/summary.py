@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -13,7 +14,8 @@ from modular_converter.parallel.plans.patterns import first_number_wild, matches
 from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.plans.resolve import Piece, resolve
 from modular_converter.parallel.shard.shares import share_shape
-from modular_converter.parallel.solve.cost import COLLECTIVES
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.style import Collective, Target
 
 
 OUTSIDE = "outside layers"
@@ -69,22 +71,23 @@ def rows(plan: Plan, model: torch.nn.Module, ranks: int, width: int) -> list[Row
     """
     pieces = resolve(plan, model).pieces
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    experts = [rule.pattern for rule in plan.rules if rule.style == "moe_tp_experts"]
-    return [_row(rule, pieces, parameters, experts, ranks, width) for rule in plan.rules]
+    acting = [rule.pattern for rule in plan.rules if STYLES[rule.style].acts_for_weights]
+    return [_row(rule, pieces, parameters, acting, ranks, width) for rule in plan.rules]
 
 
 def _row(
     rule: Rule,
     pieces: dict[str, Piece],
     parameters: dict[str, torch.nn.Parameter],
-    experts: list[str],
+    acting: list[str],
     ranks: int,
     width: int,
 ) -> Row:
     names = _first_matched(rule, parameters)
     weight = next((name for name in names if not name.endswith(".bias")), names[0] if names else "")
-    inside = any(matches(pattern, [weight.rpartition(".")[0]]) for pattern in experts)
-    communication = "" if inside and rule.style != "moe_tp_experts" else COLLECTIVES.get(rule.style, "")
+    inside = any(matches(pattern, [weight.rpartition(".")[0]]) for pattern in acting)
+    collective = STYLES[rule.style].collective
+    communication = collective.kind if collective and not inside else ""
     if not weight:
         return Row(rule.pattern, rule.style, "", "", communication, 0, 0)
     whole = tuple(parameters[weight].shape)
@@ -105,7 +108,7 @@ def _first_matched(rule: Rule, parameters: dict[str, torch.nn.Parameter]) -> lis
     if found:
         return found[:1]
     owner = next((n.rpartition(".")[0] for n in parameters if matches(rule.pattern, [n.rpartition(".")[0]])), None)
-    if owner is None or rule.style in ("moe_tp_experts", "enter_output", "enter_input"):
+    if owner is None or STYLES[rule.style].target is Target.MODULE:
         return []
     return [name for name in parameters if name.rpartition(".")[0] == owner]
 
@@ -119,7 +122,12 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def layers(
-    plan: Plan, model: torch.nn.Module, small: torch.nn.Module, calls: dict[Rule, int], ranks: int, width: int
+    plan: Plan,
+    model: torch.nn.Module,
+    small: torch.nn.Module,
+    calls: Mapping[Rule, Sequence[tuple[Collective, object]]],
+    ranks: int,
+    width: int,
 ) -> list[Layer]:
     """The kinds of layer in the model's order.
 
@@ -136,11 +144,10 @@ def layers(
         rank[group] += prod(_local(tuple(parameter.shape), pieces.get(name), ranks)) * width
     counts, traced = _counts(model), _counts(small)
     collectives: dict[str, Counter[str]] = {}
-    for rule, number in calls.items():
-        if number:
+    for rule, found in calls.items():
+        if found:
             group = _group(rule.pattern)
-            kind = COLLECTIVES[rule.style]
-            collectives.setdefault(group, Counter())[kind] += number // traced.get(group, 1) or 1
+            collectives.setdefault(group, Counter())[found[0][0].kind] += len(found) // traced.get(group, 1) or 1
     return [
         Layer(
             name,

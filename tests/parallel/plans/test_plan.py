@@ -13,8 +13,9 @@ from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.files import parse_plan, read_plan
 from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.pipeline_plan import PIPELINE_SCHEMA, PipelinePlan
-from modular_converter.parallel.plans.plan import SCHEMA, STYLES, Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, Rule, plan_schema
 from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.styles import STYLES
 
 
 PLAN = '{"version": 1, "model": "x", "rules": [{"pattern": "a", "style": "colwise", %s}]}'
@@ -205,7 +206,7 @@ def test_what_does_not_fit_the_schema_is_named_with_its_place(value, said):
 def test_the_schemas_are_schemas_and_hold_for_what_is_written():
     from jsonschema import Draft202012Validator
 
-    for schema in (SCHEMA, PIPELINE_SCHEMA):
+    for schema in (plan_schema(), PIPELINE_SCHEMA):
         Draft202012Validator.check_schema(schema)
 
 

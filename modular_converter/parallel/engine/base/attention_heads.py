@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-from modular_converter.parallel.plans.resolve import COLUMN, LOCAL, Piece
+from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.styles.colwise import COLWISE
+from modular_converter.parallel.styles.shard import SHARD
 
 
 Gather = Callable[[torch.Tensor], torch.Tensor]
@@ -22,7 +24,7 @@ def local_modules(model: torch.nn.Module, pieces: Mapping[str, Piece]) -> set[in
 
     A module without parameters computes what the next one around it gives it.
     """
-    columns = [name.split(".") for name, piece in pieces.items() if piece.roles & {COLUMN, LOCAL}]
+    columns = [name.split(".") for name, piece in pieces.items() if piece.roles & {COLWISE.name, SHARD.name}]
     inside = {".".join(parts[:depth]) for parts in columns for depth in range(len(parts))}
     found: dict[str, bool] = {}
     for path, module in model.named_modules():

@@ -14,12 +14,12 @@ from modular_converter.parallel.errors import ApplyError, BuildError, PlanError,
 from modular_converter.parallel.plans.files import parse_plan, read_plan
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.resolve import TAIL
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.proof.prove import Derived, derive_model
 from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.tiny.build import Small, Target, build
 from modular_converter.parallel.tiny.head_ratios import ratios_like, wider_heads
 from modular_converter.parallel.trace.record import record
@@ -121,7 +121,7 @@ def committed_plan(model: Any, target: Target, overrides: dict[str, Any]) -> Pla
         return "there is none in its classes"
     try:
         trace = None
-        if TAIL in kept.values():  # the style leaves out where the layer's output is cut
+        if any(style in STYLES and STYLES[style].cuts_output for style in kept.values()):
             small = _small(target, overrides)
             trace = record(small.model, small.inputs, target.name)
         return from_library(target.name, kept, trace)

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions
 
 from modular_converter.parallel.engine.inference.small_sums import open_small_sums
-from modular_converter.parallel.plans.resolve import COLUMN, GRADIENT, LOCAL, ROW, SPLIT_ROW, VOCABULARY
-from modular_converter.parallel.shard.apply import Applied
+from modular_converter.parallel.shard.apply import Applied, attach
 from modular_converter.parallel.shard.collectives import ProcessGroup
-from modular_converter.parallel.shard.experts import dispatch, local_experts
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.style import Inference
 
 
 # A layer's product with an output of this size or more is cut into pieces: one is summed while the next is computed.
@@ -184,9 +184,6 @@ def _overlapped(rows: torch.Tensor, weight: torch.Tensor, bias: Any, group: Dire
     return found
 
 
-_SILENT = {COLUMN, LOCAL, GRADIENT}
-
-
 def make_plain(applied: Applied, group: DirectGroup) -> None:
     """Turn an applied model into its form for inference, in place. Gradients are lost from here on.
 
@@ -204,46 +201,45 @@ def make_plain(applied: Applied, group: DirectGroup) -> None:
         done.add((id(module), leaf))
         old = module._parameters[leaf]
         assert old is not None
-        kind = None if piece.roles <= _SILENT else _kind_of(module, leaf, piece.roles, bool(piece.parts))
-        if kind is None and not piece.roles <= _SILENT:
+        forms = {STYLES[role].inference for role in piece.roles}
+        silent = forms <= {Inference.SILENT}
+        kind = None if silent else _kind_of(module, leaf, forms, bool(piece.parts))
+        if kind is None and not silent:
             continue
         if id(old) not in plain:
             plain[id(old)] = torch.nn.Parameter(old.detach().as_subclass(torch.Tensor), requires_grad=False)
         if kind is not None:
             module.__dict__["_plain_role"] = old
-            module.__dict__["_plain_split"] = SPLIT_ROW in piece.roles
+            module.__dict__["_plain_split"] = Inference.SLICED_SUMMED_PRODUCT in forms
             _swap(module, kind, group)
         module._parameters[leaf] = plain[id(old)]
     _sum_outputs(applied, group)
 
 
 def _sum_outputs(applied: Applied, group: DirectGroup) -> None:
-    """Apply the styles of modules; after those of weights, because the new forward's output is to be summed."""
-    sharded = {name for name, piece in applied.resolution.pieces.items() if piece.dim == 0}
-    for path, style in applied.resolution.hooks:  # the other styles are about gradients alone
-        module = applied.model.get_submodule(path)
-        if style in ("moe_tp_experts", "all_reduce"):
-            _swap(module, _SummedOutput, group)
-        elif style == "ep_dispatch_experts":
-            dispatch(module, path, local_experts(module, path, sharded), group)
+    """Styles of modules; after those of weights, so that the sum is of what a module's new forward gives."""
+    for path, name in applied.resolution.hooks:
+        form = STYLES[name].inference
+        if form is Inference.SUMMED_OUTPUT:
+            _swap(applied.model.get_submodule(path), _SummedOutput, group)
+        elif form is Inference.AS_TRAINED:
+            attach(applied, path, name, group)
 
 
-def _kind_of(module: torch.nn.Module, leaf: str, roles: frozenset[str], packed: bool) -> type[Any] | None:
+def _kind_of(module: torch.nn.Module, leaf: str, forms: set[Inference], packed: bool) -> type[Any] | None:
     """The forward for a module's weight, or None where the role has to stay."""
-    acting = roles - _SILENT - {VOCABULARY}
-    if leaf != "weight" or len(acting) > 1:
+    products = forms - {Inference.SUMMED_LOOKUP}
+    if leaf != "weight" or len(products) > 1:
         return None
-    name = "embedding" if VOCABULARY in roles and isinstance(module, torch.nn.Embedding) else next(iter(acting), "")
-    if name == "embedding":
-        plain = getattr(module, "max_norm", None) is None
-        return _VocabularyEmbedding if plain else None
-    if COLUMN in roles or not name:
+    if Inference.SUMMED_LOOKUP in forms and isinstance(module, torch.nn.Embedding):
+        return _VocabularyEmbedding if getattr(module, "max_norm", None) is None else None
+    rows = bool(products & {Inference.SUMMED_PRODUCT, Inference.SLICED_SUMMED_PRODUCT})
+    if not rows and (packed or Inference.GATHERED_PRODUCT not in products):
         return None
-    rows = name in (ROW, SPLIT_ROW)
     if isinstance(module, torch.nn.Linear):
-        return _RowLinear if rows else None if packed else _GatherLinear
+        return _RowLinear if rows else _GatherLinear
     if any(map(_is_conv1d, type(module).__mro__)):
-        return _RowConv1D if rows else None if packed else _GatherConv1D
+        return _RowConv1D if rows else _GatherConv1D
     return None
 
 

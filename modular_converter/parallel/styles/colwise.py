@@ -1,0 +1,36 @@
+"""``colwise``: each rank computes its own output features, from a whole input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modular_converter.parallel.styles.style import PRODUCT, Example, Inference, Side, Style, Target, TorchStyle, Use
+
+
+def own_features(use: Use) -> Any:
+    """The product with this rank's share; the gradient of the input is summed."""
+    return NotImplemented if use.kind != PRODUCT else use.function(*use.entered(), **use.kwargs)
+
+
+COLWISE = Style(
+    name="colwise",
+    does="output features sharded, each rank keeps its own",
+    target=Target.WEIGHT,
+    side=Side.OUTPUT,
+    torch=TorchStyle("ColwiseParallel"),
+    inference=Inference.SILENT,
+    packed_as="packed_colwise",
+    forward=own_features,
+    example=Example(
+        """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.up, self.down = nn.Linear(8, 8), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(self.inner(x))))
+""",
+        "rule up colwise\nrule down rowwise",
+    ),
+)

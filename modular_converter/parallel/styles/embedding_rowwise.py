@@ -1,0 +1,62 @@
+"""``embedding_rowwise``: each rank holds some rows of a vocabulary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modular_converter.parallel.styles.style import (
+    LOOKUP,
+    SUM_OVER_RANKS,
+    Example,
+    Inference,
+    Side,
+    Style,
+    Target,
+    TorchStyle,
+    Use,
+)
+
+
+def _forward(use: Use) -> Any:
+    """The rows of all ranks, summed."""
+    return NotImplemented if use.kind != LOOKUP else _rows(use, *use.args, **use.kwargs)
+
+
+def _rows(use: Use, ids: Any, weight: Any, padding_idx: int | None = None, *rest: Any, **more: Any) -> Any:
+    """Rows of other ranks count as zero here; ids beyond the vocabulary are the error that a whole one raises."""
+    import torch
+
+    first, last = use.rows
+    known = (ids >= first) & (ids < last)
+    elsewhere = ~known & (ids >= 0) & (ids < use.region.size * (last - first))
+    local = torch.where(elsewhere, torch.zeros_like(ids), ids - first)
+    pad = None if padding_idx is None or not first <= padding_idx < last else padding_idx - first
+    found = torch.nn.functional.embedding(local, weight.as_subclass(torch.Tensor), pad)
+    return use.region.sum(found * known.unsqueeze(-1).to(found.dtype))
+
+
+EMBEDDING_ROWWISE = Style(
+    name="embedding_rowwise",
+    does="vocabulary sharded, partial rows summed",
+    target=Target.WEIGHT,
+    side=Side.FIRST,
+    collective=SUM_OVER_RANKS,
+    torch=TorchStyle("RowwiseParallel", "input_layouts", "Embedding"),
+    inference=Inference.SUMMED_LOOKUP,
+    table=True,
+    forward=_forward,
+    example=Example(
+        """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(16, 8), nn.Linear(8, 16, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.words(x)))
+""",
+        "rule words embedding_rowwise\nrule head colwise_gather_output",
+        below=16,
+    ),
+)

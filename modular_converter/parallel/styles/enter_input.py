@@ -1,0 +1,37 @@
+"""``enter_input``: a module whose whole inputs lead into a sharded region."""
+
+from __future__ import annotations
+
+from modular_converter.parallel.styles.moe_tp_experts import entered_inputs
+from modular_converter.parallel.styles.style import Example, Inference, Style, Target
+
+
+ENTER_INPUT = Style(
+    name="enter_input",
+    does="the module's inputs enter a sharded region: their gradients are summed over the ranks",
+    target=Target.MODULE,
+    library=False,
+    inference=Inference.SILENT,
+    before=entered_inputs,
+    example=Example(
+        """
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x):
+        return (x.unsqueeze(-2) * self.weight).flatten(-2)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.scale, self.down = nn.Linear(8, 4), Scale(), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.down(self.scale(self.inner(x)))
+""",
+        "rule scale.weight shard dim=0\nrule scale enter_input\nrule down rowwise",
+    ),
+)

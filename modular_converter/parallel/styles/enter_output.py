@@ -1,0 +1,35 @@
+"""``enter_output``: a module whose whole output leads into a sharded region."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modular_converter.parallel.styles.style import Example, Inference, Site, Style, Target
+
+
+def _after(site: Site, result: Any) -> Any:
+    """The output, its gradient summed over the ranks."""
+    return site.region.enter(result)
+
+
+ENTER_OUTPUT = Style(
+    name="enter_output",
+    does="the module's output enters a sharded region: its gradient is summed over the ranks",
+    target=Target.MODULE,
+    library=False,
+    inference=Inference.SILENT,
+    after=_after,
+    example=Example(
+        """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.key, self.query, self.down = nn.Linear(8, 4), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        heads = self.query(x).view(*x.shape[:-1], -1, 4) * self.key(x).unsqueeze(-2)
+        return self.down(heads.flatten(-2))
+""",
+        "rule query colwise\nrule key enter_output\nrule down rowwise",
+    ),
+)

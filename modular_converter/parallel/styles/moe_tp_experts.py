@@ -1,0 +1,49 @@
+"""``moe_tp_experts``: a module of experts of which each rank holds a slice; summed once, at its border."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modular_converter.parallel.styles.all_reduce import summed_output
+from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Example, Inference, Site, Style, Target
+
+
+def entered_inputs(
+    site: Site, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """All inputs entered: tokens, and the weights of their routes."""
+    return site.region.enter(args), {key: site.region.enter(value) for key, value in kwargs.items()}
+
+
+MOE_TP_EXPERTS = Style(
+    name="moe_tp_experts",
+    does="a module of experts: inputs enter the sharded region, its output is summed",
+    target=Target.MODULE,
+    collective=SUM_OVER_RANKS,
+    inference=Inference.SUMMED_OUTPUT,
+    acts_for_weights=True,
+    before=entered_inputs,
+    after=summed_output,
+    example=Example(
+        """
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Parameter(torch.randn(3, 16, 8)), nn.Parameter(torch.randn(3, 8, 16))
+
+    def forward(self, x, weights):
+        hidden = torch.relu(torch.einsum("ti,eoi->teo", x, self.up))
+        return torch.einsum("teo,eio,te->ti", hidden, self.down, weights)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.router, self.experts = nn.Linear(8, 3), Experts()
+
+    def forward(self, x):
+        return self.experts(x, weights=self.router(x).softmax(-1))
+""",
+        "rule experts.up colwise\nrule experts.down rowwise\nrule experts moe_tp_experts",
+    ),
+)

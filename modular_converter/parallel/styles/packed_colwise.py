@@ -1,0 +1,32 @@
+"""``packed_colwise``: the output features of several fused layers, each block cut on its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modular_converter.parallel.styles.colwise import COLWISE
+from modular_converter.parallel.styles.style import Example
+
+
+PACKED_COLWISE = replace(
+    COLWISE,
+    name="packed_colwise",
+    does="as colwise, each of the equal parts of the output sharded on its own",
+    acts_as="colwise",
+    packed_as="",
+    packed=True,
+    torch=None,
+    example=Example(
+        """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.gate_up, self.down = nn.Linear(8, 8), nn.Linear(8, 32), nn.Linear(16, 8)
+
+    def forward(self, x):
+        gate, up = self.gate_up(self.inner(x)).chunk(2, -1)
+        return self.down(torch.relu(gate) * up)
+""",
+        "rule gate_up packed_colwise parts=1:1\nrule down rowwise",
+    ),
+)

@@ -1,0 +1,31 @@
+"""``packed_rowwise``: the input features of a layer behind several fused ones, each block cut on its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modular_converter.parallel.styles.rowwise import ROWWISE
+from modular_converter.parallel.styles.style import Example
+
+
+PACKED_ROWWISE = replace(
+    ROWWISE,
+    name="packed_rowwise",
+    does="as rowwise, each of the equal parts of the input sharded on its own",
+    acts_as="rowwise",
+    packed_as="",
+    packed=True,
+    torch=None,
+    example=Example(
+        """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.down = nn.Linear(8, 16), nn.Linear(8, 16), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(torch.cat([torch.relu(self.first(x)), self.second(x)], -1))
+""",
+        "rule first colwise\nrule second colwise\nrule down packed_rowwise parts=1:1",
+    ),
+)

@@ -1,0 +1,35 @@
+"""``replicated_with_grad_allreduce``: a whole weight inside a sharded region, such as a norm of each head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modular_converter.parallel.styles.style import Example, Inference, Style, Target, Use
+
+
+def _forward(use: Use) -> Any:
+    """Any function with the weight; its gradient is summed, since each rank computes with its own heads alone."""
+    args, kwargs = use.weights_entered()
+    return use.function(*args, **kwargs)
+
+
+REPLICATED_WITH_GRAD_ALLREDUCE = Style(
+    name="replicated_with_grad_allreduce",
+    does="whole, its gradient summed over the ranks",
+    target=Target.WEIGHT,
+    inference=Inference.SILENT,
+    forward=_forward,
+    example=Example(
+        """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(8, 16), nn.LayerNorm(4), nn.Linear(16, 8)
+
+    def forward(self, x):
+        heads = self.norm(self.up(x).view(*x.shape[:-1], -1, 4))
+        return self.down(heads.flatten(-2))
+""",
+        "rule up colwise\nrule norm replicated_with_grad_allreduce\nrule down rowwise",
+    ),
+)

@@ -1,0 +1,40 @@
+"""``rowwise_split_input``: as ``rowwise``, from an input that every rank has whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from modular_converter.parallel.styles.rowwise import ROWWISE, summed_product
+from modular_converter.parallel.styles.style import PRODUCT, Example, Inference, TorchStyle, Use
+
+
+def _forward(use: Use) -> Any:
+    """The sum of the products with this rank's slice of the input."""
+    if use.kind != PRODUCT:
+        return NotImplemented
+    region = use.region
+    return summed_product(use, lambda value: region.enter(value).chunk(region.size, -1)[region.rank])
+
+
+ROWWISE_SPLIT_INPUT = replace(
+    ROWWISE,
+    name="rowwise_split_input",
+    does="as rowwise, from a whole input that is sliced first",
+    torch=TorchStyle("RowwiseParallel", "input_layouts"),
+    inference=Inference.SLICED_SUMMED_PRODUCT,
+    packed_as="",
+    forward=_forward,
+    example=Example(
+        """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.out = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.out(self.inner(x).softmax(-1))
+""",
+        "rule out rowwise_split_input",
+    ),
+)

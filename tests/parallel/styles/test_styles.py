@@ -1,0 +1,121 @@
+"""Each style by its own example: right with its rule, refused without; and a new style is one record."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from modular_converter.parallel.errors import PlanFormatError
+from modular_converter.parallel.plans.emit import to_library, torch_text
+from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.resolve import resolve
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.solve.cost import calls, collectives
+from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.rowwise import ROWWISE, summed_product
+from modular_converter.parallel.styles.style import GATHER_OVER_RANKS, PRODUCT, SUM_OVER_RANKS, Inference, Target
+from modular_converter.parallel.tables.summary import rows
+from modular_converter.parallel.trace.record import record
+
+
+def model_of(style):
+    names = {"torch": torch, "nn": nn, "F": F}
+    exec(style.example.source, names)
+    torch.manual_seed(3)
+    return names["Model"]()
+
+
+def inputs_of(style):
+    shape, below = style.example.inputs, style.example.below
+    return {"x": torch.randint(below, shape) if below else torch.randn(shape)}
+
+
+def plan_of(style):
+    return Plan.parse(f"plan example\n{style.example.plan}\n")
+
+
+def spoiled(style, plan):
+    """The plan with the rules of a style made plain shares, or left out where they are that, or of a module."""
+    changed = []
+    for rule in plan.rules:
+        if rule.style != style.name:
+            changed.append(rule)
+        elif style.forward is not None and style.cuts:
+            dim = rule.dim if rule.dim is not None else style.side.dim(2)
+            changed.append(Rule(f"{rule.pattern}.weight", "shard", dim, rule.parts))
+    return replace(plan, rules=tuple(changed))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("name", STYLES)
+def test_the_example_of_a_style_holds(name, ranks):
+    style = STYLES[name]
+    plan = plan_of(style)
+    assert any(rule.style == name for rule in plan.rules), "the example must show its style"
+    verdict = check_model_on_threads(model_of(style), plan, inputs_of(style), ranks)
+    assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_the_example_of_a_style_is_refused_without_it(name):
+    style = STYLES[name]
+    assert not check_model_on_threads(model_of(style), spoiled(style, plan_of(style)), inputs_of(style), 2).passed
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_facts_agree(name):
+    style = STYLES[name]
+    assert style.target is Target.WEIGHT or not style.cuts and style.forward is None
+    assert style.target is Target.MODULE or style.before is None and style.after is None
+    assert style.role in STYLES and STYLES[style.role].forward is style.forward
+    assert not style.packed_as or STYLES[style.packed_as].packed
+    assert (style.inference is Inference.SILENT) == (style.collective is None)
+    if not style.cuts_output and not plan_of(style).library_reasons():
+        assert from_library("example", to_library(plan_of(style))) == plan_of(style)
+
+
+@pytest.mark.parametrize("name", [name for name in STYLES if STYLES[name].collective])
+def test_collectives_are_counted_with_their_bytes(name):
+    style = STYLES[name]
+    model, inputs, plan = model_of(style), inputs_of(style), plan_of(style)
+    flow = follow(record(model, inputs, "example"))
+    found = next(calls for rule, calls in collectives(flow, plan).items() if rule.style == name)
+    assert len(found) == (2 if name == "embedding_rowwise" else 1)  # each use of a tied weight
+    collective, shape = found[0]
+    whole = torch.Size(shape).numel()
+    rounds = {SUM_OVER_RANKS: 2, GATHER_OVER_RANKS: 1}[collective]
+    assert whole and collective.sent(shape, 4, 2) == rounds * 3 * whole * 2 // 4
+
+
+NEW = replace(
+    ROWWISE,
+    name="rowwise_by_another_name",
+    library=False,
+    packed_as="",
+    inference=Inference.AS_TRAINED,
+    forward=lambda use: NotImplemented if use.kind != PRODUCT else summed_product(use, lambda value: value),
+)
+
+
+def test_a_new_style_is_one_record(monkeypatch):
+    """Registered, it is parsed, printed, resolved, priced, applied, shown and written down, without another change."""
+    with pytest.raises(PlanFormatError, match="unknown style 'rowwise_by_another_name'"):
+        Rule("down", NEW.name)
+    monkeypatch.setitem(STYLES, NEW.name, NEW)
+    plan = Plan.parse("plan new\nrule up colwise\nrule down rowwise_by_another_name\n")
+    assert Plan.parse(str(plan)) == plan == Plan.from_json(plan.to_json())
+    model, inputs = nn.Sequential(), {"input": torch.randn(3, 8)}
+    model.add_module("up", nn.Linear(8, 16))
+    model.add_module("down", nn.Linear(16, 8))
+    assert resolve(plan, model).pieces["down.weight"].roles == {NEW.name}
+    assert calls(follow(record(model, inputs, "new")), plan) == 1
+    assert [row.communication for row in rows(plan, model, 2, 4)] == ["", "all-reduce"]
+    assert '"down": RowwiseParallel()' in torch_text(plan, model)
+    assert plan.library_reasons() == ["down: style rowwise_by_another_name is ours"]
+    assert check_model_on_threads(model, plan, inputs, 2).passed
+    monkeypatch.setitem(STYLES, NEW.name, replace(NEW, forward=lambda use: use.function(*use.args, **use.kwargs)))
+    assert not check_model_on_threads(model, plan, inputs, 2).passed, "without its sum it is wrong"
