@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.parallel.plans.class_settings import gathered
+from modular_converter.parallel.plans.class_settings import gathered_plan
 from modular_converter.parallel.proof.on_processes import RankPool
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.read_library import from_library
@@ -59,7 +59,7 @@ def test_every_other_class_runs_with_what_the_library_gathers_for_it(name):
     for model_class in sorted(set(file.classes()) - set(base_classes(file)), key=lambda one: one.__name__):
         padded = model_class.__name__.endswith("ForSequenceClassification")
         small = build(file.target(model_class), {"pad_token_id": 0} if padded else {})
-        plan = from_library(model_class.__name__, gathered(small.model))
+        plan = from_library(model_class.__name__, gathered_plan(small.model))
         assert plan.rules, model_class
         verdict = check_model_on_threads(small.model, plan, small.inputs, 2)
         assert verdict.passed, (model_class, verdict)

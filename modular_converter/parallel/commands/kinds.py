@@ -155,7 +155,7 @@ def committed(models: tuple[str, ...], kind: str, library: bool) -> None:
     differs or does not run. Exit code: 0 all the same and verified, 1 not.
     """
     from modular_converter.parallel.proof.on_processes import RankPool
-    from modular_converter.parallel.tables.committed import committed_types, compare, table
+    from modular_converter.parallel.tables.committed import committed_types, compare_committed, comparison_table
 
     quiet_library()
     known = committed_types(kind)
@@ -163,6 +163,6 @@ def committed(models: tuple[str, ...], kind: str, library: bool) -> None:
     if unknown:
         raise PlanError(f"{unknown[0]}: the library has no {kind} plan for this model type")
     with RankPool(2) as pool:
-        rows = [compare(kind, name, pool if library else None) for name in models or known]
-    click.echo(table(kind, rows), nl=False)
+        rows = [compare_committed(kind, name, pool if library else None) for name in models or known]
+    click.echo(comparison_table(kind, rows), nl=False)
     sys.exit(0 if all(row.outcome == "same" and "refused" not in row.committed + row.loader for row in rows) else 1)

@@ -19,7 +19,7 @@ from modular_converter.parallel.commands.common import (
 
 
 if TYPE_CHECKING:
-    from modular_converter.parallel.source.write_source import Change
+    from modular_converter.parallel.source.write_source import SourceChange
     from modular_converter.parallel.tiny.model_files import ModelFile
 
 
@@ -74,7 +74,7 @@ def write(
 
 def _changes(
     model: str, settings: tuple[str, ...], ranks: int, convert: bool, unverified: bool
-) -> tuple[ModelFile, list[Change]]:
+) -> tuple[ModelFile, list[SourceChange]]:
     from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.source.what_to_write import settle
     from modular_converter.parallel.source.write_source import changes, refuse_installed
@@ -105,7 +105,7 @@ def _file(model: str) -> tuple[ModelFile, str]:
     return (open_file(file.modular) if file.modular else file), name
 
 
-def _show(found: list[Change], diff: bool) -> None:
+def _show(found: list[SourceChange], diff: bool) -> None:
     from modular_converter.reporting import wants_color
     from modular_converter.reporting.diffs import colored, unified
 

@@ -97,7 +97,7 @@ def holding(settings: Sequence[Setting]) -> Iterator[None]:
 _ABSENT: Any = object()
 
 
-def gathered(model: torch.nn.Module) -> dict[str, str]:
+def gathered_plan(model: torch.nn.Module) -> dict[str, str]:
     """The plan that the library gathers for a model of this class and configuration, as far as it has the layers.
 
     The model is built anew without memory, since the plan is gathered when a model is built.

@@ -23,7 +23,7 @@ REST = "rest"
 """The one block whose length is what the others leave."""
 LENGTH = "length"
 """In the number of equal blocks: the length of the whole axis."""
-LONGEST = 300
+LONGEST_EXPRESSION = 300
 """Characters of an expression, those of a model's own code have far fewer."""
 LARGEST = 2**63
 """No length of a tensor reaches it."""
@@ -51,7 +51,7 @@ def _checked(value: Any, pattern: str) -> Part:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise PlanFormatError(
                 f"{pattern}: {shown(value)} is no part: a number, or attribute names with + - * //, "
-                f"of {LONGEST} characters at most"
+                f"of {LONGEST_EXPRESSION} characters at most"
             ) from error
     elif isinstance(value, float) and value.is_integer():  # 2.0 is an integer to JSON Schema
         value = int(value)
@@ -65,12 +65,12 @@ def _checked(value: Any, pattern: str) -> Part:
 @lru_cache(maxsize=1000)
 def _normal(text: str) -> Part:
     """An expression as it is written; a number as one. Raises ``ValueError`` or ``SyntaxError`` for anything else."""
-    if len(text) > LONGEST:
+    if len(text) > LONGEST_EXPRESSION:
         raise ValueError("too long")
     node = ast.parse(text.strip(), mode="eval").body
     _check(node)
     found = ast.unparse(node).replace(" ", "")
-    if len(found) > LONGEST:  # letters that Python's own normal form spells out
+    if len(found) > LONGEST_EXPRESSION:  # letters that Python's own normal form spells out
         raise ValueError("too long")
     return int(found) if found.isdecimal() else found
 

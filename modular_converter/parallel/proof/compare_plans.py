@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.plans.class_settings import gathered
+from modular_converter.parallel.plans.class_settings import gathered_plan
 from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.proof.judge import Verdict
@@ -45,7 +45,7 @@ class Point:
 
 def source_plan(derived: Derived) -> tuple[Plan, dict[str, str]]:
     """The plan that the library gathers from the source, and the lines of it with styles that are not modelled here."""
-    entries = {key: style for key, style in gathered(derived.small.model).items() if style != "replicate"}
+    entries = {key: style for key, style in gathered_plan(derived.small.model).items() if style != "replicate"}
     library = {name for name, style in STYLES.items() if style.library}
     unknown = {key: style for key, style in entries.items() if style not in library}
     known = {key: style for key, style in entries.items() if style in library}

@@ -16,7 +16,7 @@ from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_processes import RankPool, Task
 from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.precision import Subject, subject_of
-from modular_converter.parallel.solve.budget import within
+from modular_converter.parallel.solve.budget import plan_within
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.derive import Aim, plan_of
 from modular_converter.parallel.solve.flow import Flow
@@ -104,7 +104,7 @@ def _derived(
 
 def held_to(derived: Derived, collectives: int, ranks: int = 2) -> Derived:
     """The same model with the plan that shards most within a number of collectives, checked anew."""
-    plan = within(derived.trace, collectives)
+    plan = plan_within(derived.trace, collectives)
     verdict = check_on_threads(derived.subject, plan, ranks)
     refused = refusal(derived.variants, plan, ranks) if verdict.passed else None
     return replace(derived, plan=plan, verdict=refused or verdict)

@@ -33,7 +33,7 @@ class Unit:
     name: str = ""
 
 
-def within(trace: Trace, collectives: int) -> Plan:
+def plan_within(trace: Trace, collectives: int) -> Plan:
     """The plan that splits the most parameter elements with at most so many collectives in a forward."""
     flow = follow(trace)
     found = units(flow)

@@ -96,7 +96,7 @@ def places_of(flow: Flow, parameter: Parameter, number: int) -> list[tuple[Atom,
     return found
 
 
-def candidates(flow: Flow) -> list[Candidate]:
+def candidate_axes(flow: Flow) -> list[Candidate]:
     """All groups of leaves that occur in parameters, the ones that split most elements first.
 
     Leaves belong together when they fill segments of one fused axis, or the same place of the same layer pattern.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from modular_converter.parallel.solve.candidates import Candidate, Place, candidates, layout
+from modular_converter.parallel.solve.candidates import Candidate, Place, candidate_axes, layout
 from modular_converter.parallel.solve.flow import Flow
-from modular_converter.parallel.solve.requirements import Conflict, solve
+from modular_converter.parallel.solve.requirements import Conflict, solve_requirements
 
 
 @dataclass
@@ -29,7 +29,7 @@ def choose(flow: Flow, banned: dict[int, str] | None = None) -> Choice:
     banned = banned or {}
     refused: list[tuple[Candidate, str]] = []
     accepted: list[Candidate] = []
-    for candidate in candidates(flow):
+    for candidate in candidate_axes(flow):
         said = next((banned[leaf] for leaf in sorted(candidate.leaves) if leaf in banned), None)
         reason = said or (candidate.reasons[0] if candidate.reasons else _clash(candidate, accepted))
         if reason:
@@ -67,7 +67,7 @@ def _settle(flow: Flow, accepted: list[Candidate], refused: list[tuple[Candidate
         bad = _incomplete(flow, chosen)
         attributes: set[tuple[str, str]] = set()
         if bad is None:
-            attributes, bad = solve(flow, chosen)
+            attributes, bad = solve_requirements(flow, chosen)
         if bad is None or not accepted:
             return Choice(chosen, attributes, accepted, refused)
         hit = [candidate for candidate in accepted if candidate.leaves & bad.leaves]

@@ -15,9 +15,9 @@ from modular_converter.parallel.solve.candidates import DIVISOR, layout
 from modular_converter.parallel.solve.choose import Choice, choose
 from modular_converter.parallel.solve.flow import Flow, uses
 from modular_converter.parallel.solve.follow import follow
-from modular_converter.parallel.solve.gradients import Entries, entries
+from modular_converter.parallel.solve.gradients import Entries, gradient_entries
 from modular_converter.parallel.solve.operators import traits_of
-from modular_converter.parallel.solve.write_rules import Sharded, generic_attributes, rules_of
+from modular_converter.parallel.solve.write_rules import ShardedParameter, generic_attributes, rules_of
 from modular_converter.parallel.styles.colwise import COLWISE
 from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATHER_OUTPUT
 from modular_converter.parallel.styles.embedding_rowwise import EMBEDDING_ROWWISE
@@ -34,7 +34,7 @@ _SHIFTED = "new_zeros"
 SAVED = "left whole to save communication"
 
 
-def derive(trace: Trace, gather: bool = True, pairs: bool = True) -> Plan:
+def derive_plan(trace: Trace, gather: bool = True, pairs: bool = True) -> Plan:
     """The plan of a traced model; the same for the same trace.
 
     Args:
@@ -91,7 +91,7 @@ def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choi
         if unsaid:
             banned |= dict.fromkeys(unsaid, "the model's code does not say how long its blocks are")
             continue
-        found = entries(flow, choice.chosen)
+        found = gradient_entries(flow, choice.chosen)
         if not found.lost:
             return choice, found
         lost = {leaf for number in found.lost for leaf in _entered(flow, number, choice)}
@@ -128,14 +128,14 @@ def _entered(flow: Flow, number: int, choice: Choice) -> set[int]:
     return leaves
 
 
-def _shards(flow: Flow, choice: Choice) -> dict[str, Sharded]:
+def _shards(flow: Flow, choice: Choice) -> dict[str, ShardedParameter]:
     """Parameter name -> how the chosen axes split it."""
     contracted = {
         (c.op, number): any(atom.number in choice.chosen for atom in flow.axes.leaves(c.seq))
         for c in flow.contractions
         for number in c.parameters
     }
-    result: dict[str, Sharded] = {}
+    result: dict[str, ShardedParameter] = {}
     for parameter in flow.trace.parameters:
         for dim, seq in enumerate(flow.of(parameter.tensor)):
             blocks = layout(flow, seq, choice.chosen)
@@ -145,7 +145,7 @@ def _shards(flow: Flow, choice: Choice) -> dict[str, Sharded]:
             role = next((r for r in (ROWWISE.name, COLWISE.name) if r in roles), SHARD.name)
             parts = parts_of(flow, seq, [length for length, _ in blocks], parameter.name.rpartition(".")[0])
             assert parts is not None
-            result[parameter.name] = Sharded(role, dim, parts)
+            result[parameter.name] = ShardedParameter(role, dim, parts)
     return result
 
 
@@ -164,7 +164,7 @@ def _role(
     return SHARD.name if leaves & choice.chosen else COLWISE.name
 
 
-def _add_vocabulary(flow: Flow, shards: dict[str, Sharded]) -> None:
+def _add_vocabulary(flow: Flow, shards: dict[str, ShardedParameter]) -> None:
     """Embeddings of the model's input ids, by vocabulary; a tied head gathers its logits."""
     for parameter in flow.trace.parameters:
         found = [op for _, op in uses(flow, parameter)]
@@ -173,7 +173,7 @@ def _add_vocabulary(flow: Flow, shards: dict[str, Sharded]) -> None:
             continue
         others = [op for op in found if op not in rows]
         if all(_from_input(flow, op.inputs()[1]) for op in rows) and all(_is_linear(flow, op) for op in others):
-            shards[parameter.name] = Sharded(EMBEDDING_ROWWISE.name, 0, (), tied_head=bool(others))
+            shards[parameter.name] = ShardedParameter(EMBEDDING_ROWWISE.name, 0, (), tied_head=bool(others))
 
 
 def _from_input(flow: Flow, number: int) -> bool:
@@ -189,7 +189,7 @@ def _is_linear(flow: Flow, op: Op) -> bool:
     return op.call >= 0 and flow.trace.calls[op.call].function in _LINEAR_CALLS and op.name in ("mm", "addmm")
 
 
-def _add_gathers(flow: Flow, shards: dict[str, Sharded]) -> None:
+def _add_gathers(flow: Flow, shards: dict[str, ShardedParameter]) -> None:
     """Linear layers that are still whole, not small, and whose output may be gathered."""
     layered = [p for p in flow.trace.parameters if "*" in wildcard(p.name) and len(p.shape) > 1]
     largest = max((p.size for p in layered if len(p.shape) == 2), default=0)
@@ -201,7 +201,7 @@ def _add_gathers(flow: Flow, shards: dict[str, Sharded]) -> None:
         found = uses(flow, parameter)
         dim = _output_dim(flow, parameter, found)
         if dim is not None and (heavy or head) and parameter.shape[dim] % DIVISOR == 0:
-            shards[parameter.name] = Sharded(COLWISE_GATHER_OUTPUT.name, dim, ())
+            shards[parameter.name] = ShardedParameter(COLWISE_GATHER_OUTPUT.name, dim, ())
 
 
 def _output_dim(flow: Flow, parameter: Parameter, found: list[tuple[int, Op]]) -> int | None:
@@ -218,7 +218,7 @@ def _output_dim(flow: Flow, parameter: Parameter, found: list[tuple[int, Op]]) -
     return dims.pop() if len(dims) == 1 else None
 
 
-def _whole(flow: Flow, choice: Choice, shards: dict[str, Sharded], saved: set[str]) -> list[tuple[str, str]]:
+def _whole(flow: Flow, choice: Choice, shards: dict[str, ShardedParameter], saved: set[str]) -> list[tuple[str, str]]:
     """Parameter pattern -> the first reason against its longest axis, for every parameter that stays whole."""
     reasons: dict[int, str] = {}
     for candidate, reason in choice.refused:

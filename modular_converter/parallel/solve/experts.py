@@ -13,7 +13,7 @@ from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.solve.axes import Seq
 from modular_converter.parallel.solve.candidates import DIVISOR
 from modular_converter.parallel.solve.dependence import PARAMETERS, dependence
-from modular_converter.parallel.solve.flow import Flow, integer
+from modular_converter.parallel.solve.flow import Flow, integer_argument
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles.ep_dispatch_experts import EP_DISPATCH_EXPERTS
 from modular_converter.parallel.styles.grouped_gemm import GROUPED_GEMM
@@ -79,7 +79,7 @@ def _read_and_selected(flow: Flow) -> list[tuple[int, Seq, tuple[int, ...]]]:
         if op.name == "select" and op.call in read:
             source = op.inputs()[0]
             dims = flow.of(source)
-            found.append((source, dims[integer(op.args[1]) % len(dims)], read[op.call]))
+            found.append((source, dims[integer_argument(op.args[1]) % len(dims)], read[op.call]))
     return found
 
 

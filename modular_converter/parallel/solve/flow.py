@@ -171,15 +171,15 @@ def ref(value: Arg) -> int:
     return value.id
 
 
-def integer(value: Arg, default: int = 0) -> int:
+def integer_argument(value: Arg, default: int = 0) -> int:
     return default if value is None or isinstance(value, (str, tuple, Ref)) else int(value)
 
 
-def integers(value: Arg) -> list[int]:
+def integer_arguments(value: Arg) -> list[int]:
     """A list of integers from an argument: one integer, a tuple, or nothing."""
     if isinstance(value, tuple):
-        return [integer(item) for item in value]
-    return [] if value is None else [integer(value)]
+        return [integer_argument(item) for item in value]
+    return [] if value is None else [integer_argument(value)]
 
 
 def argument(op: Op, position: int, name: str, default: Arg = None) -> Arg:

@@ -92,7 +92,7 @@ class GradientFlow:
         return self._any_sharded(op) and not self.handled(op)
 
 
-def entries(flow: Flow, chosen: set[int]) -> Entries:
+def gradient_entries(flow: Flow, chosen: set[int]) -> Entries:
     """All places where a gradient has to be summed."""
     graph = GradientFlow(flow, chosen)
     found = Entries()

@@ -21,7 +21,7 @@ class Conflict:
     reason: str
 
 
-def solve(flow: Flow, chosen: set[int]) -> tuple[set[tuple[str, str]], Conflict | None]:
+def solve_requirements(flow: Flow, chosen: set[int]) -> tuple[set[tuple[str, str]], Conflict | None]:
     """The attributes (module path, name) that shrink so that every stated size is the local one.
 
     Returns:

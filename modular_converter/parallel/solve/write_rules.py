@@ -23,7 +23,7 @@ from modular_converter.parallel.trace.graph import Parameter, Trace
 
 
 @dataclass(frozen=True)
-class Sharded:
+class ShardedParameter:
     """How one parameter is split: the role of its use, the dimension, and the packed parts of it."""
 
     role: str
@@ -32,7 +32,7 @@ class Sharded:
     tied_head: bool = False
 
 
-def rules_of(flow: Flow, shards: dict[str, Sharded], found: Entries) -> list[Rule]:
+def rules_of(flow: Flow, shards: dict[str, ShardedParameter], found: Entries) -> list[Rule]:
     """All rules in order of the parameters, those for gradients last."""
     trace = flow.trace
     by_owner: dict[str, dict[str, Parameter]] = {}
@@ -112,7 +112,7 @@ def _alike(left: Rule, right: Rule) -> bool:
     return (left.style, left.dim, left.parts) == (right.style, right.dim, right.parts)
 
 
-def _owner_rules(flow: Flow, owner: str, own: dict[str, Parameter], shards: dict[str, Sharded]) -> list[Rule]:
+def _owner_rules(flow: Flow, owner: str, own: dict[str, Parameter], shards: dict[str, ShardedParameter]) -> list[Rule]:
     prefix = f"{owner}." if owner else ""
     sharded = {leaf: shards[prefix + leaf] for leaf in own if prefix + leaf in shards}
     weight = sharded.get("weight")
@@ -126,7 +126,9 @@ def _owner_rules(flow: Flow, owner: str, own: dict[str, Parameter], shards: dict
     return rules
 
 
-def _module_rule(owner: str, own: dict[str, Parameter], weight: Sharded, bias: Sharded | None) -> Rule | None:
+def _module_rule(
+    owner: str, own: dict[str, Parameter], weight: ShardedParameter, bias: ShardedParameter | None
+) -> Rule | None:
     """The rule of a layer with a weight and maybe a bias; None where no style says how both are split."""
     style = STYLES[weight.role]
     if style is COLWISE and (("bias" in own) != (bias is not None) or bias is not None and bias.parts != weight.parts):
@@ -136,22 +138,22 @@ def _module_rule(owner: str, own: dict[str, Parameter], weight: Sharded, bias: S
     return _rule(owner, weight, style.side.dim(len(own["weight"].shape)))
 
 
-def _parameter_rule(name: str, parameter: Parameter, shard: Sharded) -> Rule:
+def _parameter_rule(name: str, parameter: Parameter, shard: ShardedParameter) -> Rule:
     """A bare parameter states its dimension, but where it is used in products as a layer's weight is."""
     style = STYLES[shard.role]
     return _rule(name, shard, style.side.dim(len(parameter.shape)) if style in (COLWISE, ROWWISE) else None)
 
 
-def _rule(pattern: str, shard: Sharded, usual: int | None) -> Rule:
+def _rule(pattern: str, shard: ShardedParameter, usual: int | None) -> Rule:
     style = STYLES[shard.role].packed_as if shard.parts else ""
     return Rule(pattern, style or shard.role, None if usual == shard.dim else shard.dim, shard.parts)
 
 
-def _rows(own: dict[str, Parameter], sharded: dict[str, Sharded]) -> set[int]:
+def _rows(own: dict[str, Parameter], sharded: dict[str, ShardedParameter]) -> set[int]:
     return {own[leaf].tensor for leaf, shard in sharded.items() if shard.role == ROWWISE.name}
 
 
-def _is_experts(own: dict[str, Parameter], sharded: dict[str, Sharded]) -> bool:
+def _is_experts(own: dict[str, Parameter], sharded: dict[str, ShardedParameter]) -> bool:
     """Stacks of matrices, all of them split, one side in and one side out: the module as a whole is summed."""
     stacks = [leaf for leaf, parameter in own.items() if len(parameter.shape) == 3]
     roles = {sharded[leaf].role for leaf in stacks if leaf in sharded}

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import PlanError, WriteError
-from modular_converter.parallel.plans.class_settings import HEAD_PLAN, Setting, base_settings, gathered, holding
+from modular_converter.parallel.plans.class_settings import HEAD_PLAN, Setting, base_settings, gathered_plan, holding
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.on_processes import RankPool
@@ -90,7 +90,7 @@ def _settle_family(
 def _settle_head(head: _Head, base: Sequence[Setting], pool: RankPool | None) -> tuple[Setting | None, str]:
     """What a head adds to its base model's plan, None for nothing; and why it does not run with either, or ""."""
     with holding([*base, Setting(head.model_class, HEAD_PLAN, {})]):
-        inherited = gathered(head.derived.small.model)
+        inherited = gathered_plan(head.derived.small.model)
     added = {key: style for key, style in head.entries.items() if key not in inherited}
     tried = [added, {}] if added else [{}]
     reasons = []
@@ -123,7 +123,7 @@ def _entries(derived: Derived, screened: bool) -> dict[str, str]:
 def _refusal(derived: Derived, settings: Sequence[Setting], entries: Mapping[str, str], pool: RankPool | None) -> str:
     """Why the plan that the library gathers from the settings must not be written; "" if it may."""
     with holding(settings):
-        whole = gathered(derived.small.model)
+        whole = gathered_plan(derived.small.model)
     lost = [key for key, style in entries.items() if whole.get(key) != style]
     if lost:
         return f"the library does not gather {', '.join(lost)} from its classes"

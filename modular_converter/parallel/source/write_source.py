@@ -25,7 +25,7 @@ from modular_converter.settings.parent_folders import models_folder_of
 
 
 @dataclass(frozen=True)
-class Change:
+class SourceChange:
     """A file and what it is to hold; ``old`` is None for a new one."""
 
     path: str
@@ -33,7 +33,7 @@ class Change:
     new: str
 
 
-def changes(file: ModelFile, settings: Sequence[Setting], convert: bool = True) -> list[Change]:
+def changes(file: ModelFile, settings: Sequence[Setting], convert: bool = True) -> list[SourceChange]:
     """What must be written so that the classes hold the settings, the modular file or configuration first.
 
     Args:
@@ -50,13 +50,13 @@ def changes(file: ModelFile, settings: Sequence[Setting], convert: bool = True) 
         texts[path] = set_dictionary(
             texts.get(path) or _read(path), setting.owner.__name__, setting.attribute, setting.entries
         )
-    found = [Change(path, _read(path), text) for path, text in texts.items()]
+    found = [SourceChange(path, _read(path), text) for path, text in texts.items()]
     if file.modular and convert:
         found += _generated(file.modular, texts.get(file.modular) or _read(file.modular))
     return [change for change in found if change.old != change.new]
 
 
-def write(found: Sequence[Change]) -> None:
+def write(found: Sequence[SourceChange]) -> None:
     """Put the changes in place, each file at once and none outside its folder.
 
     Raises:
@@ -76,7 +76,7 @@ def refuse_installed(path: str) -> None:
         raise WriteError(f"{path}: it belongs to an installed package; give the file of a checkout, or --json FILE")
 
 
-def heirs(file: ModelFile, found: Sequence[Change]) -> list[str]:
+def heirs(file: ModelFile, found: Sequence[SourceChange]) -> list[str]:
     """Other modular files of the models folder that import from a file that changes, sorted."""
     changed = {change.path for change in found}
     settings = load_settings(os.path.dirname(file.path))
@@ -113,13 +113,13 @@ def _classes(text: str) -> set[str]:
     return {node.name for node in ast.parse(text.removeprefix(BOM)).body if isinstance(node, ast.ClassDef)}
 
 
-def _generated(modular: str, text: str) -> Iterator[Change]:
+def _generated(modular: str, text: str) -> Iterator[SourceChange]:
     conversion = convert_source(text.removeprefix(BOM), modular)
     errors = [str(diagnostic) for diagnostic in conversion.diagnostics if diagnostic.is_error]
     if errors:
         raise WriteError(f"{_shown(modular)}: with the plan it cannot be converted\n  " + "\n  ".join(errors))
     for path, made in conversion.files.items():
-        yield Change(path, _read(path) if os.path.isfile(path) else None, made)
+        yield SourceChange(path, _read(path) if os.path.isfile(path) else None, made)
 
 
 def _read(path: str) -> str:

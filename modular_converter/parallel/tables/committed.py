@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from modular_converter.parallel.tiny.build import Target
 
 
-KINDS = {"pipeline": "base_model_pp_plan", "expert": "base_model_ep_plan"}
+PLAN_FIELDS = {"pipeline": "base_model_pp_plan", "expert": "base_model_ep_plan"}
 
 
 # Configuration values with which a small instance shows what its plan is about: experts that divide by 4, and layers
@@ -35,7 +35,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class ModelComparison:
     """One model type.
 
     Attributes:
@@ -63,12 +63,12 @@ def committed_types(kind: str) -> list[str]:
             config = CONFIG_MAPPING[name]
         except (ImportError, AttributeError, KeyError):
             continue
-        if getattr(config, KINDS[kind], None):
+        if getattr(config, PLAN_FIELDS[kind], None):
             found.append(name)
     return found
 
 
-def compare(kind: str, name: str, pool: RankPool | None = None) -> Row:
+def compare_committed(kind: str, name: str, pool: RankPool | None = None) -> ModelComparison:
     """Derive the plan of a model type, compare it with the committed one, and run both.
 
     Args:
@@ -81,18 +81,18 @@ def compare(kind: str, name: str, pool: RankPool | None = None) -> Row:
         target = _target(name)
         small = build(target, overrides)
     except PlanError as error:
-        return Row(name, "cannot be built", " ".join(str(error).split())[:160])
+        return ModelComparison(name, "cannot be built", " ".join(str(error).split())[:160])
     config: Any = small.model.config
-    given = dict(getattr(config, KINDS[kind]))
+    given = dict(getattr(config, PLAN_FIELDS[kind]))
     try:
         if kind == "pipeline":
             return _pipeline_row(name, small, given)
         return _expert_row(name, target, small, tuple(overrides.items()), given, pool)
     except PlanError as error:
-        return Row(name, "no plan derived", " ".join(str(error).split())[:160])
+        return ModelComparison(name, "no plan derived", " ".join(str(error).split())[:160])
 
 
-def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> Row:
+def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> ModelComparison:
     from modular_converter.parallel.pipeline.derive import derive_pipeline
     from modular_converter.parallel.pipeline.prove import verify_pipeline, with_mask
     from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
@@ -103,7 +103,7 @@ def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> Row:
     source = _placed(small.model, PipelinePlan.from_library(name, given))
     committed = _said(verify_pipeline(small.model, source, inputs))
     if isinstance(derived, str):
-        return Row(name, "no plan derived", derived, "", committed)
+        return ModelComparison(name, "no plan derived", derived, "", committed)
     ours, theirs = derived.to_library(), source.to_library()
     why = "; ".join(
         f"{key}: {_flow(ours.get(key))}, committed {_flow(theirs.get(key))}"
@@ -111,7 +111,7 @@ def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> Row:
         if ours.get(key) != theirs.get(key)
     )
     state = _said(verify_pipeline(small.model, derived, inputs))
-    return Row(name, "differs" if why else "same", why, state, committed)
+    return ModelComparison(name, "differs" if why else "same", why, state, committed)
 
 
 def _placed(model: Any, plan: PipelinePlan) -> PipelinePlan:
@@ -158,7 +158,7 @@ def _expert_row(
     overrides: tuple[tuple[str, Any], ...],
     given: dict[str, Any],
     pool: RankPool | None,
-) -> Row:
+) -> ModelComparison:
     from modular_converter.parallel.plans.emit import to_library
     from modular_converter.parallel.proof.on_threads import check_on_threads
     from modular_converter.parallel.proof.precision import subject_of
@@ -174,7 +174,7 @@ def _expert_row(
     committed = _both(lambda ranks: check_on_threads(subject, source, ranks)) if source.rules else ""
     if not plan.rules:
         reason = "; ".join(f"{path}: {text}" for path, text in plan.whole) or _no_experts(small.model, given)
-        return Row(name, "no plan derived", reason, "", committed)
+        return ModelComparison(name, "no plan derived", reason, "", committed)
     ours, theirs = to_library(plan), dict(given)
     why = "; ".join(
         f"{key}: {ours.get(key, 'nothing')}, committed {theirs.get(key, 'nothing')}"
@@ -186,7 +186,7 @@ def _expert_row(
     if pool is not None:
         derived = Derived(target, small, trace, plan, subject, check_on_threads(subject, plan, 2), overrides)
         loader = _said(prove(derived, plan, pool, library=True))
-    return Row(name, "differs" if why else "same", why, state, committed, loader)
+    return ModelComparison(name, "differs" if why else "same", why, state, committed, loader)
 
 
 def _fitting(model: Any, plan: Any) -> Any:
@@ -219,14 +219,14 @@ def _said(verdict: Any) -> str:
     return "verified" if verdict.passed else f"refused: {verdict.reason}"
 
 
-def table(kind: str, rows: Iterable[Row]) -> str:
+def comparison_table(kind: str, rows: Iterable[ModelComparison]) -> str:
     """The rows as Markdown, those with the committed plan only counted."""
     rows = list(rows)
     counts = Counter(row.outcome for row in rows)
     built = len(rows) - counts["cannot be built"]
     loaded = any(row.loader for row in rows)
     lines = [
-        f"{len(rows)} model types with a `{KINDS[kind]}`, {built} of them built small: "
+        f"{len(rows)} model types with a `{PLAN_FIELDS[kind]}`, {built} of them built small: "
         f"{counts['same']} same, {counts['differs']} differ, {counts['no plan derived']} no plan derived. "
         f"Verified: {sum(row.derived == 'verified' for row in rows)} derived plans, "
         f"{sum(row.committed == 'verified' for row in rows)} committed ones"

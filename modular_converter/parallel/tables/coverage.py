@@ -172,7 +172,7 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
     from modular_converter.parallel.plans.patterns import matches
     from modular_converter.parallel.plans.resolve import resolve
     from modular_converter.parallel.proof.prove import prove
-    from modular_converter.parallel.solve.budget import within
+    from modular_converter.parallel.solve.budget import plan_within
     from modular_converter.parallel.solve.cost import cost
     from modular_converter.parallel.solve.read_library import from_library
 
@@ -199,7 +199,7 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
         return row | {"outcome": "same"}
     plan, calls = derived.plan, derived.verdict.collectives
     if calls > verdict.collectives:
-        plan = within(trace, verdict.collectives)
+        plan = plan_within(trace, verdict.collectives)
         again = prove(derived, plan, pool)
         sharded = cost(trace, plan, resolve(plan, model).pieces, 2).sharded if again.passed else 0.0
         calls = again.collectives

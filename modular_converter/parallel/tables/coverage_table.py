@@ -19,7 +19,7 @@ _HEAD = (
 def markdown(rows: list[Row], versions: str, date: str) -> str:
     """The coverage as Markdown: counts, what was derived, and the plans in the source beside it."""
     parts = [summary(rows, versions, date), "", *_HEAD, *(_line(row) for row in _sorted(rows))]
-    beside = committed(rows)
+    beside = committed_section(rows)
     return "\n".join(parts + (["", beside] if beside else [])) + "\n"
 
 
@@ -81,7 +81,7 @@ def _loader(row: Row) -> str:
     return text if text == "verified" else "its vocabulary lacks it" if text.startswith("not in") else text[:80]
 
 
-def committed(rows: list[Row]) -> str:
+def committed_section(rows: list[Row]) -> str:
     """The table of the plans in the source; empty if no model has one."""
     having = [row for row in rows if row.get("committed")]
     if not having:

@@ -22,7 +22,7 @@ OUTSIDE = "outside layers"
 
 
 @dataclass(frozen=True)
-class Row:
+class RuleRow:
     """One rule: the shape of its weight whole and on a rank, its communication, bytes of one layer whole and a rank."""
 
     layer: str
@@ -35,7 +35,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerKind:
     """One kind of layer (``layers.*``), or what lies outside of them.
 
     Attributes:
@@ -60,7 +60,7 @@ def full_model(small: torch.nn.Module) -> torch.nn.Module:
     return found
 
 
-def rows(plan: Plan, model: torch.nn.Module, ranks: int, width: int) -> list[Row]:
+def rows(plan: Plan, model: torch.nn.Module, ranks: int, width: int) -> list[RuleRow]:
     """One row a rule, in the plan's order.
 
     Args:
@@ -82,19 +82,19 @@ def _row(
     acting: list[str],
     ranks: int,
     width: int,
-) -> Row:
+) -> RuleRow:
     names = _first_matched(rule, parameters)
     weight = next((name for name in names if not name.endswith(".bias")), names[0] if names else "")
     inside = any(matches(pattern, [weight.rpartition(".")[0]]) for pattern in acting)
     collective = STYLES[rule.style].collective
     communication = collective.kind if collective and not inside else ""
     if not weight:
-        return Row(rule.pattern, rule.style, "", "", communication, 0, 0)
+        return RuleRow(rule.pattern, rule.style, "", "", communication, 0, 0)
     whole = tuple(parameters[weight].shape)
     local = _local(whole, pieces.get(weight), ranks)
     total = sum(parameters[name].numel() for name in names) * width
     share = sum(prod(_local(tuple(parameters[name].shape), pieces.get(name), ranks)) for name in names) * width
-    return Row(rule.pattern, _said(rule), _shape(whole), _shape(local), communication, total, share)
+    return RuleRow(rule.pattern, _said(rule), _shape(whole), _shape(local), communication, total, share)
 
 
 def _said(rule: Rule) -> str:
@@ -128,7 +128,7 @@ def layers(
     calls: Mapping[Rule, Sequence[tuple[Collective, object]]],
     ranks: int,
     width: int,
-) -> list[Layer]:
+) -> list[LayerKind]:
     """The kinds of layer in the model's order.
 
     Args:
@@ -149,7 +149,7 @@ def layers(
             group = _group(rule.pattern)
             collectives.setdefault(group, Counter())[found[0][0].kind] += len(found) // traced.get(group, 1) or 1
     return [
-        Layer(
+        LayerKind(
             name,
             counts[name],
             whole[name] // counts[name],

@@ -208,21 +208,21 @@ def test_shapes_are_no_data_and_writes_reach_what_is_viewed():
 
 
 transformers = pytest.importorskip("transformers")
-from modular_converter.parallel.tables.committed import compare, table  # noqa: E402
+from modular_converter.parallel.tables.committed import compare_committed, comparison_table  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
 
 @pytest.mark.parametrize("name", ["llama", "mixtral", "gpt_neox", "phi", "gemma2"])
 def test_committed_plans_are_derived(name):
-    row = compare("pipeline", name)
+    row = compare_committed("pipeline", name)
     assert (row.outcome, row.derived, row.committed) == ("same", "verified", "verified"), row
 
 
 def test_a_committed_plan_that_leaves_an_argument_out_is_refused():
-    row = compare("pipeline", "glm_moe_dsa")
+    row = compare_committed("pipeline", "glm_moe_dsa")
     assert row.outcome == "differs" and "prev_topk_indices" in row.why
     assert row.derived == "verified" and "cut before layer 1" in row.committed
-    assert "1 differ" in table("pipeline", [row])
+    assert "1 differ" in comparison_table("pipeline", [row])
 
 
 @pytest.mark.parametrize("name, layers", [("bert", "encoder.layer"), ("gpt2", "h"), ("vit", "layers")])

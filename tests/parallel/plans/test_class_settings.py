@@ -14,7 +14,7 @@ from modular_converter.parallel.plans.class_settings import (  # noqa: E402
     HEAD_PLAN,
     Setting,
     base_settings,
-    gathered,
+    gathered_plan,
     holding,
 )
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
@@ -38,14 +38,14 @@ def test_entries_go_to_the_configuration_of_their_part(clip):
         (CLIPVisionConfig, BASE_PLAN, {"encoder.layers.*.mlp.fc1": "colwise"}),
     ]
     with holding(settings):
-        assert gathered(clip) == entries
-    assert gathered(clip) == {}
+        assert gathered_plan(clip) == entries
+    assert gathered_plan(clip) == {}
     assert not CLIPConfig.base_model_tp_plan
 
 
 def test_what_the_loader_adds_is_left_out():
     model = build(target_of("llama")).model
-    entries = gathered(model)
+    entries = gathered_plan(model)
     assert entries["embed_tokens"] == "embedding_rowwise"
     [setting] = base_settings(model, entries)
     assert setting.entries == LlamaConfig.base_model_tp_plan
@@ -69,7 +69,7 @@ def test_a_head_holds_what_it_adds_for_a_while_only():
         Setting(type(model), HEAD_PLAN, {}),
     ]
     with pytest.raises(KeyError), holding(settings):
-        assert gathered(model) == {"pooler.dense": "colwise_gather_output"}
+        assert gathered_plan(model) == {"pooler.dense": "colwise_gather_output"}
         raise KeyError
     assert HEAD_PLAN not in vars(type(model))
-    assert gathered(model) == {}
+    assert gathered_plan(model) == {}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.solve.budget import fill, within
+from modular_converter.parallel.solve.budget import fill, plan_within
 from modular_converter.parallel.solve.cost import cost
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
@@ -45,7 +45,7 @@ def llama():
 )
 def test_a_plan_stays_within_its_collectives(llama, limit, styles):
     small, trace = llama
-    plan = within(trace, limit)
+    plan = plan_within(trace, limit)
     verdict = check_model_on_threads(small.model, plan, small.inputs, 2)
     assert verdict.passed and verdict.collectives <= limit
     assert {rule.style for rule in plan.rules} == styles
@@ -54,6 +54,6 @@ def test_a_plan_stays_within_its_collectives(llama, limit, styles):
 
 def test_more_collectives_never_shard_less(llama):
     small, trace = llama
-    plans = [within(trace, limit) for limit in range(7)]
+    plans = [plan_within(trace, limit) for limit in range(7)]
     shares = [cost(trace, plan, resolve(plan, small.model).pieces, 2).sharded for plan in plans]
     assert shares == sorted(shares) and shares[0] == 0

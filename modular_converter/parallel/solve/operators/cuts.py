@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.parallel.solve.axes import Seq, size
-from modular_converter.parallel.solve.flow import Count, Flow, Stretch, argument, integer, ref
+from modular_converter.parallel.solve.flow import Count, Flow, Stretch, argument, integer_argument, ref
 from modular_converter.parallel.solve.operators.traits import VIEW, OperatorTable
 from modular_converter.parallel.trace.graph import Op, Source
 
@@ -16,11 +16,11 @@ def slice_(flow: Flow, op: Op) -> None:
     """``x[start:stop:step]`` along one dimension."""
     source, out = ref(op.args[0]), op.outputs[0]
     dims = list(flow.of(source))
-    at = integer(argument(op, 1, "dim", 0)) % max(len(dims), 1)
+    at = integer_argument(argument(op, 1, "dim", 0)) % max(len(dims), 1)
     length = flow.shape(source)[at]
-    start = min(integer(argument(op, 2, "start"), 0), length)
+    start = min(integer_argument(argument(op, 2, "start"), 0), length)
     start = max(start + length, 0) if start < 0 else start
-    step = integer(argument(op, 4, "step", 1), 1)
+    step = integer_argument(argument(op, 4, "step", 1), 1)
     new = flow.shape(out)[at]
     if step == 1:
         stop = start + new
@@ -63,9 +63,9 @@ def _give_up(flow: Flow, seq: Seq, length: int) -> Seq:
 def select(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = list(flow.of(source))
-    at = integer(op.args[1]) % len(dims)
+    at = integer_argument(op.args[1]) % len(dims)
     length = flow.shape(source)[at]
-    index = integer(op.args[2]) % max(length, 1)
+    index = integer_argument(op.args[2]) % max(length, 1)
     flow.whole(flow.axes.cut(dims[at], index, index + 1), "an index")
     if length > 1:
         flow.whole(dims[at], "an index")
@@ -78,7 +78,7 @@ def split(flow: Flow, op: Op) -> None:
     """``split``, ``split_with_sizes``, ``chunk``, ``unbind``: a cut at each border."""
     source = ref(op.args[0])
     dims = flow.of(source)
-    at = integer(argument(op, 2, "dim", 0)) % len(dims)
+    at = integer_argument(argument(op, 2, "dim", 0)) % len(dims)
     start = 0
     pieces = []
     for out in op.outputs:
@@ -106,7 +106,7 @@ def split(flow: Flow, op: Op) -> None:
 def unbind(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = list(flow.of(source))
-    at = integer(argument(op, 1, "dim", 0)) % len(dims)
+    at = integer_argument(argument(op, 1, "dim", 0)) % len(dims)
     flow.whole(dims[at], "an index")
     rest = dims[:at] + dims[at + 1 :]
     for out in op.outputs:
@@ -117,7 +117,7 @@ def unbind(flow: Flow, op: Op) -> None:
 def glu(flow: Flow, op: Op) -> None:
     source, out = ref(op.args[0]), op.outputs[0]
     dims = list(flow.of(source))
-    at = integer(argument(op, 1, "dim", -1), -1)
+    at = integer_argument(argument(op, 1, "dim", -1), -1)
     half = flow.shape(source)[at] // 2
     first, second = flow.axes.cut(dims[at], 0, half), flow.axes.cut(dims[at], half, 2 * half)
     flow.axes.unify(first, second)

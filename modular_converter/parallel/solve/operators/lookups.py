@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.parallel.solve.axes import Seq, size
-from modular_converter.parallel.solve.flow import Flow, Lookup, integer, ref
+from modular_converter.parallel.solve.flow import Flow, Lookup, integer_argument, ref
 from modular_converter.parallel.solve.operators.traits import MOVE, PART, Linear, OperatorTable, Traits
 from modular_converter.parallel.trace.graph import Op, Ref
 
@@ -59,7 +59,7 @@ def _index_opaque(flow: Flow, op: Op) -> None:
 def index_select(flow: Flow, op: Op) -> None:
     source, ids = ref(op.args[0]), ref(op.args[2])
     dims = list(flow.of(source))
-    at = integer(op.args[1]) % len(dims)
+    at = integer_argument(op.args[1]) % len(dims)
     flow.lookups.append(Lookup(dims[at], flow.index, source, (ids,)))
     dims[at] = flow.of(ids)[0] if flow.of(ids) else ()
     flow.set(op.outputs[0], dims)
@@ -68,7 +68,7 @@ def index_select(flow: Flow, op: Op) -> None:
 @TABLE.operator("gather", MOVE)
 def gather(flow: Flow, op: Op) -> None:
     source, ids = ref(op.args[0]), ref(op.args[2])
-    at = integer(op.args[1])
+    at = integer_argument(op.args[1])
     dims, picked = flow.of(source), flow.of(ids)
     flow.whole(dims[at % len(dims)], "a gather over it")
     for i, (left, right) in enumerate(zip(dims, picked)):
@@ -83,7 +83,7 @@ def scatter(flow: Flow, op: Op) -> None:
     """``scatter``, ``index_add``, ``index_put``: the written dimensions stay whole; others agree where they can."""
     source = ref(op.args[0])
     dims = flow.of(source)
-    at = integer(op.args[1]) % max(len(dims), 1) if isinstance(op.args[1], int) else 0
+    at = integer_argument(op.args[1]) % max(len(dims), 1) if isinstance(op.args[1], int) else 0
     simple = op.name.startswith(("scatter", "index_add", "index_copy"))
     for i, seq in enumerate(dims):
         if i == at or not simple:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.parallel.solve.axes import size
-from modular_converter.parallel.solve.flow import Flow, integer, integers, ref
+from modular_converter.parallel.solve.flow import Flow, integer_argument, integer_arguments, ref
 from modular_converter.parallel.solve.operators.traits import OperatorTable
 from modular_converter.parallel.trace.graph import Op, Ref
 
@@ -20,7 +20,7 @@ def softmax(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = flow.of(source)
     if dims:
-        flow.whole(dims[integer(op.args[1])], "a softmax over it")
+        flow.whole(dims[integer_argument(op.args[1])], "a softmax over it")
     flow.set(op.outputs[0], list(dims))
 
 
@@ -29,7 +29,7 @@ def layer_norm(flow: Flow, op: Op) -> None:
     """The last dimensions are normalised together: they stay whole, with weight and bias."""
     source = ref(op.args[0])
     dims = flow.of(source)
-    count = len(integers(op.args[1]))
+    count = len(integer_arguments(op.args[1]))
     for seq in dims[-count:]:
         flow.whole(seq, "a norm over its full width")
     for arg in op.args[2:4]:

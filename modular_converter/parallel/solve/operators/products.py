@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.parallel.solve.axes import Seq, size
-from modular_converter.parallel.solve.flow import Flow, Lookup, argument, integer, ref
+from modular_converter.parallel.solve.flow import Flow, Lookup, argument, integer_argument, ref
 from modular_converter.parallel.solve.operators.traits import Linear, OperatorTable, Traits
 from modular_converter.parallel.trace.graph import Op, Ref, Source
 
@@ -49,7 +49,7 @@ def grouped_mm(flow: Flow, op: Op) -> None:
 def convolution(flow: Flow, op: Op) -> None:
     """Channels contract or pass in groups; positions stay whole."""
     source, weight = ref(op.args[0]), ref(op.args[1])
-    groups = integer(op.args[8], 1)
+    groups = integer_argument(op.args[8], 1)
     dims, kernel, out = flow.of(source), flow.of(weight), op.outputs[0]
     for seq in [*dims[2:], *kernel[2:]]:
         flow.whole(seq, "a convolution over positions")

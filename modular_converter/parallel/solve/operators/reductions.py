@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.parallel.solve.flow import Flow, argument, integer, integers, ref
+from modular_converter.parallel.solve.flow import Flow, argument, integer_argument, integer_arguments, ref
 from modular_converter.parallel.solve.operators.traits import NO_GRADIENT, Linear, OperatorTable, Traits
 from modular_converter.parallel.trace.graph import Op
 
@@ -19,7 +19,7 @@ def reduce(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = flow.of(source)
     given = argument(op, 1, "dim")
-    chosen = [at % max(len(dims), 1) for at in integers(given)] or list(range(len(dims)))
+    chosen = [at % max(len(dims), 1) for at in integer_arguments(given)] or list(range(len(dims)))
     reason = (
         "a norm or mean over it" if op.name in ("mean", "linalg_vector_norm", "var", "std") else f"{op.name} over it"
     )
@@ -37,7 +37,7 @@ def scan(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = list(flow.of(source))
     position = {"topk": 2, "kthvalue": 2}.get(op.name, 1)
-    at = integer(argument(op, position, "dim", -1), -1) if dims else 0
+    at = integer_argument(argument(op, position, "dim", -1), -1) if dims else 0
     if dims:
         flow.whole(dims[at], f"{op.name} over it")
     for out in op.outputs:

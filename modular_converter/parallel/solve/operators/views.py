@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from modular_converter.parallel.solve.axes import Seq
-from modular_converter.parallel.solve.flow import Count, Flow, argument, integer, integers, ref
+from modular_converter.parallel.solve.flow import Count, Flow, argument, integer_argument, integer_arguments, ref
 from modular_converter.parallel.solve.operators.traits import MOVE, PART, VIEW, Linear, OperatorTable, Traits, opaque
 from modular_converter.parallel.trace.graph import Arg, Op, Ref, Source
 
@@ -99,7 +99,7 @@ def transpose(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = list(flow.of(source))
     if len(dims) > 1:
-        first, second = (0, 1) if op.name == "t" else (integer(op.args[1]), integer(op.args[2]))
+        first, second = (0, 1) if op.name == "t" else (integer_argument(op.args[1]), integer_argument(op.args[2]))
         dims[first], dims[second] = dims[second], dims[first]
     flow.set(op.outputs[0], dims)
 
@@ -108,14 +108,14 @@ def transpose(flow: Flow, op: Op) -> None:
 def permute(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = flow.of(source)
-    flow.set(op.outputs[0], [dims[i] for i in integers(op.args[1])])
+    flow.set(op.outputs[0], [dims[i] for i in integer_arguments(op.args[1])])
 
 
 @TABLE.operator("unsqueeze", VIEW, "unsqueeze")
 def unsqueeze(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = list(flow.of(source))
-    at = integer(op.args[1])
+    at = integer_argument(op.args[1])
     dims.insert(at if at >= 0 else at + len(dims) + 1, ())
     flow.set(op.outputs[0], dims)
 
@@ -124,7 +124,7 @@ def unsqueeze(flow: Flow, op: Op) -> None:
 def squeeze(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     shape, dims = flow.shape(source), flow.of(source)
-    chosen = [at % len(dims) for at in integers(op.args[1])] if len(op.args) > 1 else list(range(len(dims)))
+    chosen = [at % len(dims) for at in integer_arguments(op.args[1])] if len(op.args) > 1 else list(range(len(dims)))
     kept = [seq for i, seq in enumerate(dims) if not (i in chosen and shape[i] == 1)]
     flow.set(op.outputs[0], kept)
 
@@ -149,7 +149,7 @@ def expand(flow: Flow, op: Op) -> None:
 @TABLE.operator("repeat", MOVE)
 def repeat(flow: Flow, op: Op) -> None:
     source, out = ref(op.args[0]), op.outputs[0]
-    times = integers(op.args[1])
+    times = integer_arguments(op.args[1])
     dims_in = flow.of(source)
     missing = len(times) - len(dims_in)
     dims = []
@@ -172,7 +172,7 @@ def cat(flow: Flow, op: Op) -> None:
     sources = [n for n in sources if flow.shape(n) != (0,)]
     out = op.outputs[0]
     rank = len(flow.shape(out))
-    at = integer(argument(op, 1, "dim", 0)) % rank
+    at = integer_argument(argument(op, 1, "dim", 0)) % rank
     dims = list(flow.of(sources[0]))
     for number in sources[1:]:
         for i in range(rank):
@@ -192,7 +192,7 @@ def stack(flow: Flow, op: Op) -> None:
     for number in sources[1:]:
         for left, right in zip(dims, flow.of(number)):
             flow.axes.unify(left, right)
-    at = integer(argument(op, 1, "dim", 0)) % (len(dims) + 1)
+    at = integer_argument(argument(op, 1, "dim", 0)) % (len(dims) + 1)
     new = flow.axes.leaf(len(sources))
     flow.whole(new, "a stack")
     dims.insert(at, new)
@@ -212,7 +212,7 @@ def roll(flow: Flow, op: Op) -> None:
 def _mixed(flow: Flow, op: Op, given: Arg, reason: str) -> None:
     """The entries of some dimensions change places; no dimension given means all."""
     dims = flow.of(ref(op.args[0]))
-    for at in integers(given) or range(len(dims)):
+    for at in integer_arguments(given) or range(len(dims)):
         flow.whole(dims[at], reason)
     flow.set(op.outputs[0], list(dims))
 
@@ -222,7 +222,7 @@ def pad(flow: Flow, op: Op) -> None:
     source, out = ref(op.args[0]), op.outputs[0]
     dims = list(flow.of(source))
     for i, (old, new) in enumerate(zip(flow.shape(source), flow.shape(out))):
-        amounts = integers(op.args[1])
+        amounts = integer_arguments(op.args[1])
         back = 2 * (len(dims) - 1 - i)
         if old != new or any(amounts[back : back + 2]):
             flow.whole(dims[i], "padding")
