@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from modular_converter.convert.batch import Progress, Run
+from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.workers import Progress
 from modular_converter.settings.load import load_settings
 from modular_converter.settings.values import Settings
 

@@ -4,7 +4,7 @@ The corpus is the modular files of the installed `transformers`; what is to be e
 package. Its yardsticks: a Python process that reads and hashes (SHA-256) the modular files, the generated ones and all
 that their conversion reads, once each; the check without its cache ("cold"); and `python -c "import click"`. Of a
 touched neighbour, llama's modeling file, there are three kinds: a new time and the same content; a comment at its
-top, which goes into no generated file; and a line in its normalization, which goes into those of its heirs. Each run
+top, which goes into no generated file although everything that reads llama is converted; and a line in its normalization, which goes into those of its heirs. Each run
 starts from the cache of the untouched tree. Times are medians of seconds, by the clock and of the processor (children
 included); ratios are medians of the pairs'.
 """

@@ -1,4 +1,4 @@
-"""Why a generated file is not what it should be, as far as git can prove it."""
+"""Why a generated file is out of date, as far as git can prove it."""
 
 from __future__ import annotations
 
@@ -9,102 +9,108 @@ from modular_converter.git.work_tree import GitError, Repository, Touched, WorkT
 
 
 NAMED = 3
-"""Files that a reason names; the rest are counted."""
+"""Files that a cause names; the rest are counted."""
 COMMITS = 20
-"""How far back a file is followed to the commit in which it was right."""
+"""How many commits of a file are searched for the one in which it was right."""
 
 
 class History:
-    """What git can tell of why generated files are out of date. Where it cannot, it says so."""
+    """What git knows of the generated files and of the files that they are made from."""
 
     def __init__(self) -> None:
         self._trees = WorkTrees()
         self._changed: dict[tuple[str, str], Touched] = {}
 
-    def explain(self, path: str, new: str, sources: Sequence[str], outdated: Collection[str]) -> str:
-        """Why a generated file is not `new`.
+    def cause(self, path: str, new: str, sources: Collection[str], outdated: Collection[str]) -> str:
+        """Why a generated file is out of date, or that git cannot tell.
 
         Args:
-            sources: the files that it is made from; `outdated` are those that are found to be out of date themselves.
+            path: the generated file.
+            new: what it should hold.
+            sources: the files that it is made from, without `outdated`.
+            outdated: generated files that it is made from and that are out of date themselves.
         """
-        stale = sorted(outdated)
-        fresh = sorted(source for source in sources if source not in outdated)
+        stale = _made_from((), sorted(outdated))
         try:
             repository = self._trees.of(os.path.dirname(path))
-            changed = self._since(repository, "HEAD")
-            own = changed.place_of(path)
-            real = own if own in changed.paths else os.path.realpath(own)
-            if path not in changed:
-                return self._explain_committed(repository, real, new, fresh, stale)
-            if repository.text("HEAD", real) == new:  # that proves it, whatever else has changed
-                return "it was edited by hand since the last commit, where it was right"
-            if edited := self._edited_by_hand(repository, real, new, fresh, last=0):
-                return edited
-            reason = _made_from(self._moved(fresh), stale)
+            return self._cause(repository, path, new, sorted(sources), sorted(outdated))
         except GitError as error:
-            return _made_from((), stale) or f"cannot tell why ({error})"
-        if reason:
-            return f"{reason}, and it was itself changed since the last commit"
-        return "cannot tell why: it has changed since the last commit, and was not right there"
+            return stale or f"cannot tell why ({error})"
 
-    def _explain_committed(
-        self, repository: Repository, real: str, new: str, fresh: Sequence[str], stale: Sequence[str]
+    def _cause(
+        self, repository: Repository, path: str, new: str, sources: Sequence[str], outdated: Sequence[str]
     ) -> str:
-        """Of a file that is as in the last commit."""
-        if reason := _made_from(self._moved(fresh), stale):
-            return reason
-        if edited := self._edited_by_hand(repository, real, new, fresh, last=1):
-            return edited
-        commits = repository.commits_of(real, 1)
-        if not commits or repository.is_shallow:
-            raise GitError("git does not know when it was last written")
-        since = self._since(repository, commits[0])
-        moved = [source for source in fresh if source in since]
-        if moved:
-            return f"{_made_from(moved, ())} since {commits[0][:8]}, which last wrote it"
-        return f"cannot tell why: it was not right in {commits[0][:8]}, which last wrote it"
+        changed = self._since(repository, "HEAD")
+        is_changed, own = path in changed, changed.place_of(path)
+        file = own if own in changed.paths else os.path.realpath(own)
+        if is_changed and repository.first_with(new, file, ["HEAD"]) == 0:  # a proof, whatever else has changed
+            return "it was edited by hand since the last commit, where it was right"
+        from_sources = _made_from(self._moved(sources), outdated)
+        if from_sources and not is_changed:
+            return from_sources
+        commits = repository.commits_of(file, COMMITS)
+        if by_hand := self._edited_by_hand(repository, file, new, sources, commits, is_changed=is_changed):
+            return by_hand
+        if from_sources:
+            return f"{from_sources}, and it was itself changed since the last commit"
+        if is_changed:
+            return "cannot tell why: it has changed since the last commit, and was not right there"
+        return self._since_last_commit(repository, sources, commits)
 
     def _edited_by_hand(
-        self, repository: Repository, real: str, new: str, sources: Sequence[str], *, last: int
+        self,
+        repository: Repository,
+        file: str,
+        new: str,
+        sources: Sequence[str],
+        commits: Sequence[str],
+        *,
+        is_changed: bool,
     ) -> str:
-        """That a commit made a file wrong which left all alone that the file is made from; "" where none is known.
-
-        Args:
-            last: the number of commits of the file since it was right, when no edit followed that one.
-        """
-        commits = repository.commits_of(real, COMMITS)
-        right = repository.first_with(new, real, commits)
+        """The commit that made a right file wrong and changed none of its sources; "" if no commit did."""
+        right = repository.first_with(new, file, commits)
         if right < 1:
             return ""
         commit = commits[right - 1]
         changed = Touched(repository.changed_in(commit))
         if any(source in changed for source in sources):
             return ""
-        return f"it was edited by hand in {commit[:8]}" + (", and again since" if right > last else "")
+        again = ", and again since" if right > 1 or is_changed else ""
+        return f"it was edited by hand in {commit[:8]}{again}"
+
+    def _since_last_commit(self, repository: Repository, sources: Sequence[str], commits: Sequence[str]) -> str:
+        """Which sources have changed since the last commit of the generated file."""
+        if not commits or repository.is_shallow:
+            raise GitError("git does not know when it was last written")
+        last = commits[0]
+        since = self._since(repository, last)
+        if moved := [source for source in sources if source in since]:
+            return f"{_made_from(moved, ())} since {last[:8]}, which last wrote it"
+        return f"cannot tell why: it was not right in {last[:8]}, which last wrote it"
 
     def _moved(self, sources: Sequence[str]) -> list[str]:
-        """Those that differ from the last commit of the work tree that each lies in."""
+        """The sources that differ from the last commit of the work tree that each lies in."""
         moved = []
         for source in sources:
             try:
                 if source in self._since(self._trees.of(os.path.dirname(source)), "HEAD"):
                     moved.append(source)
-            except GitError:  # it is installed, or lies outside
+            except GitError:  # it is installed, or lies in no work tree
                 continue
         return moved
 
-    def _since(self, repository: Repository, ref: str) -> Touched:
-        key = repository.top, ref
+    def _since(self, repository: Repository, commit: str) -> Touched:
+        key = repository.top, commit
         if key not in self._changed:
-            self._changed[key] = Touched(repository.changed_since(ref))
+            self._changed[key] = Touched(repository.changed_since(commit))
         return self._changed[key]
 
 
-def _made_from(moved: Sequence[str], stale: Sequence[str]) -> str:
-    """What there is to say of the files that another is made from; "" where none has changed."""
-    said = [f"has changed: {_named(moved)}"] if moved else []
-    said += [f"is out of date itself: {_named(stale)}"] if stale else []
-    return f"what it is made from {' and '.join(said)}" if said else ""
+def _made_from(moved: Sequence[str], outdated: Sequence[str]) -> str:
+    """The cause that lies in the sources of a file; "" where none of them has changed."""
+    parts = [f"has changed: {_named(moved)}"] if moved else []
+    parts += [f"is out of date itself: {_named(outdated)}"] if outdated else []
+    return f"what it is made from {' and '.join(parts)}" if parts else ""
 
 
 def _named(paths: Sequence[str]) -> str:

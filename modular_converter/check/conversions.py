@@ -1,54 +1,60 @@
-"""Convert the files of a check, or recall from the cache what that would give."""
+"""The conversions of a check: those that still hold from earlier runs, and those that have to be made."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from modular_converter.check.cache.lookup import Cache
+from modular_converter.convert.build_order import cycles, dependencies
 from modular_converter.convert.conversion import Conversion
 from modular_converter.settings.values import Settings
 
 
-def recall(
-    paths: Collection[str], settings: Settings, folder: str | None, *, errors_only: bool = False
-) -> list[Conversion]:
-    """The conversions of modular files, sorted by path; only those are made anew that the cache does not answer for.
+class Conversions(NamedTuple):
+    """The conversions of all files of a check, by modular file."""
+
+    known: Mapping[str, Conversion]
+    """Those of earlier runs. Their generated files are current on disk."""
+    made: Mapping[str, Conversion]
+    """Those of this run."""
+
+    @property
+    def all(self) -> Sequence[Conversion]:
+        """All of them, sorted by path."""
+        return [one for _, one in sorted({**self.known, **self.made}.items())]
+
+
+def find_conversions(
+    paths: Collection[str], settings: Settings, cache_folder: str | None, *, errors_only: bool = False
+) -> Conversions:
+    """Look conversions up in the cache, convert the other files, and store what is new.
 
     Args:
-        folder: the folder of the cache; None to go without.
-        errors_only: leave out the warnings of what the cache knows, unless the settings are strict.
+        paths: modular files.
+        settings: the settings of the run.
+        cache_folder: None to go without a cache.
+        errors_only: leave out the warnings of known conversions, unless the settings make errors of them.
 
     Raises `ConversionError` when the formatter is missing.
     """
     if not paths:
-        return []
-    cache = Cache(folder, settings, errors_only=errors_only and not settings.strict) if folder else None
+        return Conversions({}, {})
+    cache = Cache(cache_folder, settings, errors_only=errors_only and not settings.strict) if cache_folder else None
     known = {path: found for path in paths if cache and (found := cache.look_up(path))}
-    if settings.strict:  # what is known does not depend on how heavily warnings weigh
+    if settings.strict:  # the cache stores findings with their own weight
         known = {path: one.strictly() for path, one in known.items()}
-    done = known
-    if len(known) < len(paths) or not _can_be_ordered(known):
-        from modular_converter.convert.batch import Run
+    if len(known) == len(paths) and not _form_cycle(known, settings):
+        return Conversions(known, {})
+    from modular_converter.convert.batch import Run  # loads the whole converter
 
-        run = Run(settings, workers=settings.workers)
-        if cache:
-            run.stands = cache.still_holds
-        done = {one.path: one for one in run.convert(paths, known)}
+    converted = Run(settings, workers=settings.workers).convert(paths, known)
+    made = {one.path: one for one in converted if one is not known.get(one.path)}
     if cache:
-        cache.store(one for one in done.values() if one is not known.get(one.path))
-    return [done[path] for path in sorted(done)]
+        cache.store(made.values())
+    return Conversions({path: one for path, one in known.items() if path not in made}, made)
 
 
-def _can_be_ordered(conversions: Mapping[str, Conversion]) -> bool:
-    """Whether none of them builds on itself by way of others: each may be known from a run without the others."""
-    from graphlib import CycleError, TopologicalSorter
-
-    gives = {file: path for path, one in conversions.items() for file in one.files}
-    needs = {
-        path: {gives[file] for file in gives.keys() & one.reads.keys()} - {path} for path, one in conversions.items()
-    }
-    try:
-        TopologicalSorter(needs).prepare()
-    except CycleError:
-        return False
-    return True
+def _form_cycle(known: Mapping[str, Conversion], settings: Settings) -> bool:
+    """Whether some of the files need each other. Each of them may be known from a run without the others."""
+    return bool(cycles(dependencies({path: one.requires for path, one in known.items()}, settings)))

@@ -1,4 +1,4 @@
-"""Generated files without a modular file that gives them."""
+"""Find generated files that no modular file gives any more."""
 
 from __future__ import annotations
 
@@ -7,66 +7,61 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
-from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.listing import Listings
+from modular_converter.files.read import read_head_inside
 from modular_converter.rules import generated_file_orphaned
+from modular_converter.settings.values import Settings
 
 
 _MARK = b"modular_"
-"""Stands in every banner, and in few other files."""
-_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""A part of every banner. Few other files have it in their first bytes."""
 HEAD_BYTES = 8192
-"""How much of a file is read to look for a banner."""
+"""How many bytes of a file are searched for a banner."""
 
 
-def orphans(folders: Mapping[str, str], conversions: Sequence[Conversion], listings: Listings) -> list[Diagnostic]:
-    """Files with a banner that no modular file gives.
+def orphans(
+    folders: Mapping[str, str], conversions: Sequence[Conversion], settings: Settings, listings: Listings
+) -> list[Diagnostic]:
+    """The files with a banner that no modular file gives.
 
     Args:
-        folders: where generated files lie -> where their modular files do, most often the same.
+        folders: folder of generated files -> folder of their modular files, mostly the same one.
+        conversions: all conversions of the check.
+        settings: they bound what may be read.
+        listings: the names in the folders.
     """
     gives = {conversion.path: conversion.files for conversion in conversions if not conversion.failed}
     given = {path for files in gives.values() for path in files}
-    beside = {folder: where for folder, where in folders.items() if folder != where}
     found = []
-    for path in _python_files(folders, listings):
-        folder = os.path.dirname(path)
-        source_folder = beside.get(folder, folder)
-        if os.path.join(source_folder, os.path.basename(path)) in given or _MARK not in (head := _head(path)):
+    for folder, path in _python_files(folders, listings):
+        beside = os.path.join(folders[folder], os.path.basename(path))
+        if beside in given:
             continue
-        source = is_generated(head.decode("utf-8", "replace") + "\n")
-        name = os.path.basename(source)
-        modular = os.path.join(source_folder, name)
-        if not (
-            name.startswith("modular_") and name.removesuffix(".py").isidentifier()
-        ):  # the same words stand in files that other tools generate
+        source = _source_in_banner(path, settings)
+        modular = os.path.join(folders[folder], os.path.basename(source))
+        if not source or (os.path.isfile(modular) and modular not in gives):
             continue
-        if not os.path.isfile(modular):
-            reason = "does not exist"
-        elif modular in gives:
-            reason = "no longer gives this file"
-        else:
-            continue
+        reason = "no longer gives this file" if os.path.isfile(modular) else "does not exist"
         found.append(generated_file_orphaned.diagnose(Location(path), source, reason))
     return found
 
 
-def _python_files(folders: Collection[str], listings: Listings) -> Iterator[str]:
-    """The Python files in folders, without those that are never generated: modular files and `__init__.py`."""
+def _python_files(folders: Collection[str], listings: Listings) -> Iterator[tuple[str, str]]:
+    """Folder and path of the Python files that may be generated: no modular files and no `__init__.py`."""
     for folder in sorted(folders):
         for name in listings.of(folder).files:
             if name.endswith(".py") and name != "__init__.py" and not name.startswith("modular_"):
-                yield f"{folder}{os.sep}{name}"
+                yield folder, f"{folder}{os.sep}{name}"
 
 
-def _head(path: str) -> bytes:
+def _source_in_banner(path: str, settings: Settings) -> str:
+    """The modular file that the banner of a file names; "" for a file without a banner."""
     try:
-        handle = os.open(path, _FLAGS)
-    except OSError:
-        return b""
-    try:
-        return os.read(handle, HEAD_BYTES)
-    except OSError:  # a pipe without a writer
-        return b""
-    finally:
-        os.close(handle)
+        head = read_head_inside(path, HEAD_BYTES, settings)
+    except (OSError, ConversionError):  # unreadable, no regular file, or a link out of the root
+        return ""
+    source = is_generated(head.decode("utf-8", "replace") + "\n") if _MARK in head else ""
+    name = os.path.basename(source)
+    is_modular = name.startswith("modular_") and name.removesuffix(".py").isidentifier()
+    return source if is_modular else ""  # other tools write the same words into their files

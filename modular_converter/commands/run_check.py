@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 import click
 
-from modular_converter.check.cache.lookup import OnDisk
 from modular_converter.check.cache.store import cache_folder
-from modular_converter.check.compare import CheckOptions, CheckResult, check
+from modular_converter.check.run import CheckOptions, CheckResult, check
 from modular_converter.commands.output import print_diff, report
 from modular_converter.diagnostics import Diagnostic
 
@@ -64,7 +63,7 @@ def _clear(folder: str, quiet: bool) -> None:
 
 def _report_cache(result: CheckResult, cache: str | None) -> None:
     """Print why nothing could be stored, if the next run will have to convert the same files again."""
-    if cache is None or all(isinstance(conversion.files, OnDisk) for conversion in result.conversions):
+    if cache is None or not result.converted:
         return
     from modular_converter.check.cache.store import unusable
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from modular_converter.commands.output import print_diff, report
-from modular_converter.convert.batch import Progress, Run
+from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
+from modular_converter.convert.workers import Progress
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, exit_code
 from modular_converter.files.generated_files import current_text, put_in_place, target_of
 from modular_converter.files.links import is_installed

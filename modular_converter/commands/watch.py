@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from modular_converter.commands.output import report
 from modular_converter.commands.run_convert import ConvertOptions, prepare
 from modular_converter.convert.batch import Run
-from modular_converter.convert.build_order import required_files
 from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.generated_files import put_in_place, target_of

@@ -1,28 +1,18 @@
-"""The result of a conversion: texts, findings, and the files that they depend on.
+"""The result of a conversion: generated texts, findings, and everything that they depend on.
 
-A check that is answered from the cache imports this file and none of the steps.
+It stands apart from the records of the steps, because a check that converts nothing needs only this file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from modular_converter.diagnostics import Diagnostic, Severity
 
 
-EXISTS, UNREADABLE = "exists", "unreadable"
-"""Stand for the content of a file of which only the existence was asked, and of a file that could not be read."""
-
-
-class Part(NamedTuple):
-    """What a conversion has looked at in a module, apart from the module's shape (`source/parts.py`)."""
-
-    statements: tuple[int, ...]
-    """Their positions in the module, sorted."""
-    digest: str
-    """A hash of them and of the shape."""
+EXISTS, UNREADABLE, MISSING = "exists", "unreadable", ""
+"""In place of a file's hash: the file was only asked for and is there; it could not be read; it is not there."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +28,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Conversion:
-    """The result for one modular file."""
+    """The result of converting one modular file."""
 
     path: str
     files: Mapping[str, str]
@@ -47,11 +37,11 @@ class Conversion:
     origins: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     """Path of each generated file -> where each of its definitions comes from, in order."""
     reads: Mapping[str, str] = field(default_factory=dict)
-    """Every file that the result depends on, in order -> what stands for its content (`Library.reads`)."""
-    parts: Mapping[str, Part] = field(default_factory=dict)
-    """Those of them on which it depends in part only."""
+    """Every file that the result depends on, sorted -> the SHA-256 hash of its content, or one of the words above."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """Every package that was looked for by name -> its folder, "" for one that was not found."""
+    """Every package that was looked for by name -> its folder, "" for a package that was not found."""
+    requires: frozenset[str] = frozenset()
+    """The neighbour files that the modular file imports from, whether they exist or not."""
 
     @property
     def failed(self) -> bool:

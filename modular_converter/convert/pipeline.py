@@ -2,7 +2,7 @@
 
 read -> index -> resolve neighbours -> rename -> merge classes -> close dependencies -> split -> imports -> text
 
-Formatting and writing are done for all files of a run together (`runner.py`).
+Formatting and writing are done for all files of a run together (`batch.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ def convert(path: str, library: Library) -> Conversion:
     """Convert the modular file at an absolute path. The texts are not formatted yet.
 
     Never raises for what is wrong with the input: that is in the diagnostics, and then there are no files.
+
+    Args:
+        path: the modular file.
+        library: one that observes this conversion alone (`Library.observing`).
     """
-    library.start()
+    seen = library.observations
     try:
         target = open_target(path, library)
         resolution = resolve(target, library)
@@ -35,11 +39,10 @@ def convert(path: str, library: Library) -> Conversion:
         files = assemble(neighbours, collection, library)
         diagnostics = lint(neighbours, classes, collection, library)
     except ConversionError as error:
-        return Conversion(path, {}, error.diagnostics, reads=library.reads)
+        return Conversion(path, {}, error.diagnostics, reads=seen.reads)
     if any(diagnostic.is_error for diagnostic in diagnostics):
-        return Conversion(path, {}, diagnostics, reads=library.reads)
+        return Conversion(path, {}, diagnostics, reads=seen.reads)
     folder = os.path.dirname(path)
     texts = {os.path.join(folder, name): text for name, text in files.items()}
     origins = {os.path.join(folder, file.name): tuple(one.origin for one in file.ordered) for file in collection.files}
-    facts = library.reads, library.parts, library.packages
-    return Conversion(path, texts, diagnostics, origins, *facts)
+    return Conversion(path, texts, diagnostics, origins, seen.reads, dict(sorted(seen.packages.items())))

@@ -32,14 +32,15 @@ def refuse_link_out(path: str, settings: Settings) -> None:
     A file of the same name may lie outside: build tools and package caches lay out trees of such links. Looks at the
     file and its folder only, and follows nothing unless one of them is a link.
     """
-    if not (_is_link(path) or _is_link(os.path.dirname(path))) or is_installed(path):
+    if not (is_link(path) or is_link(os.path.dirname(path))) or is_installed(path):
         return
     target, root = os.path.realpath(path), os.path.realpath(root_of(path, settings))
     if os.path.basename(target) != os.path.basename(path) and not target.startswith(os.path.join(root, "")):
         raise ConversionError(outside_root.diagnose(Location(path), target, root))
 
 
-def _is_link(path: str) -> bool:
+def is_link(path: str) -> bool:
+    """Whether a path itself is a symbolic link."""
     try:
         return stat.S_ISLNK(os.lstat(path).st_mode)
     except (OSError, ValueError):

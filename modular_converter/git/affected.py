@@ -8,7 +8,8 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 
 import modular_converter
-from modular_converter.convert.build_order import ancestor_files, modular_of, removes_attributes, required_files
+from modular_converter.convert.build_order import modular_of
+from modular_converter.convert.required_files import ancestor_files, removes_attributes, required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError
 from modular_converter.files.generated_files import target_of
@@ -46,7 +47,9 @@ def touched_since(ref: str, paths: Collection[str], library: Library) -> list[st
         changed = Touched(_changed_since(ref, paths, grounds))
     except GitError as error:
         raise ConversionError(unknown_revision.diagnose(ref, str(error))) from None
-    return sorted(paths) if _means_all(changed, paths, library.settings) else _affected(changed, paths, grounds)
+    if _means_all(changed, paths, library.settings):
+        return sorted(paths)
+    return sorted({*_affected(changed, paths, grounds), *grounds.unreadable.intersection(paths)})
 
 
 def affected(changed: Iterable[str], paths: Iterable[str], library: Library) -> list[str]:
@@ -55,10 +58,12 @@ def affected(changed: Iterable[str], paths: Iterable[str], library: Library) -> 
 
 
 class _Grounds:
-    """What files are made from. Each is looked at once."""
+    """The files that each file is made from. Each is looked at once."""
 
     def __init__(self, library: Library) -> None:
         self.settings = library.settings
+        self.unreadable: set[str] = set()
+        """Modular files that cannot be read or are not Python: nobody knows what they are made from."""
         self._library = library
         self._direct: dict[str, frozenset[str]] = {}
         self._ancestors: dict[str, frozenset[str]] = {}
@@ -74,12 +79,20 @@ class _Grounds:
 
     def _of_one(self, path: str) -> frozenset[str]:
         if path not in self._direct:
-            neighbours = required_files(path, self._library)
-            found = {*neighbours, modular_of(path, self.settings)} - {""}
-            if os.path.basename(path).startswith("modular_") and removes_attributes(path, self._library):
-                found |= self._above(neighbours)
-            self._direct[path] = frozenset(found)
+            is_modular = os.path.basename(path).startswith("modular_")
+            found = self._of_modular(path) if is_modular else {modular_of(path, self.settings)}
+            self._direct[path] = frozenset(found - {""})
         return self._direct[path]
+
+    def _of_modular(self, path: str) -> set[str]:
+        if not self._library.exists(path):
+            return set()
+        try:
+            self._library.module(path)
+        except ConversionError:
+            self.unreadable.add(path)
+        neighbours = required_files(path, self._library)
+        return {*neighbours, *(self._above(neighbours) if removes_attributes(path, self._library) else ())}
 
     def _above(self, neighbours: Collection[str]) -> set[str]:
         """The files in which the ancestors of the classes of these may lie."""

@@ -78,13 +78,6 @@ class Repository:
         found = _git(self.top, "log", f"-{at_most}", "--format=%H", "--", self._name(path))
         return found.decode("ascii").split()
 
-    def text(self, ref: str, path: str) -> str | None:
-        """The text of a file in a commit; None when it is not there, or cannot be read."""
-        try:
-            return _git(self.top, "cat-file", "blob", f"{ref}:{self._name(path)}").decode("utf-8")
-        except (GitError, UnicodeDecodeError):
-            return None
-
     def first_with(self, text: str, path: str, commits: Sequence[str]) -> int:
         """The position of the first commit in which a file has this text; -1 where none has."""
         name = self._name(path)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from modular_converter.convert.build_order import levels, modular_of, required_files
+from modular_converter.convert.build_order import levels, modular_of
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.inherit.resolve import module_path, neighbour_module
 from modular_converter.convert.source.library import Library
@@ -119,9 +119,6 @@ def _read_model(path: str, reading: _Reading) -> None:
         statements = reading.library.module(path).statements
     except ConversionError as error:
         reading.diagnostics += error.diagnostics
-        for required in sorted(required_files(path, reading.library)):  # as far as its text tells
-            if reading.library.exists(required):
-                reading.edge(heir, required)
         return
     _read_statements(heir, path, statements, reading)
 

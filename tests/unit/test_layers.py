@@ -41,10 +41,12 @@ FLOORS = {
         "examine",
         "lint",
         "pipeline",
+        "workers",
         "build_order",
+        "required_files",
         "batch",
     ),
-    "modular_converter.check": ("__init__", "cache", "blame", "orphans", "conversions", "compare"),
+    "modular_converter.check": ("__init__", "cache", "blame", "orphans", "conversions", "compare", "fix", "run"),
     "modular_converter.parallel": (
         "errors",
         "lint",

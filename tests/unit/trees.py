@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from modular_converter.check.compare import CheckOptions, check
+from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.check import check_command
 
 

@@ -24,7 +24,7 @@ OWN_WING = "parallel"
 WING_RULES = os.path.join(TOOL, OWN_WING, "lint")
 
 
-def fingerprint(settings: Settings) -> str:
+def key_of(settings: Settings) -> str:
     """A hash of all that, "" when it cannot be told. Raises `ConversionError` (MC115) when the formatter is missing."""
     if not settings.ruff_is_followed:
         return ""

@@ -2,115 +2,72 @@
 
 from __future__ import annotations
 
-import errno
+import functools
 import hashlib
 import os
-import stat
 import warnings
-from collections.abc import Collection, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
 
-from modular_converter.convert.conversion import EXISTS, UNREADABLE, Part
+from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.module import Module
 from modular_converter.convert.source.names import ModelNames, read_model_names
-from modular_converter.convert.source.observed import part_of, shape_of, watch
+from modular_converter.convert.source.observations import Observations
 from modular_converter.diagnostics import ConversionError, Location, locate_parse_error
 from modular_converter.files import packages
-from modular_converter.files.links import refuse_link_out
+from modular_converter.files.read import read_inside
 from modular_converter.rules import missing_file, not_utf8, syntax_error, too_large
+from modular_converter.settings.regular_file import FileTooLarge
 from modular_converter.settings.values import Settings
 
 
 @dataclass
 class Library:
-    """What a run has read, and, over the disk, what it has regenerated.
+    """The sources that a run has read, and, in place of files on disk, the texts that it has generated.
 
-    `overlay` maps absolute paths to the texts that this run gives them; they are seen in place of the files.
+    All reading of one conversion goes through a library of its own (`observing`), which notes what it reads.
     """
 
     settings: Settings
     overlay: MutableMapping[str, str] = field(default_factory=dict)
+    """Absolute path -> the text that this run sees in place of the file."""
+    observations: Observations = field(default_factory=Observations)
+    """Where this library notes what it reads."""
     _texts: dict[str, str] = field(default_factory=dict)
     _modules: dict[str, Module] = field(default_factory=dict)
     _names: dict[str, ModelNames] = field(default_factory=dict)
-    _reads: dict[str, str] = field(default_factory=dict)
-    _packages: dict[str, str] = field(default_factory=dict)
     _hashes: dict[str, str] = field(default_factory=dict)
-    _whole: set[str] = field(default_factory=set)
-    _opened: set[str] = field(default_factory=set)
-    _seen: dict[str, set[int]] = field(default_factory=dict)
-    _shapes: dict[str, str] = field(default_factory=dict)
-    _working_on: str = ""
 
-    @property
-    def working_on(self) -> str:
-        """The class that is being worked on, for the report of an internal error."""
-        return self._working_on
+    def observing(self, observations: Observations) -> Library:
+        """A library that shares everything read so far, and notes what it reads from now on in `observations`."""
+        return replace(self, observations=observations)
 
     def note(self, name: str) -> None:
         """Say which class is being worked on."""
-        self._working_on = name
-
-    def start(self) -> None:
-        """Forget which files were read, so that `reads` tells those of the next conversion alone."""
-        for noted in (self._reads, self._packages, self._whole, self._opened):
-            noted.clear()
-        for seen in self._seen.values():
-            seen.clear()
-        self._working_on = ""
-
-    @property
-    def reads(self) -> dict[str, str]:
-        """The files that were asked for since `start`, in order, each with what was seen of it.
-
-        That is the SHA-256 hash of its content, `EXISTS` where nobody asked for that, "" for one that is missing, and
-        `UNREADABLE` for one that could not be read.
-        """
-        return dict(sorted(self._reads.items()))
-
-    @property
-    def parts(self) -> dict[str, Part]:
-        """Of the files that were opened since `start` as modules only: the parts that were looked at."""
-        return {path: self._part(self._modules[path], self._seen[path]) for path in sorted(self._opened - self._whole)}
-
-    @property
-    def packages(self) -> dict[str, str]:
-        """The packages that were looked for by name since `start`, each with its folder, "" for one not found."""
-        return dict(sorted(self._packages.items()))
-
-    def part(self, path: str, statements: Collection[int]) -> Part:
-        """What these statements of a module are now. Raises `ConversionError`, `IndexError` where there are none."""
-        return self._part(self.module(path), statements)
-
-    def _part(self, module: Module, statements: Collection[int]) -> Part:
-        shape = self._shapes.get(module.path)
-        if shape is None:
-            shape = self._shapes[module.path] = shape_of(module)
-        return part_of(module, statements, shape)
+        self.observations.class_name = name
 
     def put(self, texts: Mapping[str, str]) -> None:
-        """Lay regenerated files over the disk."""
+        """Lay generated texts over the files on disk."""
         for path, text in texts.items():
             self.overlay[path] = text
             self._modules.pop(path, None)
-            self._shapes.pop(path, None)
             self._hashes.pop(path, None)
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file, on disk or in the overlay."""
         found = path in self.overlay or os.path.isfile(path)
-        self._reads.setdefault(path, EXISTS if found else "")
+        self.observations.files.setdefault(path, EXISTS if found else MISSING)
         return found
 
     def package_of(self, folder: str) -> tuple[str, str]:
-        """`packages.package_of`, noted in `reads`."""
+        """`packages.package_of`; the files that it asks for are noted."""
         return packages.package_of(folder, self.exists)
 
     def find_package(self, name: str, beside: str) -> str | None:
-        """`packages.find_package`, noted in `packages`."""
+        """`packages.find_package`; the answer is noted."""
         found = packages.find_package(name, beside)
-        self._packages[name] = found or ""
+        self.observations.packages[name] = found or ""
         return found
 
     def text(self, path: str) -> str:
@@ -118,37 +75,30 @@ class Library:
 
         Raises `ConversionError` for a file that is missing, too large, not UTF-8, or behind a link out of the root.
         """
-        self._whole.add(path)
-        return self._text(path)
-
-    def _text(self, path: str) -> str:
-        self._reads[path] = UNREADABLE
+        self.observations.files[path] = UNREADABLE
         text = self.overlay.get(path)
         if text is None:
             text = self._texts.get(path)
         if text is None:
             text = self._texts[path] = self._from_disk(path)
-        self._reads[path] = self._hash(path)
+        self.observations.files[path] = self._hash(path)
         return text
 
     def _hash(self, path: str) -> str:
-        """The hash of a file that was read; of one in the overlay, as it will be on disk."""
+        """The hash of a file that was read; for a text of the overlay, the hash that the file will have on disk."""
         if path in self.overlay and path not in self._hashes:
             self._hashes[path] = hashlib.sha256(self.overlay[path].encode("utf-8")).hexdigest()
         return self._hashes.get(path, "")
 
     def _from_disk(self, path: str) -> str:
-        refuse_link_out(path, self.settings)
         try:
-            with open(path, "rb", opener=_open_regular) as file:
-                content = file.read(self.settings.max_file_bytes + 1)
+            content = read_inside(path, self.settings)
+        except FileTooLarge as error:
+            limit = self.settings.max_file_bytes
+            raise ConversionError(too_large.diagnose(Location(path), error.size, limit)) from None
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise ConversionError(missing_file.diagnose(Location(path), reason=reason)) from None
-        if len(content) > self.settings.max_file_bytes:
-            raise ConversionError(
-                too_large.diagnose(Location(path), os.path.getsize(path), self.settings.max_file_bytes)
-            )
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -165,19 +115,16 @@ class Library:
         """
         module = self._modules.get(path)
         if module is None:
-            seen: set[int] = set()
-            module = self._modules[path] = watch(self._index(path), seen)
-            self._seen[path] = seen
-        self._opened.add(path)
-        self._reads[path] = self._hash(path)
+            module = self._modules[path] = self._index(path)
+        self.observations.files[path] = self._hash(path)
         return module
 
     def _index(self, path: str) -> Module:
-        text = self._text(path)
+        text = self.text(path)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is none of ours
-                return index_module(text, path)
+                return _index_of(text, path)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             diagnostic = syntax_error.diagnose(*locate_parse_error(path, error))
             raise ConversionError(diagnostic.with_source(text)) from None
@@ -192,18 +139,12 @@ class Library:
             names = self._names[models_folder] = read_model_names(
                 sources, self.settings.config_table, self.settings.config_suffix
             )
-        self._reads.update({path: self._hash(path) for path in paths})
-        self._whole.update(paths)
+        self.observations.files.update({path: self._hash(path) for path in paths})
         return names
 
 
-def _open_regular(path: str, flags: int) -> int:
-    """Open a file, but none that might never end: a pipe or a device. Raises `OSError`."""
-    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    return handle
+_index_of = functools.lru_cache(maxsize=1024)(index_module)
+"""An index depends on the text alone. `--watch` reads the tree anew for every change, and need not parse it anew."""
 
 
 def _place(path: str, content: bytes, offset: int) -> Location:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from modular_converter.api import convert_source
-from modular_converter.convert.build_order import required_files
 from modular_converter.convert.emit.banner import is_generated
+from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError
 from modular_converter.files.arguments import discover

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.check.compare import CheckOptions, check
+from modular_converter.check.run import CheckOptions, check
 from tests.unit.trees import commit, fix, git
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.check.cache.lookup import Cache
-from modular_converter.check.compare import CheckOptions, check
+from modular_converter.check.run import CheckOptions, check
 from modular_converter.settings.load import load_settings
 
 

@@ -118,7 +118,7 @@ def test_help_imports_only_click():
     assert not set(done.stdout.split()) & {
         "rich",
         "libcst",
-        "modular_converter.check.compare",
+        "modular_converter.check.run",
         "modular_converter.settings.load",
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import multiprocessing
 import os
 import random
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter import convert_paths, convert_source
-from modular_converter.convert import pipeline
+from modular_converter.convert import pipeline, workers
 from modular_converter.convert.batch import Run
 from modular_converter.settings.load import profile_settings
 
@@ -92,8 +93,16 @@ def test_order_and_workers_change_nothing(monkeypatch):
     expected = texts(convert_paths(ZOO, workers=1))
     shuffled = ZOO[:]
     random.Random(0).shuffle(shuffled)
-    monkeypatch.setattr("modular_converter.convert.batch.FILES_PER_WORKER", 1)
+    monkeypatch.setattr("modular_converter.convert.workers.FILES_PER_WORKER", 1)
     assert texts(Run(profile_settings_of_zoo(), workers=3).convert(shuffled)) == expected
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_are_started_either_way(monkeypatch, method):
+    monkeypatch.setattr(workers, "FILES_PER_WORKER", 1)
+    monkeypatch.setattr(workers, "_context", lambda: multiprocessing.get_context(method))
+    run = Run(profile_settings_of_zoo(), workers=2)
+    assert texts(run.convert(ZOO)) == texts(convert_paths(ZOO, workers=1))
 
 
 def profile_settings_of_zoo():

@@ -6,11 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from modular_converter.check.compare import CheckOptions, check
-from modular_converter.convert import batch
-from modular_converter.convert.build_order import required_files
+from modular_converter.check.run import CheckOptions, check
+from modular_converter.convert import batch, workers
+from modular_converter.convert.build_order import cycles, levels
 from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.settings.load import profile_settings
 
@@ -74,15 +77,26 @@ def test_a_module_that_is_imported_whole_is_a_neighbour(tmp_path):
     assert required(path) == ["modeling_zeta.py"]
 
 
-def test_an_ordinary_file_is_not_parsed(tmp_path, monkeypatch):
-    monkeypatch.delattr(Library, "module")
-    text = '"""Of a model."""\nimport torch\nfrom ..zeta.modeling_zeta import ZetaMLP\n\n\ndef f():\n    """Taken from\n    models."""\n'
-    assert required(write(tmp_path, "alpha", text)) == ["modeling_zeta.py"]
+def test_a_file_that_is_no_python_has_no_neighbours(tmp_path):
+    assert required(write(tmp_path, "alpha", "from ..eta.modeling_eta import X\n)\n")) == []
 
 
-def test_of_a_file_that_is_no_python_its_text_tells(tmp_path):
-    path = write(tmp_path, "alpha", "from..zeta.modeling_zeta import ZetaMLP; from ..eta.modeling_eta import X\n)\n")
-    assert required(path) == ["modeling_eta.py", "modeling_zeta.py"]
+GRAPHS = st.dictionaries(st.sampled_from("abcdef"), st.frozensets(st.sampled_from("abcdefg")))
+
+
+@given(GRAPHS)
+def test_levels_and_cycles_share_all_files_out(needs):
+    reach = {one: set(needed) for one, needed in needs.items()}
+    for _ in needs:
+        reach = {one: far.union(*(reach.get(other, ()) for other in far)) for one, far in reach.items()}
+    on_cycle = {one for one in needs if one in reach[one]}
+    found = cycles(needs)
+    assert on_cycle == {one for cycle in found for one in cycle}
+    for cycle in found:
+        assert all(needed in needs[one] for one, needed in zip(cycle, (*cycle[1:], cycle[0])))
+    place = {one: number for number, level in enumerate(levels(needs)) for one in level}
+    assert place.keys() == {one for one in needs if on_cycle.isdisjoint({one, *reach[one]})}
+    assert all(place[needed] < place[one] for one in place for needed in needs[one] if needed in needs)
 
 
 @pytest.fixture
@@ -132,6 +146,6 @@ def test_a_run_ends_though_files_go_on_changing_each_other(tree, monkeypatch):
         gives, reads = (alpha, zeta) if "alpha" in path else (zeta, alpha)
         return Conversion(path, {gives: f"x = {len(calls)}\n"}, reads={reads: "anything"})
 
-    monkeypatch.setattr(batch, "convert_safely", convert)
+    monkeypatch.setattr(workers, "convert_safely", convert)
     paths = [str(path) for path in tree.rglob("modular_*.py")]
     assert len(batch.Run(profile_settings()).convert(paths)) == len(set(calls)) == 2 < len(calls)

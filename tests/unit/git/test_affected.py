@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from modular_converter.check.compare import CheckOptions, check
+from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.check import check_command
 from modular_converter.convert.source.library import Library
 from modular_converter.git import affected
@@ -46,6 +46,12 @@ def test_a_neighbour_reaches_its_heirs_however_they_import_it(tree, spelt):
         str(tree / "models/heir/modular_heir.py"),
         str(leaf),
     ]
+
+
+def test_a_file_that_is_no_python_is_always_checked(tree):
+    append(tree / "models/leaf/modular_leaf.py", "class (\n")
+    commit(tree)
+    assert touched(tree) == "leaf"
 
 
 # Several work trees

@@ -64,9 +64,7 @@ def test_a_file_that_cannot_be_parsed_is_named_and_the_rest_goes_on(zoo, read):
     graph, (diagnostic,) = read(zoo)
     assert (diagnostic.code, os.path.basename(diagnostic.location.path)) == ("MC101", "modular_echo.py")
     assert edge(graph, "gemma", "llama").classes
-    assert edge(graph, "echo", "gemma").classes == edge(graph, "echo", "gemma").things == (), (
-        "as far as its text tells"
-    )
+    assert "echo" in graph.models and not [one for one in graph.edges if one.heir == "echo"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,111 @@
+"""The content of one cache file: an entry for each modular file of one folder of models.
+
+Most conversions read the same few neighbours, so the file lists each file with its hash once, and entries hold numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from modular_converter.check.cache.pack import pack
+from modular_converter.check.cache.store import digest
+from modular_converter.convert.conversion import Conversion
+
+
+class Entry(NamedTuple):
+    """A conversion that went through: what it depends on and what it gave, without any text."""
+
+    place: str
+    """What the result takes from the place of the modular file."""
+    reads: Sequence[int]
+    """Numbers of the files that it depends on."""
+    gives: Sequence[int]
+    """Numbers of the generated files."""
+    requires: Sequence[str]
+    """Names of the neighbour files that the modular file imports from."""
+    packages: Mapping[str, str]
+    """See `Conversion.packages`."""
+    findings: Sequence[Any]
+    """Its diagnostics, packed."""
+
+
+class Entries:
+    """The entries of one folder of models, by the name of their modular file.
+
+    A name is a path relative to the folder, or absolute for a file outside.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = os.path.join(folder, "")
+        self.by_name: dict[str, Entry] = {}
+        self.files: list[tuple[str, str]] = []
+        """Number -> name of a file, and its hash or the word in place of it (see `Conversion.reads`)."""
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def get(self, path: str) -> Entry | None:
+        """The entry of a modular file."""
+        return self.by_name.get(self.name(path))
+
+    def name(self, path: str) -> str:
+        """`llama/modeling_llama.py`; a path outside the folder as it is."""
+        return path[len(self._folder) :] if path.startswith(self._folder) else path
+
+    def path(self, name: str) -> str:
+        """The path behind a name."""
+        return os.path.join(self._folder, name)
+
+    def load(self, content: bytes, key: str) -> None:
+        """Read what `dump` wrote. Content of another form, or written under another key, is ignored."""
+        try:
+            found = json.loads(content)
+            if found["key"] != key:
+                return
+            files = [(name, value) for name, value in found["files"]]
+            by_name = {name: Entry(*entry) for name, entry in found["entries"].items()}
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return
+        self.files, self.by_name = files, by_name
+
+    def dump(self, key: str) -> bytes:
+        """All entries whose modular file still exists, with the files that they name."""
+        kept = Entries(self._folder)
+        for name, entry in self.by_name.items():
+            if os.path.isfile(self.path(name)):
+                reads, gives = (
+                    kept._add_files(self.files[one] for one in some) for some in (entry.reads, entry.gives)
+                )
+                kept.by_name[name] = entry._replace(reads=reads, gives=gives)
+        return json.dumps({"key": key, "files": kept.files, "entries": kept.by_name}).encode()
+
+    def add(self, conversion: Conversion, place: str, targets: Mapping[str, str]) -> None:
+        """Add the entry of a conversion that went through, whatever its files hold by now.
+
+        Args:
+            conversion: the conversion, with its formatted texts.
+            place: see `Entry.place`.
+            targets: generated file -> where it is written.
+        """
+        gives = ((self.name(targets[path]), digest(text.encode())) for path, text in conversion.files.items())
+        self.by_name[self.name(conversion.path)] = Entry(
+            place,
+            self._add_files((self.name(path), value) for path, value in conversion.reads.items()),
+            self._add_files(gives),
+            [self.name(path) for path in sorted(conversion.requires)],
+            conversion.packages,
+            [pack(one) for one in conversion.diagnostics],
+        )
+
+    def _add_files(self, files: Iterable[tuple[str, str]]) -> list[int]:
+        """The numbers of files; new files are added."""
+        if len(self._numbers) != len(self.files):
+            self._numbers = {file: number for number, file in enumerate(self.files)}
+        numbers = []
+        for file in files:
+            number = self._numbers.setdefault(file, len(self.files))
+            if number == len(self.files):
+                self.files.append(file)
+            numbers.append(number)
+        return numbers

@@ -1,0 +1,45 @@
+"""Write the generated files that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from modular_converter.check.compare import Difference
+from modular_converter.convert.build_order import levels
+from modular_converter.convert.conversion import Conversion
+from modular_converter.diagnostics import ConversionError, Diagnostic
+from modular_converter.files.generated_files import put_in_place
+from modular_converter.settings.values import Settings
+
+
+class Fixed(NamedTuple):
+    """The outcome of writing."""
+
+    written: Sequence[str] = ()
+    left: Sequence[Difference] = ()
+    """The differences that could not be written, sorted by path."""
+    failures: Sequence[Diagnostic] = ()
+
+
+def fix(differences: Sequence[Difference], conversions: Sequence[Conversion], settings: Settings) -> Fixed:
+    """Write each difference: neighbours before the files that are made from them."""
+    written: list[str] = []
+    left: list[Difference] = []
+    failures: list[Diagnostic] = []
+    for difference in _in_order(differences, conversions):
+        try:
+            put_in_place(difference.path, difference.new, difference.modular, settings)
+            written.append(difference.path)
+        except ConversionError as error:
+            failures += error.diagnostics
+            left.append(difference)
+    return Fixed(written, sorted(left, key=lambda one: one.path), failures)
+
+
+def _in_order(differences: Sequence[Difference], conversions: Sequence[Conversion]) -> list[Difference]:
+    """The differences, each after those of the modular files that it builds on."""
+    giver = {path: conversion.path for conversion in conversions for path in conversion.files}
+    needs = {one.path: {giver[read] for read in one.reads if read in giver} - {one.path} for one in conversions}
+    rank = {path: number for number, level in enumerate(levels(needs)) for path in level}
+    return sorted(differences, key=lambda one: (rank.get(one.modular, len(rank)), one.path))

@@ -1,0 +1,130 @@
+"""A check, from the command line's values to its result:
+
+which files -> what still holds -> convert the rest -> compare -> explain -> fix -> look for orphans
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from modular_converter.check.compare import Difference, compare, describe
+from modular_converter.check.conversions import find_conversions
+from modular_converter.check.fix import Fixed, fix
+from modular_converter.check.orphans import orphans
+from modular_converter.convert.conversion import Conversion
+from modular_converter.diagnostics import ConversionError, Diagnostic, exit_code
+from modular_converter.files.arguments import ALL, SKIPPED
+from modular_converter.files.generated_files import target_of
+from modular_converter.files.listing import Listings
+from modular_converter.files.selection import Selection, select
+
+
+class CheckOptions(NamedTuple):
+    """The command line, as values; None where an option was left out."""
+
+    arguments: tuple[str, ...] = (ALL,)
+    package: str | None = None
+    root: str | None = None
+    fix: bool = False
+    changed_since: str | None = None
+    workers: int | None = None
+    strict: bool = False
+    cache: str | None = None
+    """The folder of the cache; None to go without."""
+    errors_only: bool = False
+    """Whether warnings are not asked for."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The result of a check."""
+
+    conversions: Sequence[Conversion] = ()
+    """Sorted by path."""
+    differences: Sequence[Difference] = ()
+    """The differences that remain, sorted by path; none of those that were written."""
+    diagnostics: Sequence[Diagnostic] = ()
+    """All findings, those of the differences included."""
+    written: Sequence[str] = ()
+    incomplete: bool = False
+    """Whether something could not be checked or written."""
+    converted: int = 0
+    """The number of conversions that the cache did not know."""
+
+    @property
+    def exit_code(self) -> int:
+        """2 when something could not be checked, 1 with findings, else 0."""
+        failed = any(conversion.failed for conversion in self.conversions)
+        return exit_code(self.diagnostics, incomplete=self.incomplete, different=failed)
+
+
+def check(options: CheckOptions) -> CheckResult:
+    """Check that generated files are what their modular files give. Nothing is written without `fix`."""
+    listings = Listings()
+    problems: list[Diagnostic] = []
+    try:
+        selection = _select(options, listings)
+        problems += selection.problems
+        paths, settings = _affected(selection, options.changed_since), selection.settings
+        found = find_conversions(paths, settings, options.cache, errors_only=options.errors_only)
+    except ConversionError as error:
+        return CheckResult(diagnostics=[*problems, *error.diagnostics], incomplete=True)
+    conversions = found.all
+    stale, unreadable = compare(found.made.values(), settings)
+    differences = describe(stale)
+    fixed = Fixed(left=differences)
+    if options.fix:
+        root = os.path.abspath(options.root) if options.root else settings.root
+        fixed = fix(differences, conversions, replace(settings, root=root))
+    findings = [finding for conversion in conversions for finding in conversion.diagnostics]
+    findings += [*unreadable, *fixed.failures, *(one.diagnostic for one in fixed.left)]
+    folders = _folders(paths if options.changed_since is not None else selection.paths, options, selection, listings)
+    findings += orphans(folders, conversions, settings, listings)
+    return CheckResult(
+        conversions,
+        fixed.left,
+        [*problems, *findings],
+        fixed.written,
+        incomplete=bool(problems or unreadable or fixed.failures),
+        converted=len(found.made),
+    )
+
+
+def _select(options: CheckOptions, listings: Listings) -> Selection:
+    return select(
+        options.arguments,
+        package=options.package,
+        root=options.root,
+        listings=listings,
+        overrides={"workers": options.workers, "strict": options.strict},
+    )
+
+
+def _affected(selection: Selection, changed_since: str | None) -> Sequence[str]:
+    """The selected files that a change affects, or all of them. Raises `ConversionError` for an unknown commit."""
+    if changed_since is None or not selection.paths:
+        return selection.paths
+    from modular_converter.convert.source.library import Library  # an ordinary check needs no parser and no git
+    from modular_converter.git.affected import touched_since
+
+    return touched_since(changed_since, selection.paths, Library(selection.settings))
+
+
+def _folders(paths: Sequence[str], options: CheckOptions, selection: Selection, listings: Listings) -> dict[str, str]:
+    """The folders to search for orphans: folder of generated files -> folder of their modular files."""
+    folders = {os.path.dirname(path) for path in paths}
+    folders.update(_folders_given(options.arguments, selection.models, listings))
+    return {os.path.dirname(target_of(os.path.join(one, "_"), selection.settings)): one for one in folders}
+
+
+def _folders_given(arguments: Sequence[str], models: str | None, listings: Listings) -> Iterator[str]:
+    """The folders that the arguments name as a whole, `all` among them, with those below, and links to folders."""
+    for argument in arguments:
+        folder = models if argument == ALL else argument
+        if folder and os.path.isdir(folder):
+            for here in listings.folders(os.path.abspath(folder), SKIPPED):
+                yield here
+                yield from (os.path.join(here, name) for name in listings.of(here).links)

@@ -1,0 +1,65 @@
+"""Read regular files up to a size. A pipe or a device in the place of a file might never end, so neither is read."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+"""The flag that refuses a symbolic link; 0 on systems without it."""
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+"""Opening a pipe does not wait for a writer."""
+_CHUNK = 65536
+
+
+class FileTooLarge(OSError):
+    """Raised for a file with more bytes than the caller accepts."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(errno.EFBIG, "it is too large")
+        self.size = size
+
+
+def read_regular(path: str, limit: int, flags: int = 0) -> bytes:
+    """The content of a regular file.
+
+    Args:
+        path: the file; a link is followed unless `flags` holds `NO_FOLLOW`.
+        limit: the most bytes that the caller accepts.
+        flags: further flags of `os.open`.
+
+    Raises `FileTooLarge` above `limit`, and `OSError` for a file that is missing, unreadable or not regular.
+    """
+    handle, size = _open(path, flags)
+    try:
+        if size > limit:
+            raise FileTooLarge(size)
+        content = os.read(handle, size + 1)
+        while len(content) != size and (more := os.read(handle, _CHUNK)):  # it changes while it is read
+            content += more
+            if len(content) > limit:
+                raise FileTooLarge(len(content))
+        return content
+    finally:
+        os.close(handle)
+
+
+def read_head(path: str, size: int, flags: int = 0) -> bytes:
+    """At most the first `size` bytes of a regular file. Raises `OSError`."""
+    handle, _ = _open(path, flags)
+    try:
+        return os.read(handle, size)
+    finally:
+        os.close(handle)
+
+
+def _open(path: str, flags: int) -> tuple[int, int]:
+    """A regular file, opened, with its size. Raises `OSError`."""
+    handle = os.open(path, _FLAGS | flags)
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return handle, facts.st_size
