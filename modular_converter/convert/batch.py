@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modular_converter.convert.build_order import cycles, dependencies, levels
-from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.emit.format import FormatResult, format_files
 from modular_converter.convert.examine.report import examine
 from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.observations import Observations
 from modular_converter.convert.workers import Progress, convert_all, without_collector
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.rules import cycle
@@ -79,11 +80,15 @@ class Run:
     def _finish(self, conversion: Conversion, result: FormatResult, library: Library) -> Conversion:
         """A conversion with its formatted texts, and all that is to be said of it."""
         diagnostics = [_with_source(diagnostic, library) for diagnostic in conversion.diagnostics]
-        diagnostics += examine(conversion, result, library)
+        seen = Observations()
+        diagnostics += examine(conversion, result, library.observing(seen))
         diagnostics.sort(key=lambda diagnostic: diagnostic.sort_key)
         failed = any(diagnostic.is_error for diagnostic in diagnostics)
         files = {} if failed else {path: result.texts[path] for path in conversion.files}
-        finished = replace(conversion, files=files, diagnostics=tuple(diagnostics))
+        reads = _merged(
+            conversion.reads, {path: at for path, at in seen.files.items() if path not in conversion.files}
+        )
+        finished = replace(conversion, files=files, diagnostics=tuple(diagnostics), reads=reads)
         return finished.strictly() if self.settings.strict else finished
 
     def _lay_over(self, batch: Sequence[Conversion], library: Library) -> dict[str, str]:
@@ -96,6 +101,12 @@ class Run:
         }
         library.put({file: text for file, (_, text) in changed.items()})
         return {file: path for file, (path, _) in changed.items()}
+
+
+def _merged(reads: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Reads of two steps of a conversion. The hash of a file says more than that it exists."""
+    known = {path: at for path, at in reads.items() if at != EXISTS}
+    return dict(sorted({**reads, **more, **known}.items()))
 
 
 def _in_order(needs: Mapping[str, Collection[str]]) -> list[str]:
