@@ -1,4 +1,4 @@
-"""Read the graph from the texts of modular files. Only they are parsed; of neighbours, only the text is looked at."""
+"""Read the graph from modular files. Modular files are parsed; neighbours are only searched for definitions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Reading:
 
 
 def build(paths: Iterable[str], root: str, library: Library) -> tuple[Graph, list[Diagnostic]]:
-    """The graph of the modular files at `paths`, and what is wrong with them; a bad file never stops the others.
+    """The graph of the modular files at `paths`, and the findings about them; a bad file never stops the others.
 
     Args:
         root: the folder of models, from which models are named.
@@ -69,7 +69,7 @@ def build(paths: Iterable[str], root: str, library: Library) -> tuple[Graph, lis
 
 
 def model_name(folder: str, root: str) -> str:
-    """What the model in a folder is called. Characters that cannot be shown are escaped."""
+    """The name of the model in a folder. Characters that cannot be shown are escaped."""
     relative = os.path.relpath(folder, root)
     if relative.split(os.sep, 1)[0] == os.pardir:
         relative = package_of(folder)[1] or relative
@@ -100,7 +100,7 @@ def _graph(title: str, models: Mapping[str, Model], edges: tuple[Edge, ...]) -> 
 
 
 def _read_model(path: str, reading: _Reading) -> None:
-    """Add one modular file: its model, the lines that it stands for, and what it takes."""
+    """Add one modular file: its model, its lines and those of its generated files, and the edges to its parents."""
     folder, file_name = os.path.split(path)
     heir = model_name(folder, reading.root)
     known = reading.models.get(heir, Model(heir))
@@ -144,7 +144,7 @@ def _generated_from(path: str, reading: _Reading) -> Iterator[ModelFile]:
 
 
 def _read_statements(heir: str, path: str, statements: Iterable[Statement], reading: _Reading) -> None:
-    """Add what the imports and class headers of a modular file say."""
+    """Add the edges that follow from the imports and class headers of a modular file."""
     sources: dict[str, tuple[ImportedName, str]] = {}
     for statement in statements:
         if statement.role is Role.IMPORT:
@@ -191,13 +191,13 @@ def _source_of(name: ImportedName, path: str, line: int, reading: _Reading) -> s
 
 
 def _will_exist(path: str, library: Library) -> bool:
-    """Whether a neighbour's file that there is not yet has a modular file that gives it."""
+    """Whether a missing neighbour would be generated from a modular file."""
     modular = modular_of(path, library.settings)
     return bool(modular) and library.exists(modular)
 
 
 def _defined_in(path: str, reading: _Reading) -> Mapping[str, str]:
-    """Name -> kind of the definitions at the margin of a neighbour's text."""
+    """Name -> kind of the top-level definitions in a neighbour's text."""
     if path not in reading.kinds:
         try:
             text = reading.library.text(path) if reading.library.exists(path) else ""

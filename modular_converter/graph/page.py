@@ -1,4 +1,4 @@
-"""The graph as one page of HTML that needs nothing else: no network, no other file, no framework.
+"""The graph as one page of HTML, without network, other files or frameworks.
 
 Names come from strangers' files. They are carried as JSON in which nothing can end the script element, the page turns
 them into text only, and its content security policy allows the one script and the one style by their hashes.
@@ -21,7 +21,7 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
 SCRIPTS = ("data.js", "dom.js", "list.js", "overview.js", "details.js", "focus.js", "main.js")
 """The files of the script, in the order in which they build on each other."""
 _UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
-"""What could end a script element or a line of a script, as JSON writes it in plain letters."""
+"""Characters that could end a script element or a line of a script -> their escapes in JSON."""
 
 
 def render(graph: Graph) -> str:

@@ -1,4 +1,4 @@
-"""The graph as values: models, and for each pair of heir and parent what the heir takes."""
+"""The graph as values: models, and an edge for each pair of heir and parent."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class ImportedThing:
 
     @property
     def told(self) -> str:
-        """How it is taken, in words."""
+        """The kind of the import, in words."""
         return "imported by name" if self.kind == "unknown" else f"{self.kind} imported by name"
 
 
 @dataclass(frozen=True)
 class Edge:
-    """What one model takes from another."""
+    """The classes and other definitions that one model takes from another."""
 
     heir: str
     parent: str
@@ -65,7 +65,7 @@ class Model:
     modular_lines: int = 0
     generated: tuple[ModelFile, ...] = ()
     depth: int = 0
-    """Steps of the longest way to a model that inherits from nothing. Circles come last."""
+    """Steps of the longest path to a model that inherits from none. Circles come last."""
 
     @property
     def generated_lines(self) -> int:
@@ -83,7 +83,7 @@ class Graph:
     """Models by name and edges, both sorted."""
 
     title: str
-    """What the models belong to: the package, or the folder that holds the folder of models."""
+    """The package of the models, or the folder that holds the folder of models."""
     models: Mapping[str, Model]
     edges: tuple[Edge, ...]
     selected: tuple[str, ...] = ()
@@ -91,12 +91,12 @@ class Graph:
 
     @cached_property
     def parents(self) -> Mapping[str, tuple[Edge, ...]]:
-        """Model -> what it takes from each parent, most classes first."""
+        """Model -> its edges to its parents, most classes first."""
         return self._by("heir")
 
     @cached_property
     def heirs(self) -> Mapping[str, tuple[Edge, ...]]:
-        """Model -> what each direct heir takes from it, most classes first."""
+        """Model -> the edges of its direct heirs, most classes first."""
         return self._by("parent")
 
     def _by(self, end: str) -> Mapping[str, tuple[Edge, ...]]:
@@ -106,11 +106,11 @@ class Graph:
         return {name: tuple(edges) for name, edges in found.items()}
 
     def all_ancestors(self, name: str) -> dict[str, int]:
-        """Ancestor -> steps of the shortest way to it."""
+        """Ancestor -> steps of the shortest path to it."""
         return _reachable(name, {key: [edge.parent for edge in edges] for key, edges in self.parents.items()})
 
     def all_heirs(self, name: str) -> dict[str, int]:
-        """Heir -> steps of the shortest way to it."""
+        """Heir -> steps of the shortest path to it."""
         return _reachable(name, {key: [edge.heir for edge in edges] for key, edges in self.heirs.items()})
 
     @cached_property
@@ -131,7 +131,7 @@ class Graph:
 
 
 def _reachable(start: str, onward: Mapping[str, Iterable[str]]) -> dict[str, int]:
-    """What can be reached, with the steps of the shortest way; never the start itself."""
+    """All nodes in reach but the start -> steps of the shortest path."""
     steps = {start: 0}
     latest = [start]
     while latest:

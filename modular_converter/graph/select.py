@@ -1,4 +1,4 @@
-"""Which modular files a graph is read from, and which of its models the arguments mean."""
+"""The modular files of a graph, and the models that arguments name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from modular_converter.settings.parent_folders import models_folder_of
 def modular_files(arguments: Sequence[str], models: str | None) -> tuple[str, tuple[str, ...]]:
     """The folder of models, and every modular file below it.
 
-    Where no such folder is known, it is the one that the first path among the arguments lies in.
+    Without `models`, the folder follows from the first path among the arguments.
     Raises `ConversionError` when there is neither.
     """
     if models is None:
@@ -33,7 +33,7 @@ def modular_files(arguments: Sequence[str], models: str | None) -> tuple[str, tu
 
 
 def chosen_models(arguments: Sequence[str], graph: Graph, root: str) -> tuple[list[str], list[Diagnostic]]:
-    """The models that the arguments mean, and one finding for each argument that means none.
+    """The models that the arguments name, and a finding for each argument that names none.
 
     An argument is the name of a model, written by hand or not, or what `modular-convert` takes as well.
     """

@@ -82,7 +82,7 @@ def _counted(steps: Mapping[str, int], noun: str) -> str:
 
 
 def _tree(start: str, onward: _Onward, with_classes: bool) -> list[str]:
-    """The branches below a model; what has been shown with its branches is not shown with them again.
+    """The branches below a model; a model with branches shows them only where it occurs first.
 
     Args:
         with_classes: whether to list the classes of the first branches.

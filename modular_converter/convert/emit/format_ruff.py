@@ -73,7 +73,7 @@ def _error(settings: Settings, reason: str) -> ConversionError:
 
 @contextlib.contextmanager
 def _tree(files: Mapping[str, str], settings: Settings) -> Iterator[Tree]:
-    """Lay the texts out, and remove them at the end, also those that a killed process has left."""
+    """Write the texts to a temporary tree, and remove it at the end; trees of killed processes are removed too."""
     _sweep(tempfile.gettempdir())
     above = ""
     try:
@@ -107,7 +107,7 @@ def _lay_out(files: Mapping[str, str], settings: Settings, above: str) -> Tree:
 
 
 def _place(path: str, base: str) -> str:
-    """Where an absolute path goes in the tree: as below the project's folder `base`, else with all its folders.
+    """The place of an absolute path in the tree: as below the project's folder `base`, else with all its folders.
 
     Patterns of a configuration then match as they do in the project, and no text's place depends on the others.
     """
@@ -117,12 +117,12 @@ def _place(path: str, base: str) -> str:
 
 
 def _readable(place: str) -> str:
-    """The place with signs of private use for what a list of files in UTF-8 cannot hold: other bytes, line breaks."""
+    """The place with private-use characters for bytes and line breaks that a list of files in UTF-8 cannot hold."""
     return _UNREADABLE.sub(lambda match: chr(_PRIVATE + ord(match[0])), place)
 
 
 def _readable_roots(roots: Sequence[str], above: str) -> list[str]:
-    """The source roots, a link in place of one whose path cannot be said in UTF-8."""
+    """The source roots; a link stands for a root whose path cannot be written in UTF-8."""
     found = []
     for number, root in enumerate(roots):
         if _UNREADABLE.search(root):
@@ -143,7 +143,7 @@ def _mirror_packages(folder: str, parent: str, base: str) -> None:
 
 
 def _options(config: str, roots: Sequence[str]) -> tuple[str, ...]:
-    """The configuration, but for what it takes from its place: who is first-party, and what is to be left out."""
+    """The options of ruff: the configuration, the first-party folders (else they follow from its place), the texts."""
     escaped = (root.replace("\\", "\\\\").replace('"', '\\"') for root in roots)
     source = "src=[" + ", ".join(f'"{root}"' for root in escaped) + "]"
     return ("--no-cache", "--no-force-exclude", "--config", config, "--config", source, f"@../{FILE_LIST}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 
 from modular_converter.convert.source.module import Statement
@@ -10,10 +11,13 @@ from modular_converter.convert.source.module import Statement
 
 def exported_names(statement: Statement | None) -> list[str]:
     """The names in the statement `__all__ = […]`, which may be a sum of lists; those that are no literals are left out."""
-    if statement is None:
-        return []
-    node = ast.parse(statement.text).body[0]
-    return list(_strings(node.value)) if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value else []
+    return list(_names_in(statement.text)) if statement is not None else []
+
+
+@functools.lru_cache(maxsize=1024)  # the checks ask for the names of one neighbour once for each of its heirs
+def _names_in(text: str) -> tuple[str, ...]:
+    node = ast.parse(text).body[0]
+    return tuple(_strings(node.value)) if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value else ()
 
 
 def _strings(node: ast.expr) -> Iterator[str]:

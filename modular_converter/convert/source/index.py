@@ -1,4 +1,4 @@
-"""Read a module into a list of top-level statements with their text. No syntax tree leaves this file."""
+"""Split a module into top-level statements with their text. No syntax tree leaves this file."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def index_module(text: str, path: str) -> Module:
 
 
 def _attach_stores(statements: list[Statement]) -> list[Statement]:
-    """Let what stores into a global (`TABLE["x"] = f`) follow the assignment of that global.
+    """Join each store into a global (`TABLE["x"] = f`) to the assignment of that global.
 
-    A store into a global that is imported becomes the definition that goes with its name.
+    A store into an imported global becomes a definition of its name.
     """
     attached: list[Statement] = []
     places: dict[str, int] = {}
@@ -61,7 +61,7 @@ def first_line(node: ast.stmt) -> int:
 
 
 def end_with_footer(lines: list[str], end: int, limit: int, column: int) -> int:
-    """Where a statement ends when the comments below it that are indented deeper count as its own.
+    """The end of a statement with the comments below it that are indented deeper.
 
     Args:
         end: the number of lines up to the statement's own end.

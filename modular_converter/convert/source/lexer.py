@@ -1,7 +1,7 @@
 """A lexical view of Python text: where its comments, strings and f-string texts are.
 
-A full tokenizer is not needed to rename or to list identifiers: the places where text is not code are
-found from their first character, and only f-strings, which nest, are walked by hand.
+Renaming and listing identifiers need no full tokenizer. The first character of a comment or string tells where it
+ends; only f-strings, which nest, are walked by hand.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Token(NamedTuple):
     texts: tuple[Span, ...] = ()
     """For an f-string: the spans of its literal texts, nested f-strings included."""
     others: tuple[Span, ...] = ()
-    """For an f-string: the spans of quotes, conversions, comments and plain strings in it, which are no code either."""
+    """For an f-string: the spans of its quotes, conversions, comments and plain strings, which are not code either."""
 
 
 def has_template(text: str) -> bool:
-    """Whether `text` may hold an f-string (false alarms are possible, misses are not)."""
+    """Whether `text` may hold an f-string. It may be wrong when it says yes, never when it says no."""
     return _TEMPLATE_OPENING.search(text) is not None
 
 
@@ -162,7 +162,7 @@ class _TemplateWalk:
         return position
 
     def _opens_string(self, position: int) -> bool:
-        """Whether the outer quote, met inside a field, opens a string of its own (Python 3.12): one that closes again."""
+        """Whether the outer quote inside a field opens a string (Python 3.12), so that the quote occurs again later."""
         match = _STRING_END[self.quote].match(self.text, position + len(self.quote))
         return match is not None and self.text.find("}", match.end()) >= 0
 

@@ -67,7 +67,7 @@ def _apply(node: ast.stmt, variable: str, table: dict[str, str]) -> dict[str, st
 
 
 def _literal_pairs(node: ast.expr, variable: str, table: dict[str, str]) -> dict[str, str]:
-    """The string pairs of `{…}`, `[(k, v), …]`, `dict(…)`, `OrderedDict(…, **other)` and of the variable itself."""
+    """The pairs of strings in `{…}`, `[(k, v), …]`, `dict(…)`, `OrderedDict(…, **other)` or the variable itself."""
     pairs: dict[str, str] = {}
     if isinstance(node, ast.Name):
         return dict(table) if node.id == variable else {}
