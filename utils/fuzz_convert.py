@@ -14,7 +14,7 @@ import re
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -37,22 +37,24 @@ def main() -> int:
     options = parser.parse_args()
     print(f"seed {options.seed}")
     failed = search(options.examples, options.seed)
-    reduced = {kind: _reduced(found, options.each) for kind, found in sorted(failed.items())}
-    cases = [(kind, program) for kind, found in reduced.items() for program in found]
-    for number, (kind, program) in enumerate(cases, start=1):
-        verdict = judge(program)
-        print(f"\n== {number}: {kind}\n{verdict.differences[0] if verdict.differences else verdict.findings[0]}")
-        print(f"{program.llama}\n{program.bert}\n# modular_emu.py\n{program.emu}")
-        if options.save:
-            slug = re.sub(r"\W+", "_", kind).strip("_")
-            save(os.path.join(options.save, f"{number:03}_{slug}"), program, verdict)
+    shown: set[Program] = set()
+    for kind, found in sorted(failed.items()):
+        for program in sorted(found, key=lambda one: len(one.emu + one.llama))[: options.each]:
+            smallest = reduce_program(program)
+            if smallest not in shown:
+                shown.add(smallest)
+                show(len(shown), kind, smallest, options.save)
     return 1 if failed else 0
 
 
-def _reduced(found: Sequence[Program], most: int) -> list[Program]:
-    """The smallest forms of some programs, each once, beginning with the shortest."""
-    shortest = sorted(found, key=lambda one: len(one.emu + one.llama))[:most]
-    return list(dict.fromkeys(reduce_program(program) for program in shortest))
+def show(number: int, kind: str, program: Program, folder: str | None) -> None:
+    """Print a program and what is wrong with its conversion; save it too."""
+    verdict = judge(program)
+    print(f"\n== {number}: {kind}\n{(*verdict.differences, *verdict.findings)[0]}")
+    print(f"{program.llama}\n{program.bert}\n# modular_emu.py\n{program.emu}", flush=True)
+    if folder:
+        slug = re.sub(r"\W+", "_", kind).strip("_")
+        save(os.path.join(folder, f"{number:03}_{slug}"), program, verdict)
 
 
 def search(examples: int, start: int) -> dict[str, list[Program]]:
@@ -91,14 +93,18 @@ def _rules(verdict: Verdict) -> list[str]:
 
 def reduce_program(program: Program) -> Program:
     """The smallest program, by single steps, that fails in the same way."""
-    first = judge(program)
+    quick = _reduced(program, lints=False)
+    return quick if judge(quick).outcome is judge(program).outcome else _reduced(program, lints=True)
+
+
+def _reduced(program: Program, lints: bool) -> Program:
+    first = judge(program, lints)
 
     def still_fails(texts: Mapping[str, str]) -> bool:
-        verdict = judge(Program(**texts))
+        verdict = judge(Program(**texts), lints)
         return (verdict.outcome, verdict.kind) == (first.outcome, first.kind)
 
-    texts = {"bert": program.bert, "llama": program.llama, "emu": program.emu}
-    smallest = reduce_texts(texts, still_fails)
+    smallest = reduce_texts({"bert": program.bert, "llama": program.llama, "emu": program.emu}, still_fails)
     tidy = {name: re.sub(r"\n\n\n+", "\n\n", text.strip()) + "\n" for name, text in smallest.items()}
     return Program(**(tidy if still_fails(tidy) else smallest))
 

@@ -12,6 +12,7 @@ from typing import Any
 from modular_converter.settings import toml_files
 from modular_converter.settings.keys import PROFILES, read_table
 from modular_converter.settings.parent_folders import INSTALLED, upwards
+from modular_converter.settings.release import Release, conventions, release_of
 from modular_converter.settings.toml_files import SettingsError, TomlFile
 from modular_converter.settings.values import Settings
 
@@ -37,21 +38,24 @@ def load_settings(start: str | os.PathLike[str]) -> Settings:
         ruff = ruff or toml_files.ruff_config_in(folder, pyproject)
         if project is not None and ruff:
             break
-    return _settings(project, ruff, black)
+    return _settings(os.path.abspath(start), project, ruff, black)
 
 
-@functools.lru_cache(maxsize=len(PROFILES))
-def profile_settings(name: str = PROFILES[0]) -> Settings:
-    """The settings of a built-in profile alone."""
+@functools.lru_cache(maxsize=16)
+def profile_settings(name: str = PROFILES[0], release: Release = ()) -> Settings:
+    """The settings of a built-in profile alone, with the conventions of a release of its package."""
     profile = toml_files.read_toml(os.path.join(PROFILE_FOLDER, f"{name}.toml"))
+    latest = dict(profile.table)
+    table = conventions(latest, latest.pop("older", ()), release)  # type: ignore[arg-type]
     with open(os.path.join(PROFILE_FOLDER, f"{name}.ruff.toml"), encoding="utf-8") as file:
-        return Settings(profile=name, ruff_config=file.read(), **read_table(profile, profile.table))
+        return Settings(profile=name, ruff_config=file.read(), **read_table(profile, table))
 
 
-def _settings(project: TomlFile | None, ruff: str, black: str) -> Settings:
+def _settings(start: str, project: TomlFile | None, ruff: str, black: str) -> Settings:
     """Lay the project's table over its profile, and settle which ruff configuration is in force."""
     values = _project_values(project) if project is not None else {}
-    base = profile_settings(values.pop("profile", PROFILES[0]))
+    name = values.pop("profile", PROFILES[0])
+    base = profile_settings(name, release_of(start, profile_settings(name).package))
     folder = os.path.dirname(ruff)
     if project is not None:
         if "ruff_config" in values:

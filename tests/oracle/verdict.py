@@ -93,8 +93,12 @@ def convert(program: Program, formatter: str = "none") -> Conversion:
     return Run(settings(formatter), overlay, workers=1).convert([path])[0]
 
 
-def judge(program: Program) -> Verdict:
-    """Execute a program and what it is converted to, and compare each class of the modular file."""
+def judge(program: Program, lints: bool = True) -> Verdict:
+    """Execute a program and what it is converted to, and compare each class of the modular file.
+
+    Args:
+        lints: whether a difference is converted again with the formatter, whose linter finds undefined names.
+    """
     with executed("original", program.modules) as original:
         modules = {name: module for name, module in original.items() if isinstance(module, types.ModuleType)}
         if len(modules) < len(original):
@@ -110,8 +114,7 @@ def judge(program: Program) -> Verdict:
             differences = tuple(_differences(modules[MODULAR], generated[GENERATED]))
     if not differences:
         return Verdict(Outcome.SAME, findings=conversion.diagnostics, generated=text)
-    # Only a formatter that lints finds undefined names.
-    return _weigh(program, differences, convert(program, "ruff"), text)
+    return _weigh(program, differences, convert(program, "ruff") if lints else conversion, text)
 
 
 def _refusal(conversion: Conversion) -> Verdict | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cached_property
 
 from modular_converter.convert.emit.banner import banner
@@ -19,7 +20,7 @@ from modular_converter.convert.inline.generated import EmittedDefinition, Genera
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName
+from modular_converter.convert.source.module import ImportedName, Role
 from modular_converter.settings.kinds import kind_of, module_name
 
 
@@ -32,6 +33,7 @@ def assemble(neighbours: Neighbourhood, collection: GeneratedFiles, library: Lib
 class _Assembler:
     def __init__(self, neighbours: Neighbourhood, collection: GeneratedFiles, library: Library) -> None:
         self.target = neighbours.target
+        self.resolution = neighbours.resolution
         self.settings = library.settings
         self.collection = collection
         self.library = library
@@ -94,10 +96,22 @@ class _Assembler:
     def _own_imports(self) -> ImportSource:
         return ImportSource(
             self.target.module.statements,
-            rename=lambda name: name,
+            rename=self._beside,
             rename_text=lambda text: text,
-            skips=lambda name: neighbour_module(name.module, self.settings) is not None,
+            skips=self._is_resolved,
         )
+
+    def _beside(self, name: ImportedName) -> ImportedName:
+        """An import of the modular file; from a file of its own folder it becomes a relative one."""
+        folder = f"{self.settings.package}.models.{self.target.model}."
+        return replace(name, module="." + name.module.removeprefix(folder)) if name.module.startswith(folder) else name
+
+    def _is_resolved(self, name: ImportedName) -> bool:
+        """Whether an imported name is a neighbour's that is built into the file; a class may also be used as it is."""
+        if neighbour_module(name.module, self.settings) is None:
+            return False
+        definition = self.resolution.definition(name.bound)
+        return definition is None or definition.role is not Role.CLASS
 
     def _imports_of(self, renamed: RenamedNeighbour) -> ImportSource:
         return ImportSource(

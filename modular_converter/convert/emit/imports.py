@@ -106,6 +106,7 @@ def render_imports(
             if statement.role is Role.PROTECTED_IMPORT and (keep_conditions or _binds(statement, source, wanted)):
                 wanted |= statement.condition
     gathered = _Gathered(optional={library: [] for library in optional.names} if optional else {})
+    siblings = [one for one in siblings if not _is_protected(*one, sources)]
     behind = [f"from {module} import {name}" for module, name in siblings]
     gathered.bound.update(name for _, name in siblings)
     for source in sources:
@@ -121,12 +122,25 @@ def _binds(statement: Statement, source: ImportSource, wanted: Collection[str]) 
     return any(source.rename(name).bound in wanted for name in statement.imports)
 
 
+def _is_protected(module: str, name: str, sources: Sequence[ImportSource]) -> bool:
+    """Whether a protected import takes a name from a module already."""
+    return any(
+        (renamed := source.rename(imported)).module == module and renamed.bound == name
+        for source in sources
+        for statement in source.statements
+        if statement.role is Role.PROTECTED_IMPORT
+        for imported in statement.imports
+    )
+
+
 def _gather(statement: Statement, source: ImportSource, wanted: Collection[str], gathered: _Gathered) -> None:
     kept: list[ImportedName] = []
     for name in statement.imports:
         if source.skips(name):
             continue
         renamed = source.rename(name)
+        if _is_needless_submodule(renamed, wanted, gathered):
+            continue
         if renamed.bound in wanted and renamed.key not in gathered.bound:
             gathered.bound.add(renamed.key)
             kept.append(renamed)
@@ -138,6 +152,12 @@ def _gather(statement: Statement, source: ImportSource, wanted: Collection[str],
         else:
             gathered.lines.append(lead + line)
             lead = ""
+
+
+def _is_needless_submodule(name: ImportedName, wanted: Collection[str], gathered: _Gathered) -> bool:
+    """Whether this is `import a.b` where `a` is imported already and `b` is not named."""
+    is_submodule = not name.name and not name.asname and "." in name.module
+    return is_submodule and name.bound in gathered.bound and not set(name.module.split(".")).issubset(wanted)
 
 
 def _import_lines(names: Sequence[ImportedName]) -> list[str]:
@@ -158,7 +178,7 @@ def _gather_protected(
     gathered: _Gathered,
     optional: OptionalLibraries | None,
 ) -> None:
-    names = [source.rename(name) for name in statement.imports if not source.skips(name)]
+    names = [source.rename(name) for name in statement.imports]
     text = _without_unwanted(source.rename_text(statement.text), wanted, gathered.bound)
     if not text or not any(name.bound in wanted and name.bound not in gathered.bound for name in names):
         return
@@ -174,21 +194,24 @@ def _without_unwanted(text: str, wanted: Collection[str], bound: Collection[str]
     """A protected import without the statements that bind no wanted name; "" when nothing is left.
 
     Only a plain `if` that holds nothing but imports is thinned out; in any other block a branch could become empty.
+    Like an ordinary import, a statement of several lines is written anew, without the comments in its parentheses.
     """
     block = ast.parse(text).body[0]
     inner = block.body if isinstance(block, ast.If) and not block.orelse else []
     if not inner or not all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in inner):
         return text
-    unwanted: set[int] = set()
+    lines: list[str | None] = list(text.split("\n"))
     for node in inner:
-        assert isinstance(node, (ast.Import, ast.ImportFrom))
+        assert isinstance(node, (ast.Import, ast.ImportFrom)) and node.end_lineno is not None
         names = [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
-        if not any(name in wanted and name not in bound for name in names):
-            unwanted.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    if not unwanted:
+        is_wanted = any(name in wanted and name not in bound for name in names)
+        if not is_wanted or node.end_lineno > node.lineno:
+            lines[node.lineno - 1 : node.end_lineno] = [None] * (node.end_lineno - node.lineno + 1)
+            lines[node.lineno - 1] = " " * node.col_offset + ast.unparse(node) if is_wanted else None
+    if None not in lines:
         return text
-    lines = [line for number, line in enumerate(text.split("\n"), start=1) if number not in unwanted and line.strip()]
-    return "\n".join(lines) if len(lines) > 1 else ""
+    kept = [line for line in lines if line is not None and line.strip()]
+    return "\n".join(kept) if len(kept) > 1 else ""
 
 
 def _render(gathered: _Gathered, behind: list[str], modular: ImportSource, optional: OptionalLibraries | None) -> str:

@@ -57,7 +57,8 @@ def choose_prefix(
 ) -> Prefix:
     """Choose the prefix for one neighbour.
 
-    The most asked for wins; on a tie the model's own, else the one asked for last. A prefix that only adds to the
+    The most asked for wins; on a tie the model's own name with the neighbour's behind it (`EmuLlama`), then the model's
+    own, else the one asked for last. A prefix that only adds to the
     model's own (`EmuText` = `Emu` + `Text`) falls back to the own one where the neighbour tells such classes apart
     already (it has a `LlamaText…`): its own distinction would be lost.
 
@@ -71,7 +72,7 @@ def choose_prefix(
     counts = Counter(asked)
     ranked = tuple(sorted(counts, key=lambda prefix: (-counts[prefix], asked.index(prefix))))
     most = [prefix for prefix in asked if counts[prefix] == counts[ranked[0]]]
-    chosen = own if own in most else most[-1]
+    chosen = next((prefix for prefix in (own + neighbour, own) if prefix in most), most[-1])
     if chosen != own and chosen.startswith(own):
         taken = neighbour + chosen[len(own) :]
         for name in neighbour_classes:

@@ -139,7 +139,7 @@ def neighbour_module(dotted: str, settings: Settings) -> NeighbourModule | None:
 
 @functools.lru_cache(maxsize=4096)
 def _neighbour_module(dotted: str, kinds: tuple[str, ...]) -> NeighbourModule | None:
-    match = re.fullmatch(r"(?:\.\.|\.\.\.models\.|(?:[^\W\d]\w*\.)*models\.)([^\W\d]\w*)\.([^\W\d]\w*)", dotted)
+    match = re.fullmatch(r"(?:\.\.|\.*(?:[^\W\d]\w*\.)*models\.)([^\W\d]\w*)\.([^\W\d]\w*)", dotted)
     if match is None:
         return None
     split = split_stem(match[2], kinds)

@@ -15,7 +15,7 @@ from modular_converter.convert.inline.order import Positions, emission_order
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role, Statement
 from modular_converter.convert.source.rename import RenamedModule
-from modular_converter.settings.kinds import kind_of, module_name
+from modular_converter.settings.kinds import kind_of, module_name, split_stem
 from modular_converter.settings.values import Settings
 
 
@@ -92,7 +92,20 @@ class _Collector:
         parent = self._symbols(dotted) if dotted else {}
         siblings = {name: Symbol(name, OWN, copy.role, copy.uses) for name, copy in copies.items()}
         imports = self._sibling_imports(dotted, self.settings.copied_kinds[kind]) if siblings else ()
-        return Scope(parent, self.table, self.classes, lambda name: self._kind(name) != kind, siblings, imports)
+        beside = self._imports_beside(dotted, kind) if dotted else ()
+        return Scope(
+            parent, self.table, self.classes, lambda name: self._kind(name) != kind, siblings, imports, beside
+        )
+
+    def _imports_beside(self, dotted: str, kind: str) -> set[str]:
+        """The names that a neighbour imports from files of its folder, but for `image_processing` in a variant of it."""
+        renamed = self.neighbours.neighbours[dotted]
+        found: set[str] = set()
+        for name in renamed.neighbour.module.imported.values():
+            split = split_stem(name.module[1:], tuple(self.library.settings.kinds.values()))
+            if name.module[:1] == "." and split and not kind.startswith(split[0]):
+                found.add(renamed.import_in_target(name).bound)
+        return found
 
     def _sibling_imports(self, dotted: str, sibling: str) -> set[str]:
         """The names that the modular file or a neighbour imports from the sibling file of a kind."""

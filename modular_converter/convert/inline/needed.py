@@ -64,6 +64,8 @@ class Scope:
     """The definitions of a sibling file that this file may copy."""
     sibling_imports: Collection[str] = ()
     """The names that the parent's module or the modular file import from that sibling."""
+    imported: Collection[str] = ()
+    """The names that the parent's module imports from other files of its model, so that this one imports them too."""
 
     def needs(self, name: str, uses: Collection[str], child_uses: Collection[str]) -> Needs:
         """Follow what a class uses through functions and assignments; classes are only noted.
@@ -118,6 +120,8 @@ class Scope:
         """
         listed = self.table.get(use)
         if use not in self.parent:
+            if use in self.imported and listed is not None and listed.source != OWN:
+                return None
             reachable = by_table or direct or (listed is not None and listed.source == source)
             return listed if reachable else None
         return listed if listed is not None and listed.is_overriding else self.parent[use]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from modular_converter.convert.inline.needed import OWN, Needs, Symbol
 
 
-Key = tuple[int, int, int]
+Key = tuple[int, int, bool, int]
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,18 @@ class Positions:
         """The sort key of a definition that a class needs."""
         name = symbol.name
         if symbol.source == OWN:
-            return (2, 0, self.own[name])
+            return (2, 0, False, self.own[name])
         if name in self.parent:
-            return (0, 0, self.parent[name])
+            return (0, 0, False, self.parent[name])
         # As in the published files: the first neighbour that defines the name counts. For an imported name, and for
         # a class without a parent, only neighbours from which a function or assignment is imported count.
+        # In a class with a parent, what imported functions need stands before what is imported by name.
         everywhere = bool(self.parent) and name not in self.asked
+        last = bool(self.parent) and name in self.asked
         for position, lines in enumerate(self.neighbours):
             if name in lines and (everywhere or position in self.asked_from):
-                return (1, position, lines[name])
-        return (1, len(self.neighbours), 0)
+                return (1, position, last, lines[name])
+        return (1, len(self.neighbours), last, 0)
 
 
 def emission_order(name: str, needs: Needs, needs_of: Callable[[Symbol], Needs], positions: Positions) -> list[Symbol]:

@@ -34,6 +34,34 @@ def test_without_a_project_the_profile_holds(tmp_path: pathlib.Path) -> None:
     assert settings.replaced_dependency is Severity.ERROR
 
 
+@pytest.mark.parametrize(
+    ("version", "video", "kept", "fast"),
+    [
+        ("5.23.0", "video_processing", True, False),
+        ("5.18.0", "video_processing", True, False),
+        ("5.17.1", "processing", True, False),
+        ("5.15.0.dev0", "processing", False, False),
+        ("5.2.0", "processing", False, True),
+    ],
+)
+def test_the_release_decides_about_conventions(
+    tmp_path: pathlib.Path, version: str, video: str, kept: bool, fast: bool
+) -> None:
+    project(tmp_path / "transformers", f'import torch\n\n__version__ = "{version}"\n', "__init__.py")
+    (tmp_path / "transformers/models/emu").mkdir(parents=True)
+    settings = load_settings(tmp_path / "transformers/models/emu")
+    assert settings.kinds["VideoProcessorKwargs"] == video
+    assert ("mamba_ssm" in settings.kept_names) is kept
+    assert ("ImageProcessorFast" in settings.kinds) is fast
+
+
+def test_a_package_that_says_no_release_follows_the_latest(tmp_path: pathlib.Path) -> None:
+    project(tmp_path / "transformers", "__version__ = version()\n", "__init__.py")
+    (tmp_path / "other").mkdir()
+    project(tmp_path / "other", '__version__ = "5.0.0"\n', "__init__.py")
+    assert load_settings(tmp_path / "transformers") == load_settings(tmp_path / "other") == profile_settings()
+
+
 def test_settings_are_frozen_and_cross_a_process() -> None:
     settings = profile_settings()
     assert pickle.loads(pickle.dumps(settings)) == settings

@@ -31,9 +31,14 @@ def render(
 
 def test_only_what_is_used_and_each_once() -> None:
     own, other = "import os\nfrom torch import nn, relu\n", "from torch import nn, gelu\nimport os.path\nimport re\n"
-    assert render(own, other, used={"os", "nn", "gelu"}) == (
+    assert render(own, other, used={"os", "path", "nn", "gelu"}) == (
         "import os\nfrom torch import nn\nfrom torch import gelu\nimport os.path\n"
     )
+
+
+def test_a_submodule_that_is_not_named_goes_where_its_package_is_imported() -> None:
+    assert render("import os\nimport os.path\n", used={"os"}) == "import os\n"
+    assert render("import os.path\n", used={"os"}) == "import os.path\n"
 
 
 def test_an_alias_is_another_name() -> None:

@@ -42,6 +42,10 @@ def test_a_tie_goes_to_the_model_itself_or_else_to_the_last() -> None:
     assert chosen(("EmuTextMLP", "LlamaMLP"), ("EmuVisionNorm", "LlamaNorm")) == "EmuVision"
 
 
+def test_a_tie_goes_first_to_the_name_with_the_neighbours() -> None:
+    assert chosen(("EmuLlamaMLP", "LlamaMLP"), ("EmuNorm", "LlamaNorm")) == "EmuLlama"
+
+
 def test_nothing_asked_for_is_the_model_itself() -> None:
     assert chosen() == "Emu"
 

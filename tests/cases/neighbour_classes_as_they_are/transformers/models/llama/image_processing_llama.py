@@ -1,0 +1,6 @@
+class LlamaImageProcessorKwargs:
+    size: int
+
+
+def smart_resize(x):
+    return x
