@@ -8,16 +8,17 @@ Formatting and writing are done for all files of a run together (`batch.py`).
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.assemble import assemble
-from modular_converter.convert.inherit.build import build_classes
+from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
 from modular_converter.convert.inherit.resolve import open_target, resolve
 from modular_converter.convert.inline.collect import collect
 from modular_converter.convert.lint import lint
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError
+from modular_converter.diagnostics import ConversionError, Diagnostic
 
 
 def convert(path: str, library: Library) -> Conversion:
@@ -37,7 +38,7 @@ def convert(path: str, library: Library) -> Conversion:
         classes = build_classes(neighbours, library)
         collection = collect(neighbours, classes, library)
         files = assemble(neighbours, collection, library)
-        diagnostics = lint(neighbours, classes, collection, library)
+        diagnostics = _findings(classes, lint(neighbours, classes, collection, library))
     except ConversionError as error:
         return Conversion(path, {}, error.diagnostics, reads=seen.reads)
     if any(diagnostic.is_error for diagnostic in diagnostics):
@@ -46,3 +47,9 @@ def convert(path: str, library: Library) -> Conversion:
     texts = {os.path.join(folder, name): text for name, text in files.items()}
     origins = {os.path.join(folder, file.name): tuple(one.origin for one in file.ordered) for file in collection.files}
     return Conversion(path, texts, diagnostics, origins, seen.reads, dict(sorted(seen.packages.items())))
+
+
+def _findings(classes: Mapping[str, BuiltClass], others: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
+    """The findings of merging the classes and those of the checks, in the order of the lines."""
+    merging = [finding for built in classes.values() for finding in built.findings]
+    return tuple(sorted((*merging, *others), key=lambda finding: finding.sort_key)) if merging else others

@@ -90,7 +90,12 @@ FLOORS = {
 }
 """Package that holds packages -> the files and packages directly in it, the lowest first."""
 HEAVY = {"libcst", "torch", "transformers", "black"}
-MAY_IMPORT = {"modular_converter.convert.emit.format_black": {"black"}}
+OVERRIDES = ("base_calls", "indentation", "override", "signature", "statements", "super_calls")
+"""The files of `convert/inherit` that are imported when a class has an override to merge."""
+MAY_IMPORT = {
+    "modular_converter.convert.emit.format_black": {"black"},
+    **{f"modular_converter.convert.inherit.{name}": {"libcst"} for name in OVERRIDES},
+}
 
 
 def test_every_package_has_a_floor() -> None:
@@ -143,3 +148,25 @@ def test_help_imports_only_click() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not loaded & {"rich", "libcst", "modular_converter.convert.pipeline", "modular_converter.settings.load"}
+
+
+@pytest.mark.parametrize(("body", "is_loaded"), [("pass", False), ("def f(self):\n        super().f()", True)])
+def test_only_overrides_need_libcst(body: str, is_loaded: bool, tmp_path: Path) -> None:
+    texts = {
+        "old/modeling_old.py": "class OldMLP:\n    def f(self):\n        return 1\n",
+        "new/modular_new.py": f"from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    {body}\n",
+    }
+    for name, text in texts.items():
+        path = tmp_path / "models" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    code = (
+        "import sys\nfrom modular_converter.convert.pipeline import convert\n"
+        "from modular_converter.convert.source.library import Library\n"
+        "from modular_converter.settings.load import profile_settings\n"
+        "conversion = convert(sys.argv[1], Library(profile_settings()))\n"
+        "assert conversion.files, conversion.diagnostics\nprint('libcst' in sys.modules)"
+    )
+    modular = str(tmp_path / "models/new/modular_new.py")
+    done = subprocess.run([sys.executable, "-c", code, modular], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(is_loaded)

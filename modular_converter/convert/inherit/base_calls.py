@@ -2,75 +2,46 @@
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container
 
-from modular_converter.convert.inherit.blocks import pad, parse_padded
-from modular_converter.settings.values import Settings
+import libcst as cst
+from libcst.helpers import get_full_name_for_node
 
 
-def call_super_for_bases(text: str, method: str, bases: Sequence[str], settings: Settings) -> str:
-    """The text of a method in which `Base.method(self, …)` is `super().method(…)` where both reach the same.
+class CallSuper(cst.CSTTransformer):
+    """Writes `super().method(…)` for `Base.method(self, …)` where both reach the same. To be used on a method's body.
 
-    Args:
-        method: its name.
-        bases: the bases of the generated class.
+    Calls in inner functions, lambdas, comprehensions and classes stay: `super()` finds no instance there.
     """
-    # A quick test: most methods call no base, and need not be parsed.
-    if not re.search(rf"\w\.{method}\(", text):
-        return text
-    padded = pad(text)
-    padding = len(padded) - len(text)
-    for start, end, replacement in sorted(_edits(padded, method, bases, settings), reverse=True):
-        padded = padded[:start] + replacement + padded[end:]
-    return padded[padding:]
+
+    def __init__(self, method: str, reached: Container[str], instance: str) -> None:
+        """`reached` holds the bases that `super()` reaches, `instance` is the name of the method's first parameter."""
+        super().__init__()
+        self.method, self.reached, self.instance = method, reached, instance
+
+    def _stay_out(self, node: cst.CSTNode) -> bool:
+        return False
+
+    visit_FunctionDef = visit_Lambda = visit_ClassDef = _stay_out
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _stay_out
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        function = updated_node.func
+        if not isinstance(function, cst.Attribute) or function.attr.value != self.method:
+            return updated_node
+        if _dotted(function.value) not in self.reached:
+            return updated_node
+        first = updated_node.args[0] if updated_node.args else None
+        if first is not None and not first.star and first.keyword is None and _dotted(first.value) == self.instance:
+            # With it goes the white space around it, comments included.
+            no_space = cst.SimpleWhitespace("")
+            updated_node = updated_node.with_changes(args=updated_node.args[1:], whitespace_before_args=no_space)
+        return updated_node.with_changes(func=function.with_changes(value=cst.Call(cst.Name("super"))))
 
 
-def _edits(padded: str, method: str, bases: Sequence[str], settings: Settings) -> Iterator[tuple[int, int, str]]:
-    offset = _Offsets(padded)
-    for call in ast.walk(parse_padded(padded)):
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)) or call.func.attr != method:
-            continue
-        base = call.func.value
-        if not _reaches_super(_dotted_name(base), bases, settings):
-            continue
-        yield (*offset(base), "super()")
-        if call.args and isinstance(call.args[0], ast.Name) and call.args[0].id == "self":
-            start, end = offset(call.args[0])
-            comma = re.match(r"\s*,\s*", padded[end:])
-            yield (start, end + (comma.end() if comma else 0), "")
-
-
-def _reaches_super(base: str, bases: Sequence[str], settings: Settings) -> bool:
-    """Whether a call on `base` reaches what `super()` reaches in a class with these bases."""
-    return (
-        base in bases
-        or any(settings.implied_bases.get(other) == base for other in bases)
-        or (base != "" and base == settings.model_base and any(base in other for other in bases))
-    )
-
-
-def _dotted_name(node: ast.expr) -> str:
+def _dotted(node: cst.BaseExpression) -> str:
     """`a.b.c` as text, or "" for any other expression."""
     inner = node
-    while isinstance(inner, ast.Attribute):
+    while isinstance(inner, cst.Attribute):
         inner = inner.value
-    return ast.unparse(node) if isinstance(inner, ast.Name) else ""
-
-
-class _Offsets:
-    """Half-open offsets, in characters, of the nodes of a text; the parser counts columns in UTF-8 bytes."""
-
-    def __init__(self, text: str) -> None:
-        self.lines = text.split("\n")
-        self.starts = [0]
-        for line in self.lines:
-            self.starts.append(self.starts[-1] + len(line) + 1)
-
-    def __call__(self, node: ast.expr) -> tuple[int, int]:
-        assert node.end_lineno is not None and node.end_col_offset is not None
-        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
-
-    def _at(self, line: int, column: int) -> int:
-        return self.starts[line - 1] + len(self.lines[line - 1].encode()[:column].decode())
+    return (get_full_name_for_node(node) or "") if isinstance(inner, cst.Name) else ""

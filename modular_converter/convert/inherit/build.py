@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.merge import merge_class
+from modular_converter.convert.inherit.problems import Problem
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Statement
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate
 from modular_converter.settings.values import Settings
 
 
@@ -26,6 +28,8 @@ class BuiltClass:
     """`Neighbour.dotted` of its parent; "" without one."""
     parent: Statement | None = None
     """Its parent, renamed."""
+    findings: tuple[Diagnostic, ...] = ()
+    """What the merge did at a loss."""
 
     @property
     def name(self) -> str:
@@ -34,19 +38,58 @@ class BuiltClass:
 
 
 def build_classes(neighbours: Neighbourhood, library: Library) -> Mapping[str, BuiltClass]:
-    """Merge each class that has a neighbour parent with it; the others stay as written. In the file's order."""
+    """Merge each class that has a neighbour parent with it; the others stay as written. In the file's order.
+
+    Raises `ConversionError` with the overrides that cannot be merged.
+    """
     built: dict[str, BuiltClass] = {}
+    ancestors: dict[str, frozenset[str]] = {}
     for name, statement in neighbours.classes.items():
         library.note(name)
-        built[name] = _build(statement, neighbours, library.settings)
+        found = neighbours.parent_of(statement)
+        above = set(statement.bases)
+        if found is not None:
+            above |= {*neighbours.neighbours[found[1]].definitions[found[2]].bases}
+        ancestors[name] = frozenset(above).union(*(ancestors.get(base, ()) for base in above))
+        built[name] = (
+            _merge(statement, found, ancestors, neighbours, library.settings) if found else _as_written(statement)
+        )
+    if not any(one.findings for one in built.values()):
+        return built
+    source = library.text(neighbours.target.path)
+    for name, one in built.items():
+        built[name] = replace(one, findings=tuple(finding.with_source(source) for finding in one.findings))
+    errors = [finding for one in built.values() for finding in one.findings if finding.is_error]
+    if errors:
+        raise ConversionError(*errors)
     return built
 
 
-def _build(statement: Statement, neighbours: Neighbourhood, settings: Settings) -> BuiltClass:
-    found = neighbours.parent_of(statement)
-    if found is None:
-        return BuiltClass(statement, statement.text, statement.lead, statement.uses)
+def _as_written(statement: Statement) -> BuiltClass:
+    return BuiltClass(statement, statement.text, statement.lead, statement.uses)
+
+
+def _merge(
+    statement: Statement,
+    found: tuple[str, str, str],
+    ancestors: Mapping[str, frozenset[str]],
+    neighbours: Neighbourhood,
+    settings: Settings,
+) -> BuiltClass:
     base, dotted, parent_name = found
     parent = neighbours.neighbours[dotted].definitions[parent_name]
-    text = merge_class(statement.text, parent.text, parent.name, base, neighbours.names, settings)
-    return BuiltClass(statement, text, parent.lead, lexer.identifiers(text), dotted, parent)
+    merged = merge_class(statement.text, parent.text, parent.name, base, neighbours.names, ancestors, settings)
+    uses = lexer.identifiers(merged.text)
+    findings = tuple(_finding(problem, statement, neighbours.target.path) for problem in merged.problems)
+    return BuiltClass(statement, merged.text, parent.lead, uses, dotted, parent, findings)
+
+
+def _finding(problem: Problem, statement: Statement, path: str) -> Diagnostic:
+    """A finding with its place in the modular file."""
+    try:
+        place = locate(path, problem.node, statement.text)
+    except IndexError:  # the class was brought into another form before it was parsed
+        place = Location(path)
+    below = statement.line - 1
+    end = None if place.end_line is None else place.end_line + below
+    return problem.diagnose(replace(place, line=place.line + below, end_line=end))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from modular_converter.convert.inherit.base_calls import call_super_for_bases
-from modular_converter.convert.inherit.blocks import Block, Part, parse_block
+from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, shape_of
+from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base
+from modular_converter.convert.inherit.checks import check_class
+from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
+from modular_converter.convert.inherit.merge_members import merge_members
+from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.prefix import common_suffix
-from modular_converter.convert.inherit.super_calls import inherited_decorators, merge_method
+from modular_converter.convert.inherit.problems import Problem
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
@@ -18,31 +22,81 @@ from modular_converter.convert.source.rename import Renamer
 from modular_converter.settings.values import Settings
 
 
+@dataclass(frozen=True)
+class Merged:
+    """A generated class."""
+
+    text: str
+    problems: tuple[Problem, ...] = ()
+
+
 def merge_class(
-    child_text: str, parent_text: str, parent_name: str, parent_base: str, names: ModelNames, settings: Settings
-) -> str:
-    """The text of the generated class.
+    child_text: str,
+    parent_text: str,
+    parent_name: str,
+    parent_base: str,
+    names: ModelNames,
+    ancestors: Mapping[str, frozenset[str]],
+    settings: Settings,
+) -> Merged:
+    """The generated class.
 
     Args:
         child_text: the class of the modular file.
         parent_text: the class of the neighbour, renamed.
         parent_name: its name in that text.
         parent_base: the base, as the child writes it, that `parent_text` stands for.
+        ancestors: see `merge_bases`.
     """
-    child = parse_block(child_text)
+    child = parse_class(child_text)
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
-    parent = parse_block(parent_text)
-    bases = merge_bases(child, parent, parent_base, settings.implied_bases)
-    merged = replace(
-        child,
-        decorators=inherited_decorators(child, parent),
-        header=_class_header(child, parent, bases),
-        docstring=_docstring(child) or parent.docstring,
-        parts=tuple(_merge_body(child, parent, bases, settings)),
-        footer="",
-    )
-    return merged.render()
+    parent = parse_class(parent_text)
+    bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
+    merger = _MethodMerger(shape_of(child, bases, settings), Overrides(), [])
+    merger.problems.extend(check_class(child, parent, parent_base))
+    members = merge_members(child, parent, merger.override, merger.new)
+    decorators = _decorators(child, parent)
+    docstring = _docstring(child) or parent.docstring
+    body = "".join([docstring, *(member.render() for member in members)]) or "    pass\n"
+    return Merged(f"{decorators}{class_header(child, parent, bases)}{body}", tuple(merger.problems))
+
+
+@dataclass(frozen=True)
+class _MethodMerger:
+    """Merges the methods of one class; libcst is imported for the first that needs it."""
+
+    shape: ClassShape
+    overrides: Overrides
+    problems: list[Problem]
+
+    def override(self, child: Member, parent: Member) -> Member:
+        """A method that the parent has too."""
+        if not self._takes_from(child, parent):
+            return replace(child, lead=parent.lead)
+        from modular_converter.convert.inherit.override import merge_override
+
+        return merge_override(child, parent, self.shape, self.overrides, self.problems)
+
+    def new(self, child: Member) -> Member:
+        """A method that the parent does not have."""
+        if not calls_base(child.text, child.function.name):
+            return child
+        from modular_converter.convert.inherit.override import call_super_for_bases
+
+        return call_super_for_bases(child, self.shape.reached, self.problems)
+
+    def _takes_from(self, child: Member, parent: Member) -> bool:
+        """Whether an override takes anything from the parent's method, or has calls to look at."""
+        own, inherited = child.function, parent.function
+        return (
+            "super" in child.text  # `**super_kwargs` too
+            or NO_DECORATORS in child.text
+            or calls_base(child.text, child.function.name)
+            or (own.returns is None and inherited.returns is not None)
+            or (not own.decorator_list and bool(inherited.decorator_list))
+            or (not is_docstring(own.body[0]) and is_docstring(inherited.body[0]))
+        )
 
 
 def rename_class(text: str, old: str, new: str, names: ModelNames) -> str:
@@ -72,114 +126,15 @@ def _replace_spans(text: str, edits: list[tuple[int, int, str]]) -> str:
     return "".join((*pieces, text[position:]))
 
 
-def merge_bases(child: Block, parent: Block, parent_base: str, implied: Mapping[str, str]) -> list[str]:
-    """The parent's bases, replaced and extended by the further bases of the child.
-
-    A base of the child replaces the one that shares a capitalised suffix with it (`MyPreTrainedModel`,
-    `PreTrainedModel`).
-
-    Args:
-        implied: base -> the base that it inherits from itself, which the class then does not list.
-    """
-    bases = [ast.unparse(base) for base in _class(parent).bases]
-    for base in (ast.unparse(base) for base in _class(child).bases):
-        if base == parent_base or base in bases:
-            continue
-        for position, inherited in enumerate(bases):
-            if common_suffix(base, inherited)[:1].isupper():
-                bases[position] = base
-                break
-        else:
-            bases.append(base)
-    inherited_too = {implied[base] for base in bases if base in implied}
-    return [base for base in bases if base not in inherited_too]
+def _decorators(child: ClassBlock, parent: ClassBlock) -> str:
+    """The child's decorators when it has any, else the parent's; `@no_inherit_decorator` alone means none."""
+    own = child.node.decorator_list
+    if len(own) == 1 and ast.unparse(own[0]) == NO_DECORATORS:
+        return ""
+    return child.decorators or parent.decorators
 
 
-def _class(block: Block) -> ast.ClassDef:
-    assert isinstance(block.node, ast.ClassDef)
-    return block.node
-
-
-def _class_header(child: Block, parent: Block, bases: list[str]) -> str:
-    keywords = [ast.unparse(keyword) for keyword in _class(child).keywords or _class(parent).keywords]
-    arguments = ", ".join([*bases, *keywords])
-    return f"class {child.node.name}({arguments}):\n" if arguments else f"class {child.node.name}:\n"
-
-
-def _docstring(child: Block) -> Part | None:
+def _docstring(child: ClassBlock) -> str:
     """The child's docstring; a string that stands alone further down in the class is taken for one."""
-    stray = (replace(part, lead="") for part in child.parts if is_docstring(part.node))
-    return child.docstring or next(stray, None)
-
-
-def _merge_body(child: Block, parent: Block, bases: list[str], settings: Settings) -> list[Part]:
-    """Attributes, then methods: the parent's in their order, overridden in place, then the child's new ones."""
-    attributes = {attribute_key(part): part for part in parent.parts if not (part.is_function or says_nothing(part))}
-    methods = {method_key(part): part for part in parent.parts if part.is_function}
-    # Shared by the methods of a class, as the corpus has it (vivit): see docs/architecture.md.
-    overrides: dict[str, Part] = {}
-    for part in child.parts:
-        if part.is_function:
-            key = method_key(part)
-            if key not in methods:
-                methods[key] = replace(part, text=call_super_for_bases(part.text, part.function.name, bases, settings))
-            elif is_raising_stub(part):
-                del methods[key]
-            else:
-                methods[key] = merge_method(part, methods[key], bases, overrides, settings)
-        elif not says_nothing(part):
-            key = attribute_key(part)
-            methods.pop(key, None)
-            if is_removal(part):
-                attributes.pop(key, None)
-            else:
-                attributes[key] = part
-    return [*attributes.values(), *methods.values()]
-
-
-def method_key(part: Part) -> str:
-    """The name of a method; a setter or deleter is a method beside its property."""
-    node = part.function
-    for decorator in node.decorator_list:
-        if isinstance(decorator, ast.Attribute) and decorator.attr in ("setter", "deleter"):
-            return f"{node.name}.{decorator.attr}"
-    return node.name
-
-
-def attribute_key(part: Part) -> str:
-    """The name that a class-level statement assigns or defines, or the statement itself."""
-    node = part.node
-    if isinstance(node, ast.ClassDef):
-        return node.name
-    targets = (
-        node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    )
-    return targets[0].id if targets and isinstance(targets[0], ast.Name) else part.normal
-
-
-def says_nothing(part: Part) -> bool:
-    """Whether a class-level statement carries nothing: `pass`, `...`, a stray expression."""
-    return isinstance(part.node, (ast.Pass, ast.Expr))
-
-
-def is_removal(part: Part) -> bool:
-    """Whether this is `x = AttributeError(…)`."""
-    value = getattr(part.node, "value", None)
-    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "AttributeError"
-
-
-def is_raising_stub(part: Part) -> bool:
-    """Whether a method does nothing but raise an error, which in a child means: the parent's method is gone.
-
-    Only a plain stub counts: after a blank line (so not the first statement of the class), without decorators and
-    docstring. Any other is an ordinary override, as the corpus has it (deepseek_vl, deepseek_ocr2).
-    """
-    first = part.function.body[0]
-    raised = first.exc if isinstance(first, ast.Raise) else None
-    return (
-        part.lead.strip(" \t") == "\n"
-        and not part.function.decorator_list
-        and isinstance(raised, ast.Call)
-        and isinstance(raised.func, ast.Name)
-        and raised.func.id.endswith("Error")
-    )
+    stray = (member.text for member in child.members if is_docstring(member.node))
+    return child.docstring or next(stray, "")

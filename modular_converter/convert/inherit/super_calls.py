@@ -1,113 +1,181 @@
-"""Overrides: `super()` calls are replaced by the parent's body, into which the child's statements are merged."""
+"""Overrides: a `super()` statement is replaced by the parent's body, into which the child's statements are merged."""
 
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from modular_converter.convert.inherit.base_calls import call_super_for_bases
-from modular_converter.convert.inherit.blocks import Block, Part, method_block
-from modular_converter.convert.inherit.signature import merge_signature
-from modular_converter.settings.values import Settings
+import libcst as cst
 
-
-def merge_method(
-    child_part: Part, parent_part: Part, bases: list[str], overrides: dict[str, Part], settings: Settings
-) -> Part:
-    """The child's method with what it takes from the parent's: decorators, docstring, signature, body.
-
-    Args:
-        bases: the bases of the generated class.
-        overrides: the assignments, by target, that the child made behind `super()` calls so far; extended here.
-    """
-    child, parent = method_block(child_part), method_block(parent_part)
-    merged = replace(
-        child,
-        decorators=inherited_decorators(child, parent),
-        header=merge_signature(child, parent),
-        docstring=child.docstring or parent.docstring,
-        parts=tuple(_merge_statements(child, parent, overrides, settings.last_statement)),
-    )
-    text = call_super_for_bases(merged.render(), child.node.name, bases, settings)
-    return replace(child_part, lead=parent_part.lead, text=text)
+from modular_converter.convert.inherit.arguments import bind_arguments
+from modular_converter.convert.inherit.bases import ClassShape
+from modular_converter.convert.inherit.calls import is_super_statement
+from modular_converter.convert.inherit.checks import check_captures, check_kinds
+from modular_converter.convert.inherit.overrides import Overrides
+from modular_converter.convert.inherit.problems import Problem, not_mergeable, replaces_several
+from modular_converter.convert.inherit.scopes import Function, own_nodes
+from modular_converter.convert.inherit.statements import Body, Line
 
 
-def inherited_decorators(child: Block, parent: Block) -> tuple[str, ...]:
-    """The child's decorators when it has any, else the parent's; `@no_inherit_decorator` alone means none."""
-    if [decorator.strip() for decorator in child.decorators] == ["@no_inherit_decorator"]:
-        return ()
-    return child.decorators or parent.decorators
+@dataclass(frozen=True)
+class Merge:
+    """One override and what it overrides."""
+
+    child: Function
+    parent: Function
+    shape: ClassShape
+    child_body: Body
+    parent_body: Body
+    available: frozenset[str]
+    """The parameters of the merged signature."""
+    overrides: Overrides
+    problems: list[Problem]
+
+    @property
+    def name(self) -> str:
+        """The name of the method."""
+        return self.child.name
 
 
-def _merge_statements(child: Block, parent: Block, overrides: dict[str, Part], last: str) -> list[Part]:
+def merge_statements(merge: Merge) -> list[Line]:
     """The child's body with its first `super().<same method>(…)` statement replaced by the parent's body."""
-    method = child.node.name
-    calls = [number for number, part in enumerate(child.parts) if is_super_statement(part.node, method)]
-    if not calls:
-        return list(child.parts)
-    before, after = list(child.parts[: calls[0]]), child.parts[calls[0] + 1 :]
-    inherited = [part.indented(child.parts[calls[0]].column) for part in parent.parts]
-    if inherited and parent.footer.strip():
-        inherited[-1] = replace(inherited[-1], text=inherited[-1].text + parent.footer)
-    if before and method == "__init__" and inherited and is_super_statement(inherited[0].node, method):
+    own = merge.child_body.lines
+    positions = [
+        place for place, part in enumerate(own) if is_super_statement(part.node, merge.name, merge.shape.name)
+    ]
+    if not positions:
+        return list(own)
+    call = own[positions[0]]
+    before, after = own[: positions[0]], own[positions[0] + 1 :]
+    if isinstance(call.node, ast.Return):
+        after = []  # never reached
+    inherited = list(merge.parent_body.lines)
+    if before and merge.name == "__init__" and inherited and is_super_statement(inherited[0].node, merge.name):
         before.insert(0, inherited.pop(0))
-    merged = before + _merge_behind(inherited, after, overrides)
-    if method == "__init__":
-        # Moved, not only kept last: what follows it in the parent would run after the weights are initialised.
-        merged.sort(key=lambda part: _is_statement(part, last))
-        while len(merged) > 1 and _is_statement(merged[-2], last):
-            del merged[-2]
-    return merged
+    merged, appended = _merge_behind(merge, inherited, after)
+    if inherited and merge.parent_body.footer:
+        merged, appended = _with_footer(merge.parent_body.footer, merged, appended)
+    if appended:
+        merged = _reach_the_end(merge, merged, call, appended)
+    merge.problems.extend(check_kinds(merge.child, merge.parent, call.node, len(before) + len(after)))
+    kept = [part.node for part in merged if any(part.node is node for node in merge.parent.body)]
+    merge.problems.extend(check_captures(merge.child, merge.parent, call.node, kept, [part.node for part in own]))
+    bindings = bind_arguments(merge.child, merge.parent, call.node, merge.available, before, merged, merge.problems)
+    lines = [*before, *bindings, *merged, *appended]
+    return _moved_last(lines, merge.shape.last_statement) if merge.name == "__init__" else lines
 
 
-def is_super_statement(node: ast.stmt, method: str) -> bool:
-    """Whether this is `super().method(…)` or `return super().method(…)`."""
-    value = node.value if isinstance(node, (ast.Expr, ast.Return)) else None
-    return super_call(value) == method
-
-
-def super_call(node: ast.AST | None) -> str:
-    """The method that `super().method(…)` calls; "" for any other expression."""
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and isinstance(node.func.value, ast.Call)
-        and isinstance(node.func.value.func, ast.Name)
-        and node.func.value.func.id == "super"
-    ):
-        return node.func.attr
-    return ""
-
-
-def _merge_behind(inherited: list[Part], after: tuple[Part, ...], overrides: dict[str, Part]) -> list[Part]:
+def _merge_behind(merge: Merge, inherited: list[Line], after: list[Line]) -> tuple[list[Line], list[Line]]:
     """Merge what the child says behind its `super()` call into the parent's statements.
 
-    Assignments replace the parent's in place, `del` removes them, a statement that is there is not repeated, and the
-    rest is appended.
+    Assignments take the place of the parent's, `del` removes them, a statement that is there is not repeated.
+
+    Returns:
+        The parent's statements as they are now, and the statements to append to them.
     """
-    removed = {target for part in after for target in deleted_targets(part)}
-    overrides.update({assigned_target(part): part for part in after if assigned_target(part)})
-    merged = [overrides.get(assigned_target(part), part) for part in inherited if assigned_target(part) not in removed]
-    there = {part.normal for part in merged} if after else set()
+    removed = {target for part in after for target in part.deleted}
     for part in after:
-        if part.normal not in there and not deleted_targets(part):
-            merged.append(part)
-            there.add(part.normal)
+        merge.overrides.lines.update(dict.fromkeys(part.targets, (part, merge.name)))
+    merged: list[Line] = []
+    placed: set[str] = set()
+    gone: set[str] = set()
+    replaced: dict[str, list[Line]] = {}
+    for part in inherited:
+        new = [target for target in part.targets if target in merge.overrides.lines]
+        gone.update(set(part.targets) & removed)
+        kept = part.without_targets({*removed, *new}) if removed.intersection(part.targets) or new else part
+        if kept is not None:
+            merged.append(kept)
+        for target in new:
+            if target in removed:
+                continue
+            override, _ = merge.overrides.lines[target]
+            replaced.setdefault(target, []).append(part)
+            if len(override.targets) == 1 or override.normal not in placed:
+                merged.append(override)
+                placed.add(override.normal)
+    _check_replacements(merge, replaced)
+    there = {part.normal for part in merged} if after else set()
+    appended: list[Line] = []
+    gone |= _deleted_elsewhere(removed, inherited)
+    for part in after:
+        rest = part.without_targets(gone) if gone and part.deleted else part
+        if rest is not None and rest.normal not in there:
+            appended.append(rest)
+            there.add(rest.normal)
+    return merged, appended
+
+
+def _deleted_elsewhere(removed: set[str], inherited: list[Line]) -> set[str]:
+    """The `self.x` of `del` statements that the parent's body binds nowhere: they vanish, as the corpus has it."""
+    attributes = {target for target in removed if re.fullmatch(r"self\.\w+", target)}
+    nodes = (node for part in inherited for node in ast.walk(part.node)) if attributes else ()
+    bound = {
+        ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    }
+    return attributes - bound
+
+
+def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> None:
+    """Report assignments that take the place of several, or of statements of another method."""
+    for target, parts in replaced.items():
+        override, method = merge.overrides.lines[target]
+        others = [part for part in parts if part.normal != override.normal]
+        if method != merge.name and others:
+            merge.problems.append(replaces_several(override.node, target, method, merge.name))
+        elif len(parts) > 1 and others:
+            if target in override.reads:
+                merge.problems.append(
+                    not_mergeable(
+                        override.node,
+                        merge.name,
+                        f"the parent assigns `{target}` {len(parts)} times, and each would become this statement",
+                    )
+                )
+            else:
+                merge.problems.append(replaces_several(override.node, target, merge.name, merge.name))
+
+
+def _with_footer(
+    footer: tuple[cst.EmptyLine, ...], merged: list[Line], appended: list[Line]
+) -> tuple[list[Line], list[Line]]:
+    """Put the comments behind the parent's last statement above what follows."""
+    if appended:
+        tree = appended[0].tree
+        leading = (*footer, *getattr(tree, "leading_lines", ()))
+        return merged, [replace(appended[0], tree=tree.with_changes(leading_lines=leading)), *appended[1:]]
+    return merged, appended
+
+
+def _reach_the_end(merge: Merge, merged: list[Line], call: Line, appended: list[Line]) -> list[Line]:
+    """The parent's statements without the `return` at their end, so that what is appended is reached."""
+    returns = [node for part in merged for node in _returns_in(part.node)]
+    if not returns:
+        return merged
+    last = merged[-1]
+    if returns == [last.node] and isinstance(last.node, ast.Return):
+        value = last.node.value
+        if value is None or isinstance(value, (ast.Name, ast.Constant, ast.Attribute)):
+            return merged[:-1]
+        assert isinstance(last.tree, cst.SimpleStatementLine) and isinstance(last.tree.body[0], cst.Return)
+        result = last.tree.body[0].value
+        assert result is not None
+        tree = last.tree.with_changes(body=[cst.Expr(result)])
+        return [*merged[:-1], Line(tree, ast.copy_location(ast.Expr(value), last.node))]
+    merge.problems.append(
+        not_mergeable(appended[0].node, merge.name, f"the parent's `{merge.name}` may return before this statement")
+    )
     return merged
 
 
-def assigned_target(part: Part) -> str:
-    """The (first) target of an assignment, as text; "" for any other statement."""
-    node = part.node
-    if isinstance(node, ast.Assign):
-        return ast.unparse(node.targets[0])
-    return ast.unparse(node.target) if isinstance(node, ast.AnnAssign) else ""
+def _returns_in(node: ast.stmt) -> Iterator[ast.AST]:
+    holder = ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), [node], [])
+    return (part for part in own_nodes(holder) if isinstance(part, ast.Return))
 
 
-def deleted_targets(part: Part) -> list[str]:
-    """The targets of a `del` statement, as text."""
-    return [ast.unparse(target) for target in part.node.targets] if isinstance(part.node, ast.Delete) else []
-
-
-def _is_statement(part: Part, text: str) -> bool:
-    return part.text.strip().startswith(text) and part.normal == text
+def _moved_last(lines: list[Line], last: str) -> list[Line]:
+    """Moved, not only kept last: what follows it in the parent would run after the weights are initialised."""
+    calls = [part for part in lines if part.normal == last]
+    return [part for part in lines if part not in calls] + calls[-1:]

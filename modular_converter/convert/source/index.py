@@ -17,15 +17,15 @@ def index_module(text: str, path: str) -> Module:
     """
     body = ast.parse(text, path).body
     lines = text.split("\n")
-    first = first_line(body[0]) if body else len(lines) + 1
+    first = first_line(body[0], lines) if body else len(lines) + 1
     header = whole_lines(lines, 0, first - 1)
     previous = first - 1
     if body and is_docstring(body[0]):
         previous, body = body[0].end_lineno or 0, body[1:]
     statements: list[Statement] = []
     for position, node in enumerate(body):
-        start = first_line(node)
-        limit = first_line(body[position + 1]) - 1 if position + 1 < len(body) else len(lines)
+        start = first_line(node, lines)
+        limit = first_line(body[position + 1], lines) - 1 if position + 1 < len(body) else len(lines)
         end = end_with_footer(lines, node.end_lineno or start, limit, 0)
         lead = whole_lines(lines, previous, start - 1)
         statements.append(_statement(node, "\n".join(lines[start - 1 : end]), start, lead))
@@ -54,10 +54,15 @@ def _attach_stores(statements: list[Statement]) -> list[Statement]:
     return attached
 
 
-def first_line(node: ast.stmt) -> int:
-    """The line of a statement's first token, decorators included."""
+def first_line(node: ast.stmt, lines: list[str]) -> int:
+    """The line of a statement's first token, decorators included; `lines` are those that the node counts in."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+    if not decorators:
+        return node.lineno
+    line = decorators[0].lineno
+    while not lines[line - 1].lstrip().startswith("@"):  # `@(` on a line of its own
+        line -= 1
+    return line
 
 
 def end_with_footer(lines: list[str], end: int, limit: int, column: int) -> int:

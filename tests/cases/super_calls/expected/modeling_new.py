@@ -30,7 +30,6 @@ class NewModel(nn.Module):
 
     def wrapped(self, x):
         y = x + 1
-        return y
         z = y * 2  # noqa: F821
         return z
 

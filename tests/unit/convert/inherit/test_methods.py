@@ -1,22 +1,15 @@
-"""Overrides: signatures, `super()` bodies, calls on a base, and the blocks that they are cut into."""
+"""Overrides: signatures, `super()` bodies and calls on a base."""
 
 from __future__ import annotations
 
-import textwrap
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from modular_converter.convert.inherit.base_calls import call_super_for_bases
-from modular_converter.convert.inherit.blocks import parse_block
-from modular_converter.convert.inherit.signature import merge_signature
-from modular_converter.convert.inherit.super_calls import merge_method
-from modular_converter.settings.load import profile_settings
+from tests.unit.convert.inherit.merging import merge, problems
 
 
-def signature(child: str, parent: str) -> str:
-    return merge_signature(parse_block(f"{child}\n    pass\n"), parse_block(f"{parent}\n    pass\n")).strip()
+def method(child: str, parent: str) -> str:
+    """The merged method of a class that has no other; both are written without the indentation of the class."""
+    return merge(child, parent).partition(":\n")[2]
 
 
 @pytest.mark.parametrize(
@@ -31,90 +24,76 @@ def signature(child: str, parent: str) -> str:
             "def f(self, x=1, y=1, **kw):",
             "def f(self, x=2, y=1, w=3, **kw):",
         ),
-        ("def f(self, z=2, **super_kwargs):", "def f(self, x, *, z=1) -> int:", "def f(self, x, *, z=2,) -> int:"),
-        ("def f(self, x: str = 'a:)', **super_kwargs):", "def f(self, x, /, y):", None),
+        ("def f(self, z=2, **super_kwargs):", "def f(self, x, *, z=1) -> int:", "def f(self, x, *, z=2, ) -> int:"),
+        ("def f(self, *, x=2, **super_kwargs):", "def f(self, x=1):", "def f(self, x=2, ):"),
+        ("def f(this, x=2, **super_kwargs):", "def f(self, y):", "def f(this, y, x=2, ):"),
+        ("def f(self, x: str = 'a:)', **super_kwargs):", "def f(self, x, /, y=1):", None),
+        ("def f(self, x=(a := 3), **super_kwargs):", "def f(self, y=(b := 4)):", None),
         ("def f(self):  # says: nothing", "def f(self) -> int:", "def f(self) -> int:  # says: nothing"),
+        (
+            "def f(self):",
+            "def f(self) -> (\n    int\n    | str\n):",
+            "def f(self) -> (\n        int\n        | str\n    ):",
+        ),
     ],
 )
 def test_signature(child: str, parent: str, merged: str | None) -> None:
-    found = signature(child, parent)
-    compile(found + "\n    pass", "signature", "exec")
-    assert merged is None or found == merged
+    found = method(f"{child}\n    pass\n", f"{parent}\n    pass\n")
+    compile(f"class C:\n{found}", "signature", "exec")
+    assert merged is None or found == f"    {merged}\n        pass\n"
 
 
-def merge(child: str, parent: str) -> str:
-    """The merged method, both written without their indentation."""
-    parts = [
-        parse_block("class C:\n" + textwrap.indent(textwrap.dedent(text), "    ")).parts[0] for text in (child, parent)
-    ]
-    return textwrap.dedent(merge_method(parts[0], parts[1], [], {}, profile_settings()).text)
+def test_a_signature_that_python_refuses_is_reported_at_the_override() -> None:
+    child, parent = "def f(self, window, **super_kwargs):\n    pass\n", "def f(self, scale=1):\n    pass\n"
+    assert [(code, line) for code, line, _ in problems(child, parent)] == [("MC204", 2)]
 
 
 def test_statements_before_and_behind() -> None:
     child = "def f(self):\n    a = 1\n    super().f()\n    b = 2\n"
-    assert merge(child, "def f(self):\n    x = 0\n") == "def f(self):\n    a = 1\n    x = 0\n    b = 2\n"
+    merged = "    def f(self):\n        a = 1\n        x = 0\n        b = 2\n"
+    assert method(child, "def f(self):\n    x = 0\n") == merged
 
 
 def test_assignment_in_place_removal_and_no_repetition() -> None:
     parent = "def f(self):\n    self.a = 1\n    self.b: int = 2\n    go(1)\n    self.c = 3\n"
     child = "def f(self):\n    super().f()\n    self.a = 9\n    del self.b\n    go( 1 )  # again\n    self.d = 4\n"
-    assert merge(child, parent) == "def f(self):\n    self.a = 9\n    go(1)\n    self.c = 3\n    self.d = 4\n"
+    body = "        self.a = 9\n        go(1)\n        self.c = 3\n        self.d = 4\n"
+    assert method(child, parent) == f"    def f(self):\n{body}"
 
 
 def test_init_keeps_super_first_and_post_init_last() -> None:
     parent = "def __init__(self):\n    super().__init__()\n    self.post_init()\n"
     child = "def __init__(self):\n    early = 1\n    super().__init__()\n    self.late = early\n"
-    body = "    super().__init__()\n    early = 1\n    self.late = early\n    self.post_init()\n"
-    assert merge(child, parent) == f"def __init__(self):\n{body}"
+    body = "        super().__init__()\n        early = 1\n        self.late = early\n        self.post_init()\n"
+    assert method(child, parent) == f"    def __init__(self):\n{body}"
 
 
 def test_a_method_without_super_is_its_own() -> None:
-    assert merge("def f(self):\n    return 1\n", 'def f(self):\n    """Doc."""\n') == (
-        'def f(self):\n    """Doc."""\n    return 1\n'
-    )
+    child, parent = "def f(self):\n    return 1\n", 'def f(self):\n    """Doc."""\n'
+    assert method(child, parent) == '    def f(self):\n        """Doc."""\n        return 1\n'
 
 
 @pytest.mark.parametrize(
     ("call", "bases", "expected"),
     [
-        ("nn.Module.f(self, x)", ["nn.Module"], "super().f(x)"),
-        ("nn.Module.f(self)", ["GradientCheckpointingLayer"], "super().f()"),
-        ("PreTrainedModel.f(self, x)", ["NewPreTrainedModel"], "super().f(x)"),
-        ("Other.f(self, x)", ["nn.Module"], "Other.f(self, x)"),
-        ("nn.Module.g(self, x)", ["nn.Module"], "nn.Module.g(self, x)"),
-        ("'é', nn.Module.f(self, x)", ["nn.Module"], "'é', super().f(x)"),
+        ("nn.Module.f(self, x)", "nn.Module", "super().f(x)"),
+        ("nn.Module.f(self)", "GradientCheckpointingLayer", "super().f()"),
+        ("PreTrainedModel.f(self, x)", "NewPreTrainedModel", "super().f(x)"),
+        ("Other.f(self, x)", "nn.Module", "Other.f(self, x)"),
+        ("nn.Module.g(self, x)", "nn.Module", "nn.Module.g(self, x)"),
+        ("'é', nn.Module.f(self, x)", "nn.Module", "'é', super().f(x)"),
+        ("[nn.Module.f(self, x) for x in xs]", "nn.Module", "[nn.Module.f(self, x) for x in xs]"),
+        ("lambda x: nn.Module.f(self, x)", "nn.Module", "lambda x: nn.Module.f(self, x)"),
+        ("nn.Module.f(self,  # the module\n            x)", "nn.Module", "super().f(x)"),
     ],
 )
-def test_calls_on_a_base(call: str, bases: list[str], expected: str) -> None:
-    assert call_super_for_bases(f"    def f(self, x):\n        {call}\n", "f", bases, profile_settings()) == (
-        f"    def f(self, x):\n        {expected}\n"
-    )
+def test_calls_on_a_base(call: str, bases: str, expected: str) -> None:
+    found = merge(f"def f(self, x):\n    {call}\n", "def f(self, x):\n    pass\n", bases=bases)
+    assert found == f"class NewMLP({bases}):\n    def f(self, x):\n        {expected}\n"
 
 
-HEADERS = ("class C(A, b.B):\n", "@d\n# between\n@e(1)\nclass C:\n", "def f(\n    x,  # one\n) -> int:\n")
-BODIES = (
-    '    """Doc."""\n',
-    "    # Above.\n    x = 1  # beside\n",
-    "\n    a = 1; b = 2\n",
-    "    @property\n    def p(self):\n        return 1\n        # footer of p\n",
-    "    y = '''\nno indentation\n'''\n",
-    "    if x:\n        pass\n    # between\n    else:\n        pass\n",
-    "    é = f'{x!r}'\n",
-)
-
-
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
-@given(
-    st.sampled_from(HEADERS), st.lists(st.sampled_from(BODIES), min_size=1, max_size=6), st.booleans(), st.booleans()
-)
-def test_a_block_renders_as_it_was_parsed(header: str, body: list[str], footer: bool, indented: bool) -> None:
-    text = header + "".join(body) + "    # footer\n" * footer
-    if indented:
-        text = "".join("    " + line if line.strip() else line for line in text.splitlines(keepends=True))
-    assert parse_block(text).render() == text
-
-
-def test_an_indented_part_keeps_the_insides_of_strings() -> None:
-    (part,) = parse_block('def f():\n    x = """\nin\n"""\n').parts
-    assert part.indented(8).text == '        x = """\nin\n"""\n'
-    assert part.indented(8).indented(4).text == part.text
+def test_calls_on_a_base_with_another_name_for_the_instance_and_none() -> None:
+    child = "def f(this, x):\n    return Base.f(this, x)\n\n@staticmethod\ndef g(x):\n    return Base.g(x)\n"
+    found = merge(child, "a = 1\n", bases="Base")
+    assert "return super().f(x)" in found
+    assert "return Base.g(x)" in found

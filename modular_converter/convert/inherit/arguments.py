@@ -1,0 +1,116 @@
+"""The arguments of a `super()` call that is replaced by the parent's body: carried over, bound, or reported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from modular_converter.convert.inherit.calls import SUPER_KWARGS, first_parameter, method_call
+from modular_converter.convert.inherit.problems import Problem, argument_ignored, parameter_missing
+from modular_converter.convert.inherit.scopes import Function, names_of
+from modular_converter.convert.inherit.statements import Line, line
+
+
+def bind_arguments(
+    child: Function,
+    parent: Function,
+    statement: ast.stmt,
+    available: frozenset[str],
+    before: Sequence[Line],
+    body: Sequence[Line],
+    problems: list[Problem],
+) -> list[Line]:
+    """Assignments of the parent's parameters for which the child has no name; `scale = 2` for `super().f(scale=2)`.
+
+    Args:
+        statement: the `super()` statement.
+        available: the parameters of the merged signature.
+        before: the child's statements before it.
+        body: what is left of the parent's statements.
+        problems: extended by the arguments that do not reach the parent's statements.
+    """
+    call = method_call(statement, child.name)
+    assert call is not None
+    names = available.union(*(names_of(part.node).bound for part in before))
+    read = frozenset[str]().union(*(part.reads for part in body))
+    given, defaults = _given(call, child, parent), _defaults(parent.args)
+    bindings: list[Line] = []
+    for name in _parameters(parent):
+        value = given.get(name)
+        if name not in read or (value is not None and ast.unparse(value) == name):
+            continue
+        if name in names:
+            if value is not None:
+                problems.append(argument_ignored(value, child.name, name))
+            continue
+        if value is None and not _passes_more(call):
+            value = defaults.get(name)
+        if value is None or any(names_of(value).read & set(binding.targets) for binding in bindings):
+            problems.append(parameter_missing(statement, child.name, name))
+        else:
+            bindings.append(line(f"{name} = {ast.unparse(value)}", statement))
+    return bindings
+
+
+def _given(call: ast.Call, child: Function, parent: Function) -> dict[str, ast.expr]:
+    """The arguments of a call by parameter of the parent. An instance that is passed along counts as none."""
+    instance, own = first_parameter(child, parent), first_parameter(parent)
+    arguments = call.args[1:] if call.args and instance and ast.unparse(call.args[0]) == instance else call.args
+    positional = [parameter.arg for parameter in (*parent.args.posonlyargs, *parent.args.args)][bool(own) :]
+    named = {*positional, *(parameter.arg for parameter in parent.args.kwonlyargs)}
+    given: dict[str, ast.expr] = {own: ast.Name(instance, ast.Load())} if own and instance else {}
+    for position, argument in enumerate(arguments):
+        if isinstance(argument, ast.Starred) or position >= len(positional):
+            break
+        given[positional[position]] = argument
+    given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg in named and keyword.arg}
+    if parent.args.kwarg is not None:
+        others = [keyword for keyword in call.keywords if keyword.arg not in given and not _is_super_kwargs(keyword)]
+        if len(others) == 1 and others[0].arg is None:
+            given[parent.args.kwarg.arg] = others[0].value
+        elif others:
+            given[parent.args.kwarg.arg] = ast.Call(ast.Name("dict", ast.Load()), [], others)
+    if parent.args.vararg is not None and len(arguments) > len(positional):
+        rest = arguments[len(positional) :]
+        only = rest[0].value if len(rest) == 1 and isinstance(rest[0], ast.Starred) else None
+        given[parent.args.vararg.arg] = only or ast.Tuple(rest, ast.Load())
+    return given
+
+
+def _is_super_kwargs(keyword: ast.keyword) -> bool:
+    return keyword.arg is None and ast.unparse(keyword.value) == SUPER_KWARGS
+
+
+def _passes_more(call: ast.Call) -> bool:
+    """Whether a call passes arguments that cannot be told: `*args`, `**kwargs`."""
+    return any(isinstance(argument, ast.Starred) for argument in call.args) or any(
+        keyword.arg is None for keyword in call.keywords
+    )
+
+
+def _parameters(function: Function) -> list[str]:
+    arguments = function.args
+    variadic = [parameter for parameter in (arguments.vararg, arguments.kwarg) if parameter is not None]
+    parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *variadic]
+    return [parameter.arg for parameter in parameters]
+
+
+def _defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
+    """The defaults that mean the same within a method as in its signature: constants, and `*args` of none."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    ordinary = zip(reversed(positional), reversed(arguments.defaults))
+    pairs = [*ordinary, *zip(arguments.kwonlyargs, arguments.kw_defaults)]
+    found = {parameter.arg: value for parameter, value in pairs if value is not None and _is_literal(value)}
+    if arguments.vararg is not None:
+        found[arguments.vararg.arg] = ast.Tuple([], ast.Load())
+    if arguments.kwarg is not None:
+        found[arguments.kwarg.arg] = ast.Dict([], [])
+    return found
+
+
+def _is_literal(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return _is_literal(node.operand)
+    if isinstance(node, ast.Tuple):
+        return all(map(_is_literal, node.elts))
+    return isinstance(node, ast.Constant)

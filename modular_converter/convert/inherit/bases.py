@@ -1,0 +1,87 @@
+"""The bases of a generated class, and its header."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from modular_converter.convert.inherit.members import ClassBlock
+from modular_converter.convert.inherit.prefix import common_suffix
+from modular_converter.settings.values import Settings
+
+
+@dataclass(frozen=True)
+class ClassShape:
+    """A generated class, as its methods need to know it."""
+
+    name: str
+    bases: tuple[str, ...]
+    reached: frozenset[str]
+    """The bases whose methods `super()` reaches, by the names that code may use for them."""
+    last_statement: str
+    """See `Settings`."""
+
+
+def shape_of(child: ClassBlock, bases: Sequence[str], settings: Settings) -> ClassShape:
+    """The class that has the child's name and the merged bases."""
+    reached = {*bases, *(settings.implied_bases[base] for base in bases if base in settings.implied_bases)}
+    if settings.model_base and any(settings.model_base in base for base in bases):
+        reached.add(settings.model_base)
+    return ClassShape(child.node.name, tuple(bases), frozenset(reached), settings.last_statement)
+
+
+def merge_bases(
+    child: ClassBlock,
+    parent: ClassBlock,
+    parent_base: str,
+    ancestors: Mapping[str, frozenset[str]],
+    implied: Mapping[str, str],
+) -> list[str]:
+    """The parent's bases, replaced and extended by the further bases of the child.
+
+    A base of the child replaces the one that shares a capitalised suffix with it (`MyPreTrainedModel`,
+    `PreTrainedModel`). Any other goes to the front where the child names it before the parent, else to the end, but
+    before the bases that it inherits from itself.
+
+    Args:
+        parent_base: the base, as the child writes it, that the parent stands for.
+        ancestors: the classes that a class of the modular file inherits from, as far as they can be seen.
+        implied: base -> the base that it inherits from itself, which the class then does not list.
+    """
+    bases = parent.bases
+    front = 0
+    is_before_parent = True
+    for base in child.bases:
+        if base == parent_base:
+            is_before_parent = False
+        if base == parent_base or base in bases:
+            continue
+        similar = [place for place, inherited in enumerate(bases) if common_suffix(base, inherited)[:1].isupper()]
+        if similar:
+            bases[similar[0]] = base
+        elif is_before_parent:
+            bases.insert(front, base)
+            front += 1
+        else:
+            above = [place for place, other in enumerate(bases) if other in ancestors.get(base, ())]
+            bases.insert(min(above, default=len(bases)), base)
+    inherited_too = {implied[base] for base in bases if base in implied}
+    return [base for base in bases if base not in inherited_too]
+
+
+def class_header(child: ClassBlock, parent: ClassBlock, bases: Sequence[str]) -> str:
+    """The line `class Name[T](Base, keyword=value):`."""
+    keywords = [ast.unparse(keyword) for keyword in child.node.keywords or parent.node.keywords]
+    parameters = _type_parameters(parent.node)
+    own = _type_parameters(child.node)
+    parameters = {**parameters, **own}
+    types = f"[{', '.join(parameters.values())}]" if parameters else ""
+    arguments = ", ".join([*bases, *keywords])
+    inherits = f"({arguments})" if arguments else ""
+    return f"class {child.node.name}{types}{inherits}:\n"
+
+
+def _type_parameters(node: ast.ClassDef) -> dict[str, str]:
+    """The type parameters of a class (Python 3.12) by name, as text."""
+    return {parameter.name: ast.unparse(parameter) for parameter in getattr(node, "type_params", ())}

@@ -1,0 +1,64 @@
+"""`super()` calls and calls on an explicit base, as syntax trees of `ast` show them."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from modular_converter.convert.inherit.scopes import Function
+
+
+SUPER_KWARGS = "super_kwargs"
+"""The parameter `**super_kwargs` stands for the parent's parameters."""
+NO_DECORATORS = "no_inherit_decorator"
+"""The decorator of an override that takes none from the parent."""
+
+
+def is_super_statement(node: ast.stmt, method: str, class_name: str = "") -> bool:
+    """Whether this is a statement of its own that calls `super().method(…)`: see `method_call`."""
+    return method_call(node, method, class_name) is not None
+
+
+def method_call(node: ast.stmt, method: str, class_name: str = "") -> ast.Call | None:
+    """The call of `super().method(…)` or `return super().method(…)`, also with `await`; None for other statements.
+
+    `class_name` is that of the class around it, as in `super(NewMLP, self)`; without one, `super` may say anything.
+    """
+    value = node.value if isinstance(node, (ast.Expr, ast.Return)) else None
+    if isinstance(value, ast.Await):
+        value = value.value
+    return value if isinstance(value, ast.Call) and super_attribute(value.func, class_name) == method else None
+
+
+def super_call(node: ast.AST | None, class_name: str = "") -> str:
+    """The method that `super().method(…)` calls; "" for any other expression."""
+    return super_attribute(node.func, class_name) if isinstance(node, ast.Call) else ""
+
+
+def super_attribute(node: ast.AST, class_name: str = "") -> str:
+    """The name of `super().name`; "" for any other expression."""
+    if (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Name)
+        and node.value.func.id == "super"
+        and (not class_name or not node.value.args or ast.unparse(node.value.args[0]) == class_name)
+    ):
+        return node.attr
+    return ""
+
+
+def calls_base(text: str, method: str) -> bool:
+    """Whether a method may call `Base.method(…)`: a quick test, since most need not be looked at."""
+    return re.search(rf"\w\s*\.\s*{method}\s*\(", text) is not None
+
+
+def first_parameter(function: Function, parent: Function | None = None) -> str:
+    """The parameter that holds the instance or the class; "" where `super()` has none to work with.
+
+    An override without decorators takes those of `parent`.
+    """
+    decorators = function.decorator_list or (parent.decorator_list if parent is not None else [])
+    positional = [*function.args.posonlyargs, *function.args.args]
+    is_static = any(ast.unparse(decorator) == "staticmethod" for decorator in decorators)
+    return positional[0].arg if positional and not is_static else ""

@@ -1,0 +1,161 @@
+"""A class as a list of members, each with its own lines of text and the names that it binds.
+
+`ast` says where each statement begins and ends, so that members which nobody touches keep their bytes.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from modular_converter.convert.inherit.scopes import FUNCTIONS, Function, Names, names_of
+from modular_converter.convert.source.index import end_with_footer, first_line, is_docstring
+
+
+INDENT = "    "
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One statement of a class body."""
+
+    node: ast.stmt
+    lead: str
+    """The blank lines and comments above it, whole lines, each with its newline."""
+    text: str
+    """Its whole lines, decorators and trailing comments included; ends with a newline."""
+    line: int = 1
+    """The line of the class that its text begins with, from 1."""
+    documentation: str = ""
+    """The string directly below an attribute, whole lines with the comments above it."""
+    inherited_reads: frozenset[str] = frozenset()
+    """Of an override: the names that what it takes from the parent reads."""
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it is a method."""
+        return isinstance(self.node, FUNCTIONS)
+
+    @property
+    def function(self) -> Function:
+        """The method that it is."""
+        assert isinstance(self.node, FUNCTIONS)
+        return self.node
+
+    @property
+    def is_attribute(self) -> bool:
+        """Whether it is an assignment."""
+        return isinstance(self.node, (ast.Assign, ast.AnnAssign))
+
+    @cached_property
+    def _names(self) -> Names:
+        return names_of(self.node)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The names that it reads while the body of the class is executed."""
+        return self._names.read | self.inherited_reads
+
+    @property
+    def binds(self) -> frozenset[str]:
+        """All names that it binds."""
+        return self._names.bound
+
+    @property
+    def touches(self) -> frozenset[str]:
+        """The names that it binds, and those whose objects it may change."""
+        return self._names.touched
+
+    @property
+    def carries_nothing(self) -> bool:
+        """Whether it has no effect: `pass`, `...`, a constant, a name, an annotation of nothing."""
+        value = self.node.value if isinstance(self.node, ast.Expr) else None
+        return isinstance(self.node, ast.Pass) or isinstance(value, (ast.Constant, ast.Name, ast.Attribute))
+
+    def render(self) -> str:
+        """The text of the member, with what stands above and below it."""
+        return self.lead + self.text + self.documentation
+
+
+@dataclass(frozen=True)
+class ClassBlock:
+    """A class taken apart."""
+
+    node: ast.ClassDef
+    decorators: str
+    """The lines of its decorators, with the comments between them."""
+    docstring: str
+    """The lines of its docstring, with those above it; "" without one."""
+    members: tuple[Member, ...]
+
+    @property
+    def bases(self) -> list[str]:
+        """Its bases as text."""
+        return [ast.unparse(base) for base in self.node.bases]
+
+
+def parse_class(text: str) -> ClassBlock:
+    """Take a class at the top level of a module apart. Its body is given back with an indentation of four spaces."""
+    node, lines = _parse(text)
+    first = node.body[0]
+    if lines[first_line(first, lines) - 1][: first.col_offset] != INDENT:
+        from modular_converter.convert.inherit.indentation import with_standard_indentation
+
+        node, lines = _parse(with_standard_indentation("".join(lines), INDENT))
+    end = first_line(node.body[0], lines) - 1
+    # Comments between the header and the body belong to the first member.
+    while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):
+        end -= 1
+    members = _with_documentation(_members(node.body, lines, end))
+    docstring = members.pop(0).render() if members and is_docstring(members[0].node) else ""
+    decorators = "".join(lines[first_line(node, lines) - 1 : node.lineno - 1])
+    return ClassBlock(node, decorators, docstring, tuple(members))
+
+
+def _parse(text: str) -> tuple[ast.ClassDef, list[str]]:
+    """The syntax tree of a class and its lines, with a body that begins on a line of its own."""
+    # Not `splitlines`: form feeds and Unicode separators end no line of Python.
+    lines = [line + "\n" for line in text.removesuffix("\n").split("\n")]
+    (node,) = ast.parse(text).body
+    assert isinstance(node, ast.ClassDef)
+    first = node.body[0]
+    row = lines[first.lineno - 1].encode()
+    before = row[: first.col_offset].decode()
+    if before.strip() and not getattr(first, "decorator_list", None):
+        lines[first.lineno - 1] = f"{before.rstrip()}\n{INDENT}{row[first.col_offset :].decode()}"
+        return _parse("".join(lines))
+    return node, lines
+
+
+def _members(nodes: list[ast.stmt], lines: list[str], start: int) -> list[Member]:
+    """Cut the lines from `start` (from 0) on into the statements `nodes`; those that share a line are parted."""
+    members: list[Member] = []
+    for position, node in enumerate(nodes):
+        following = nodes[position + 1] if position + 1 < len(nodes) else None
+        first, end = first_line(node, lines) - 1, node.end_lineno or 0
+        shares = following is not None and first_line(following, lines) == end
+        if shares:
+            row = lines[end - 1].encode()[: node.end_col_offset].decode()
+            last, rows = end, [*lines[first : end - 1], row + "\n"]
+        else:
+            limit = first_line(following, lines) - 1 if following else len(lines)
+            last = end_with_footer(lines, end, limit, len(INDENT))
+            rows = lines[first:last]
+        if first < start:  # behind a semicolon
+            rows[0] = INDENT + rows[0].encode()[node.col_offset :].decode()
+        members.append(Member(node, "".join(lines[start:first]), "".join(rows), first + 1))
+        start = last
+    return members
+
+
+def _with_documentation(members: list[Member]) -> list[Member]:
+    """The members, with each string that stands directly below an attribute as its documentation."""
+    found: list[Member] = []
+    for member in members:
+        has_blank_line = any(not line.strip() for line in member.lead.split("\n")[:-1])
+        if found and is_docstring(member.node) and not has_blank_line and found[-1].is_attribute:
+            found[-1] = replace(found[-1], documentation=member.lead + member.text)
+        else:
+            found.append(member)
+    return found

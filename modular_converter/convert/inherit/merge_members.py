@@ -1,0 +1,219 @@
+"""The members of a generated class: the parent's, overridden in place, and the child's new ones."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member
+from modular_converter.convert.inherit.order import in_legal_order
+from modular_converter.convert.inherit.scopes import Function
+
+
+def merge_members(
+    child: ClassBlock,
+    parent: ClassBlock,
+    override: Callable[[Member, Member], Member],
+    new: Callable[[Member], Member],
+) -> list[Member]:
+    """Attributes, then methods: the parent's in their order, overridden in place, then the child's new ones.
+
+    A member of the parent that others read while the class body runs (`size` for `area = size * size`) stays, and
+    the child's member of that name comes behind its readers: so does inheritance.
+
+    Args:
+        override: merges a method of the child with the parent's.
+        new: finishes a method that only the child has.
+    """
+    merger = _Merger(child, parent, override, new)
+    for member in merger.own:
+        merger.add(member)
+    return merger.members()
+
+
+class _Merger:
+    """The members of one class on their way."""
+
+    def __init__(
+        self,
+        child: ClassBlock,
+        parent: ClassBlock,
+        override: Callable[[Member, Member], Member],
+        new: Callable[[Member], Member],
+    ) -> None:
+        self.override, self.new = override, new
+        self.own = _effective([member for member in child.members if not member.carries_nothing])
+        self.inherited = _effective([member for member in parent.members if not member.carries_nothing])
+        self.gone = _replaced(self.own, self.inherited)
+        self.methods = {method_key(member.function): member for member in self.inherited if member.is_function}
+        self.last = {method_key(member.function): member for member in self.own if member.is_function}
+        self.waiting: dict[str, list[Member]] = {}
+        self.places: dict[Member, list[Member]] = {}
+        self.added: list[Member] = []
+        self.placed: list[Member] = []
+
+    def add(self, member: Member) -> None:
+        """Put a member of the child into the class."""
+        if member.is_function:
+            self._add_method(member)
+        elif is_removal(member):
+            self._put(self._deletions(member.binds), None)
+        else:
+            attributes = (one for one in self.inherited if one in self.gone and not one.is_function)
+            place = next((one for one in attributes if one.binds & member.binds), None)
+            self._put([_completed(member, place) if place else member], place)
+
+    def _add_method(self, member: Member) -> None:
+        key = method_key(member.function)
+        place = self.methods.get(key)
+        if self.last[key] is not member:  # an `@overload`, say: it stands before the definition that counts
+            self.waiting.setdefault(key, []).append(self.new(member))
+        elif place is None:
+            self._put([*self.waiting.get(key, ()), self.new(member)], None)
+        elif is_raising_stub(member):
+            self._put(self._deletions({member.function.name}) if place not in self.gone else [], None)
+        else:
+            merged = replace(self.override(member, place), inherited_reads=place.reads)
+            self._put([*self.waiting.get(key, ()), merged], place)
+
+    def _put(self, members: list[Member], place: Member | None) -> None:
+        self.placed += members
+        if place is not None and place in self.gone:
+            self.places.setdefault(place, []).extend(members)
+        else:
+            self.added += members
+
+    def _deletions(self, names: Iterable[str]) -> list[Member]:
+        """`del` statements for the names that members which stay still bind."""
+        bound = frozenset[str]().union(*(member.binds for member in self.inherited if member not in self.gone))
+        return [
+            Member(ast.parse(f"del {name}").body[0], "", f"{INDENT}del {name}\n")
+            for name in sorted(bound.intersection(names))
+        ]
+
+    def members(self) -> list[Member]:
+        """The members of the generated class in their order."""
+        kept = [
+            one
+            for member in self.inherited
+            for one in (self.places.get(member, []) if member in self.gone else [member])
+        ]
+        everything = [*kept, *self.added]
+        preferred = sorted(everything, key=lambda member: member.is_function)
+        return in_legal_order(preferred, everything, self.placed)
+
+
+def _effective(members: list[Member]) -> list[Member]:
+    """The members without attributes that are assigned again before anything reads them."""
+    found: list[Member] = []
+    for position, member in enumerate(members):
+        if member.is_attribute and any(ast.dump(member.node) == ast.dump(other.node) for other in found):
+            continue
+        if not (member.is_attribute and _assigned_again(member, members[position + 1 :])):
+            found.append(member)
+    return found
+
+
+def _assigned_again(member: Member, following: Sequence[Member]) -> bool:
+    for other in following:
+        if other.reads & member.binds or ast.dump(other.node) == ast.dump(member.node):
+            return False
+        if other.is_attribute and other.binds >= member.binds:
+            return True
+    return False
+
+
+def _replaced(own: Sequence[Member], inherited: Sequence[Member]) -> set[Member]:
+    """The parent's members that go: the child overrides or removes them, and no member that stays reads them."""
+    methods = {method_key(member.function): member.function for member in own if member.is_function}
+    names = frozenset[str]().union(*(member.binds for member in own if not member.is_function))
+    gone = {member for member in inherited if _is_overridden(member, methods, names)}
+    while True:
+        needed = {
+            member
+            for position, member in enumerate(inherited)
+            if member in gone
+            and any(
+                other not in gone and other.reads & member.binds and not _is_accessor_of(other, member)
+                for other in inherited[position + 1 :]
+            )
+        }
+        if not needed:
+            return gone
+        gone -= needed
+
+
+def _is_overridden(member: Member, methods: dict[str, Function], names: frozenset[str]) -> bool:
+    """Whether a member of the parent gives way to the child's methods, by key, or to the names that it assigns."""
+    if not member.is_function:
+        return bool(member.binds) and member.binds <= names
+    name, owner = member.function.name, decorated_by(member.function)
+    if name in names or method_key(member.function) in methods:
+        return True
+    if owner == name:  # the setter of a property goes with it
+        return name in methods and not _is_property(methods[name])
+    return owner in methods or owner in names
+
+
+def _is_accessor_of(other: Member, member: Member) -> bool:
+    return other.is_function and member.is_function and decorated_by(other.function) == member.function.name
+
+
+def _is_property(function: Function) -> bool:
+    """Whether an override of a property is one too; without decorators it takes the parent's."""
+    decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
+    return not _only_raises(function) and (not decorators or any(one.endswith("property") for one in decorators))
+
+
+def method_key(function: Function) -> str:
+    """What tells the methods of a class apart: the name; `x.setter`, `f.register(int)` beside `x` and `f`."""
+    owner = decorated_by(function)
+    if not owner:
+        return function.name
+    decorator = next(one for one in map(ast.unparse, function.decorator_list) if one.startswith(f"{owner}."))
+    if owner == function.name:
+        return decorator
+    return f"{decorator} {ast.unparse(function.args)}"
+
+
+def decorated_by(function: Function) -> str:
+    """The member `x` of the class whose `@x.setter` or `@x.register` decorates a method; "" without one."""
+    for decorator in function.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if not (isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)):
+            continue
+        if called.value.id == function.name or called.attr == "register":
+            return called.value.id
+    return ""
+
+
+def is_removal(member: Member) -> bool:
+    """Whether this is `x = AttributeError(…)`."""
+    value = getattr(member.node, "value", None)
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "AttributeError"
+
+
+def is_raising_stub(member: Member) -> bool:
+    """Whether a method does nothing but raise an error, which in a child means: the parent's method is gone.
+
+    Only a plain stub counts: after a blank line (so not the first statement of the class), without decorators and
+    docstring. Any other is an ordinary override, as the corpus has it (deepseek_vl, deepseek_ocr2).
+    """
+    return member.lead.strip(" \t") == "\n" and not member.function.decorator_list and _only_raises(member.function)
+
+
+def _only_raises(function: Function) -> bool:
+    first = function.body[0]
+    raised = first.exc if isinstance(first, ast.Raise) else None
+    return isinstance(raised, ast.Call) and isinstance(raised.func, ast.Name) and raised.func.id.endswith("Error")
+
+
+def _completed(member: Member, place: Member) -> Member:
+    """An attribute with what it leaves to the parent's: the documentation below it, the value of a bare annotation."""
+    member = replace(member, documentation=member.documentation or place.documentation)
+    node, value = member.node, getattr(place.node, "value", None)
+    if isinstance(node, ast.AnnAssign) and node.value is None and value is not None and place.is_attribute:
+        text = f"{INDENT}{ast.unparse(node.target)}: {ast.unparse(node.annotation)} = {ast.unparse(value)}\n"
+        return replace(member, text=text)
+    return member

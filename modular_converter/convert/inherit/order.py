@@ -1,0 +1,45 @@
+"""The order of the members of a class: attributes before methods, but nothing before what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from modular_converter.convert.inherit.members import Member
+
+
+def in_legal_order(preferred: Sequence[Member], merged: Sequence[Member], own: Sequence[Member]) -> list[Member]:
+    """The members in the preferred order, as far as each still comes after those that it depends on.
+
+    Args:
+        preferred: the members in the order that is wanted.
+        merged: the members in the parent's order, with the child's new ones behind them.
+        own: those of the child, in its order.
+    """
+    names = frozenset[str]().union(*(member.binds for member in preferred))
+    of_child = set(own)
+    before: dict[Member, set[Member]] = {}
+    for later, earlier in _pairs(own, names):
+        before.setdefault(later, set()).add(earlier)
+    for later, earlier in _pairs(merged, names):
+        if not (later in of_child and earlier in of_child):
+            before.setdefault(later, set()).add(earlier)
+    if not before:
+        return list(preferred)
+    ordered: list[Member] = []
+    todo = list(preferred)
+    while todo:
+        # Without a way out of a circle the preferred order counts.
+        position = next((place for place, one in enumerate(todo) if before.get(one, set()).issubset(ordered)), 0)
+        ordered.append(todo.pop(position))
+    return ordered
+
+
+def _pairs(members: Sequence[Member], names: frozenset[str]) -> Iterator[tuple[Member, Member]]:
+    """The pairs of members that must stay in their order because of one of the names, the later one first."""
+    seen: list[tuple[Member, frozenset[str], frozenset[str]]] = []
+    for later in members:
+        reads, touches = later.reads & names, later.touches & names
+        for earlier, earlier_reads, earlier_touches in seen:
+            if reads & earlier_touches or touches & earlier_reads or touches & earlier_touches:
+                yield later, earlier
+        seen.append((later, reads, touches))

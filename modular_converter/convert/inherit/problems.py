@@ -1,0 +1,76 @@
+"""What a merge could not do, or did at a loss, with the place in the modular file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.rules import (
+    override_not_mergeable,
+    several_assignments_replaced,
+    super_argument_ignored,
+    super_call_not_a_statement,
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A finding about a class of the modular file."""
+
+    node: ast.AST
+    """Where: a node of the class's syntax tree, whose lines count from the class."""
+    diagnose: Callable[[Location], Diagnostic]
+
+
+def not_mergeable(node: ast.AST, method: str, reason: str, help: str = "") -> Problem:
+    """An override that has no counterpart in one class. Without `help`, the cure is to write the parent's lines out."""
+    help = help or f"Write the lines of the parent's `{method}` out, and change what you need."
+    return Problem(node, lambda place: override_not_mergeable.diagnose(place, method, reason, help))
+
+
+def parameter_missing(node: ast.AST, method: str, parameter: str) -> Problem:
+    """The parent's code reads a parameter for which the child has neither a name nor an argument."""
+    return not_mergeable(
+        node,
+        method,
+        f"the parent's lines read its parameter `{parameter}`, which has no value here",
+        f"Add `{parameter}` to the parameters, or assign it above the call.",
+    )
+
+
+def argument_ignored(argument: ast.expr, method: str, parameter: str) -> Problem:
+    """An argument for a parameter of the parent for which the child has a name of its own."""
+    text = ast.unparse(argument)
+    return Problem(argument, lambda place: super_argument_ignored.diagnose(place, method, parameter, text))
+
+
+def value_of_super(node: ast.AST, name: str, parent: str) -> Problem:
+    """`super().name` that is no call, of something that the parent defines."""
+    return Problem(node, lambda place: super_call_not_a_statement.diagnose(place, name, parent))
+
+
+def replaces_several(node: ast.stmt, target: str, written_in: str, replaced_in: str) -> Problem:
+    """An assignment that takes the place of several, or of one in another method."""
+    return Problem(node, lambda place: several_assignments_replaced.diagnose(place, target, written_in, replaced_in))
+
+
+def bad_signature(node: ast.stmt, method: str, error: Exception) -> Problem:
+    """A signature with `**super_kwargs` that cannot be completed."""
+    return not_mergeable(
+        node,
+        method,
+        f"with the parent's parameters its signature is wrong: {error}",
+        "Give the new parameters defaults, or write the whole signature.",
+    )
+
+
+def unknown_syntax(node: ast.stmt, method: str, message: str) -> Problem:
+    """Syntax that this Python parses and libcst does not."""
+    return not_mergeable(
+        node,
+        method,
+        f"libcst does not know its syntax, or that of the parent's method ({message})",
+        "Write it in the syntax of an earlier Python, or install a newer libcst.",
+    )

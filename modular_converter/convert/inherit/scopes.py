@@ -1,0 +1,122 @@
+"""Names that statements read and bind in their own scope, from their syntax trees."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Names(NamedTuple):
+    """The names that statements deal with."""
+
+    read: frozenset[str]
+    bound: frozenset[str]
+    """Assigned, defined, imported or deleted."""
+    touched: frozenset[str]
+    """Bound, or read by a statement that may change the objects of what it reads: by a call, or a store into one."""
+
+
+class _Visitor(ast.NodeVisitor):
+    """Collects names. The bodies of inner functions and classes, and all but the first iterable of a comprehension,
+    are scopes of their own."""
+
+    def __init__(self) -> None:
+        self.read: set[str] = set()
+        self.bound: set[str] = set()
+        self.changes_objects = False
+
+    def visit_Name(self, node: ast.Name) -> None:
+        (self.read if isinstance(node.ctx, ast.Load) else self.bound).add(node.id)
+
+    def visit_FunctionDef(self, node: Function) -> None:
+        self.bound.add(node.name)
+        self.read_all([*node.decorator_list, node.args, *([node.returns] if node.returns else [])])
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.bound.add(node.name)
+        self.read_all([*node.decorator_list, *node.bases, *node.keywords])
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self.read_all([node.args])
+
+    def read_all(self, nodes: Sequence[ast.AST]) -> None:
+        """Take all names in some nodes as read; a call among them may change objects."""
+        for node in nodes:
+            for part in ast.walk(node):
+                if isinstance(part, ast.Name):
+                    self.read.add(part.id)
+                elif isinstance(part, ast.Call):
+                    self.changes_objects = True
+
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
+        self.bound.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+
+    visit_ImportFrom = visit_Import
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.changes_objects = True
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.read.update(part.id for part in ast.walk(node.target) if isinstance(part, ast.Name))
+        self.generic_visit(node)
+
+    def generic_visit(self, node: ast.AST) -> None:
+        if isinstance(node, COMPREHENSIONS):
+            self.visit(node.generators[0].iter)
+            return
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            self.changes_objects = True
+        name = getattr(node, "name", None) or getattr(node, "rest", None)
+        if isinstance(name, str):  # `except E as name`, `case [*name]`, `case {**name}`
+            self.bound.add(name)
+        super().generic_visit(node)
+
+
+def names_of(*nodes: ast.AST) -> Names:
+    """The names that statements deal with while they themselves are executed, not the functions that they define."""
+    visitor = _Visitor()
+    for node in nodes:
+        visitor.visit(node)
+    touched = visitor.bound | visitor.read if visitor.changes_objects else visitor.bound
+    return Names(frozenset(visitor.read), frozenset(visitor.bound), frozenset(touched))
+
+
+def all_reads(*nodes: ast.AST) -> frozenset[str]:
+    """The names and dotted paths (`self.x`) that statements read, in inner functions too."""
+    parts = (part for node in nodes for part in ast.walk(node))
+    return frozenset(
+        ast.unparse(part)
+        for part in parts
+        if isinstance(part, (ast.Name, ast.Attribute)) and isinstance(part.ctx, ast.Load)
+    )
+
+
+def parameters_of(arguments: ast.arguments) -> list[ast.arg]:
+    """All parameters, in the order of the signature."""
+    variadic = [arguments.vararg] if arguments.vararg else []
+    keywords = [arguments.kwarg] if arguments.kwarg else []
+    return [*arguments.posonlyargs, *arguments.args, *variadic, *arguments.kwonlyargs, *keywords]
+
+
+def own_nodes(function: Function) -> Iterator[ast.AST]:
+    """The nodes of a function's body without those of inner functions and classes."""
+    todo: list[ast.AST] = list(reversed(function.body))
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
+            todo.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def is_generator(function: Function) -> bool:
+    """Whether a function yields."""
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(function))

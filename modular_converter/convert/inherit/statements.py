@@ -1,0 +1,113 @@
+"""The body of a method as a list of statements: as libcst sees them, which keeps their text, and as `ast` does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import libcst as cst
+
+from modular_converter.convert.inherit.scopes import Function, all_reads
+from modular_converter.convert.source.index import is_docstring
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One statement. Of several that are parted by semicolons, each is a line of its own."""
+
+    tree: cst.BaseStatement
+    node: ast.stmt
+
+    @cached_property
+    def normal(self) -> str:
+        """The statement without comments and white space, for comparisons."""
+        return ast.unparse(self.node)
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """What an assignment assigns to, each target as text (`a = b = 1` has two); () for any other statement."""
+        if isinstance(self.node, ast.Assign):
+            return tuple(map(ast.unparse, self.node.targets))
+        return (ast.unparse(self.node.target),) if isinstance(self.node, ast.AnnAssign) else ()
+
+    @cached_property
+    def deleted(self) -> tuple[str, ...]:
+        """The targets of a `del` statement, as text."""
+        return tuple(map(ast.unparse, self.node.targets)) if isinstance(self.node, ast.Delete) else ()
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The names and dotted paths that it reads, in inner functions too."""
+        return all_reads(self.node)
+
+    def without_targets(self, targets: set[str]) -> Line | None:
+        """An assignment or `del` without some of its targets; None when no target is left."""
+        assert isinstance(self.tree, cst.SimpleStatementLine)
+        small, all_targets = self.tree.body[0], self.targets or self.deleted
+        kept = [position for position, target in enumerate(all_targets) if target not in targets]
+        if not kept:
+            return None
+        if isinstance(small, cst.Assign) and isinstance(self.node, ast.Assign):
+            node = ast.Assign([self.node.targets[position] for position in kept], self.node.value)
+            small = small.with_changes(targets=[small.targets[position] for position in kept])
+            return Line(self.tree.with_changes(body=[small]), ast.copy_location(node, self.node))
+        return line(f"del {', '.join(all_targets[position] for position in kept)}", self.node)
+
+
+@dataclass(frozen=True)
+class Body:
+    """The body of a method."""
+
+    docstring: Line | None
+    lines: list[Line]
+    footer: tuple[cst.EmptyLine, ...]
+    """Comments behind the last statement."""
+
+
+def body_of(function: cst.FunctionDef, node: Function) -> Body:
+    """Take the body of a method apart; `function` and `node` are trees of the same text."""
+    body = function.body
+    trees: list[cst.BaseStatement] = []
+    footer: tuple[cst.EmptyLine, ...] = ()
+    if isinstance(body, cst.IndentedBlock):
+        footer = tuple(body.footer)
+        for tree in body.body:
+            trees += _parted(tree) if isinstance(tree, cst.SimpleStatementLine) else [tree]
+    elif isinstance(body, cst.SimpleStatementSuite):
+        whole = cst.SimpleStatementLine(body.body, trailing_whitespace=body.trailing_whitespace)
+        trees += _parted(whole)
+    lines = [Line(tree, statement) for tree, statement in zip(trees, node.body, strict=True)]
+    docstring = lines.pop(0) if lines and is_docstring(lines[0].node) else None
+    return Body(docstring, lines, footer)
+
+
+def _parted(tree: cst.SimpleStatementLine) -> Iterator[cst.SimpleStatementLine]:
+    """The statements of one line, each as a line. Comments above go to the first, a comment behind to the last."""
+    last = len(tree.body) - 1
+    for position, small in enumerate(tree.body):
+        yield cst.SimpleStatementLine(
+            body=[small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)],
+            leading_lines=tree.leading_lines if not position else (),
+            trailing_whitespace=tree.trailing_whitespace if position == last else cst.TrailingWhitespace(),
+        )
+
+
+def line(text: str, near: ast.AST) -> Line:
+    """A statement of our own, which findings place where `near` is."""
+    node = ast.parse(text).body[0]
+    return Line(cst.parse_statement(text), ast.copy_location(node, near))
+
+
+def with_body(
+    function: cst.FunctionDef, docstring: Line | None, lines: list[Line], footer: Sequence[cst.EmptyLine]
+) -> cst.FunctionDef:
+    """The method with another body."""
+    statements = [part.tree for part in ([docstring] if docstring else []) + lines] or [
+        cst.SimpleStatementLine([cst.Pass()])
+    ]
+    old = function.body
+    if isinstance(old, cst.IndentedBlock):
+        return function.with_changes(body=old.with_changes(body=statements, footer=footer))
+    return function.with_changes(body=cst.IndentedBlock(statements, footer=footer))

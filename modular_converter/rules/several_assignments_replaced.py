@@ -1,0 +1,85 @@
+"""MC316: one assignment behind `super()` that takes the place of more than one of the parent's."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        size = config.hidden_size
+        self.up_proj = nn.Linear(size, size)
+        size = 2 * config.hidden_size
+        self.down_proj = nn.Linear(size, size)
+""",
+)
+
+RULE = Rule(
+    code="MC316",
+    name="several-assignments-replaced",
+    severity=Severity.WARNING,
+    summary="an assignment behind `super()` takes the place of several assignments, or of one in another method",
+    explanation="""\
+An assignment behind a `super()` call takes the place of the parent's assignment to the same name. Where the parent
+assigns that name more than once, each becomes your statement. It also counts in later methods of the class that
+call `super()`.
+
+Use another name if you mean a value of your own, or write the parent's lines out.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config):
+        super().__init__(config)
+        size = 16
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config):
+        super().__init__(config)
+        self.size = 16
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, target: str, written_in: str, replaced_in: str) -> Diagnostic:
+    """`target` is what both assign to; the other two are methods, which may be the same."""
+    where = (
+        f"several of the parent's in `{replaced_in}`" if written_in == replaced_in else f"that in `{replaced_in}` too"
+    )
+    return Diagnostic(
+        RULE,
+        location,
+        f"this assignment to `{target}` takes the place of {where}",
+        help=f"Use another name than `{target}`, or write the lines of the parent's `{replaced_in}` out.",
+    )

@@ -1,0 +1,80 @@
+"""MC315: an argument of `super().m(…)` that does not reach the parent's code."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def __init__(self, config, bias=False):
+        super().__init__()
+        self.up_proj = nn.Linear(8, 8, bias=bias)
+""",
+)
+
+RULE = Rule(
+    code="MC315",
+    name="super-argument-ignored",
+    severity=Severity.WARNING,
+    summary="an argument of `super().m(…)` differs from the name that the parent's code will read",
+    explanation="""\
+The parent's lines take the place of the call, and there they read your method's own parameters and variables. An
+argument that is anything else than the name of the parent's parameter has no effect where your method has a name of
+that kind. Where it has none, the converter writes the assignment `name = argument` for you.
+
+Assign the value to that name before the call.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config, bias=False):
+        super().__init__(config, bias=not bias)
+        self.size = 8
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config, bias=False):
+        bias = not bias
+        super().__init__(config, bias=bias)
+        self.size = 8
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, method: str, parameter: str, argument: str) -> Diagnostic:
+    """`argument` is the text that is given for the parent's `parameter`."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{argument}` does not reach the parent's `{method}`: its lines read your `{parameter}`",
+        help=f"Write `{parameter} = {argument}` above the call, and pass `{parameter}`.",
+    )

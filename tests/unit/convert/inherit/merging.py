@@ -1,0 +1,48 @@
+"""One class laid over another, without the files around them."""
+
+from __future__ import annotations
+
+import textwrap
+
+from modular_converter.convert.inherit.merge import Merged, merge_class
+from modular_converter.convert.source.names import ModelNames
+from modular_converter.diagnostics import Location, locate
+from modular_converter.settings.load import profile_settings
+
+
+def merged(child: str, parent: str, bases: str = "nn.Module") -> Merged:
+    """`class NewMLP(OldMLP)` over `class NewMLP(bases)`; both bodies are written without indentation."""
+    return merge_class(
+        child_text(child), class_text(f"class NewMLP({bases}):", parent), "NewMLP", "OldMLP", NAMES, {}, SETTINGS
+    )
+
+
+def merge(child: str, parent: str, bases: str = "nn.Module") -> str:
+    """The text of the merged class, which may have no findings."""
+    result = merged(child, parent, bases)
+    assert not [problem.diagnose(Location("modular")) for problem in result.problems]
+    compile(result.text, "merged", "exec")
+    return result.text
+
+
+def problems(child: str, parent: str, bases: str = "nn.Module") -> list[tuple[str, int, str]]:
+    """The findings: code, line of the child's class, message."""
+    found = []
+    for problem in merged(child, parent, bases).problems:
+        diagnostic = problem.diagnose(locate("modular", problem.node, child_text(child)))
+        found.append((diagnostic.code, diagnostic.location.line, diagnostic.message))
+    return found
+
+
+def child_text(body: str) -> str:
+    """The class of the modular file."""
+    return class_text("class NewMLP(OldMLP):", body)
+
+
+def class_text(header: str, body: str) -> str:
+    """A class with its body indented."""
+    return f"{header}\n" + textwrap.indent(textwrap.dedent(body), "    ")
+
+
+NAMES = ModelNames({})
+SETTINGS = profile_settings()
