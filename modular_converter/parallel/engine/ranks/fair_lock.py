@@ -8,6 +8,10 @@ from collections import deque
 from modular_converter.parallel.errors import PlanError
 
 
+# The longest single wait: a signal that comes just before it begins is noticed at its end.
+WAIT_S = 1.0
+
+
 class FairLock:
     """A lock that threads get in the order of their requests. An interrupted wait leaves the queue."""
 
@@ -33,7 +37,8 @@ class FairLock:
             mine.acquire()
             self.waiting.append(mine)
         try:
-            mine.acquire()
+            while not mine.acquire(timeout=WAIT_S):
+                pass
         except BaseException:
             self._give_up(mine)
             raise

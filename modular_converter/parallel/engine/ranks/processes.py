@@ -26,8 +26,9 @@ from modular_converter.parallel.engine.ranks.worker import serve
 
 # After one rank has failed, the others may be on their way to their answers, or wait for it in a collective.
 GRACE_S = 5.0
-# The longest single wait: a selector takes its time in milliseconds, as a C integer.
-WAIT_S = 3600.0
+# The longest single wait. A signal that comes just before it begins does not interrupt it: Ctrl-C would be noticed only
+# at its end, which is never where the rank that is waited for hangs.
+WAIT_S = 1.0
 # Frames of a rank that waits for others: in our collectives, or in torch's.
 _WAITING = ("inference/plain_forwards.py", "distributed_c10d.py", "shard/collectives.py")
 _HUNG_SHOWN = 4
@@ -138,12 +139,10 @@ def collect(
     deadline, grace = start + limit_s, math.inf  # the grace begins with a failure, and no message moves it
     while len(answers) < len(ranks):
         left = min(deadline, grace) - time.monotonic()
-        ready = _look(selector, start + awake_s) or selector.select(max(0.0, min(left, WAIT_S)))
-        if selector.get_map() is None:
-            raise Lost("they were ended", "another thread has ended the ranks")
+        ready = _ready(selector, start + awake_s, left)
         if not ready and left <= WAIT_S:
             raise _hung(ranks, answers, limit_s)
-        for kind, number in sorted((key.data for key, _ in ready), key=lambda data: str(data[0]), reverse=True):
+        for kind, number in ready:
             data = _received(ranks[number]) if kind == "pipe" else None
             if data is None:
                 if number not in answers:
@@ -160,6 +159,14 @@ def collect(
                 if data[:1] == FAILURE:
                     grace = min(grace, time.monotonic() + GRACE_S)
     return [answers[number] for number in range(len(ranks))], trouble
+
+
+def _ready(selector: selectors.BaseSelector, awake_until: float, left: float) -> list[tuple[str, int]]:
+    """The pipes that hold a message, then the ranks that have ended; empty after the longest wait."""
+    found = _look(selector, awake_until) or selector.select(max(0.0, min(left, WAIT_S)))
+    if selector.get_map() is None:
+        raise Lost("they were ended", "another thread has ended the ranks")
+    return sorted((key.data for key, _ in found), reverse=True)
 
 
 def _look(selector: selectors.BaseSelector, until: float) -> Any:

@@ -1,5 +1,6 @@
 """Ranks' processes: none is left when their start or end fails half-way, and a copy of the main process ends none."""
 
+import math
 import multiprocessing
 import os
 import pickle
@@ -142,11 +143,12 @@ class Script:
         ]
 
     def select(self, timeout):
-        if not self.messages or self.messages[0][0] > timeout:
-            self.now += timeout
+        after, rank, arriving = self.messages.popleft() if self.messages else (math.inf, 0, b"")
+        self.now += min(after, timeout)
+        if after > timeout:
+            self.messages.appendleft((after - timeout, rank, arriving))
             return []
-        after, rank, self.arriving = self.messages.popleft()
-        self.now += after
+        self.arriving = arriving
         return [(SimpleNamespace(data=("pipe", rank)), 1)]
 
     def get_map(self):
@@ -197,3 +199,20 @@ def test_no_other_machine_reaches_the_ranks(ranks):
 def test_a_port_that_does_not_exist_is_refused(port):
     with pytest.raises(RankError, match=f"master_port={port} cannot be used; leave it out"):
         Session(("cpu",), master_port=port).start()
+
+
+def test_a_signal_that_comes_just_before_a_wait_is_noticed_soon(monkeypatch):
+    """It does not interrupt the wait: Python runs its handler when that ends."""
+    script = Script([])
+    wait = script.select
+
+    def select(timeout):
+        wait(timeout)
+        if script.now > 5.0:
+            raise KeyboardInterrupt
+        return []
+
+    monkeypatch.setattr(script, "select", select)
+    with pytest.raises(KeyboardInterrupt):
+        script.collect(monkeypatch, 600.0)
+    assert script.now < 7.0
