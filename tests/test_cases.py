@@ -1,7 +1,8 @@
 """Golden cases: each folder of `cases/` holds models, a modular file and, under `expected/`, what is generated from it.
 
 A new case needs no code: add the folder, run with `UPDATE_CASES=1`, and read what appears under `expected/`. A case
-with a `pyproject.toml` has settings of its own.
+with a `pyproject.toml` has settings of its own. `expected/findings.txt` holds the findings of the conversion; with an
+error among them nothing is generated.
 """
 
 from __future__ import annotations
@@ -31,13 +32,18 @@ def generate(root: pathlib.Path, settings: Settings) -> dict[str, str]:
     """Convert the modular file below `root`: name of each generated file -> its final text."""
     (modular,) = root.glob("**/modular_*.py")
     conversion = convert(str(modular), Library(settings))
-    assert not conversion.failed, conversion.diagnostics
+    findings = "".join(
+        f"{finding.location.line}:{finding.location.column} {finding.code} {finding.message}\n"
+        for finding in conversion.diagnostics
+    )
     formatted = format_files(conversion.files, settings)
     assert not formatted.failures
     assert not formatted.undefined
     for path, text in formatted.texts.items():
+        compile(text, path, "exec", dont_inherit=True)
         pathlib.Path(path).write_bytes(text.encode())
-    return {os.path.basename(path): text for path, text in formatted.texts.items()}
+    texts = {os.path.basename(path): text for path, text in formatted.texts.items()}
+    return texts | ({"findings.txt": findings} if findings else {})
 
 
 def write_expected(folder: pathlib.Path, texts: Mapping[str, str]) -> None:

@@ -52,7 +52,9 @@ def build_classes(neighbours: Neighbourhood, library: Library) -> Mapping[str, B
             above |= {*neighbours.neighbours[found[1]].definitions[found[2]].bases}
         ancestors[name] = frozenset(above).union(*(ancestors.get(base, ()) for base in above))
         built[name] = (
-            _merge(statement, found, ancestors, neighbours, library.settings) if found else _as_written(statement)
+            _merge(statement, found, ancestors, built, neighbours, library.settings)
+            if found
+            else _as_written(statement)
         )
     if not any(one.findings for one in built.values()):
         return built
@@ -73,12 +75,16 @@ def _merge(
     statement: Statement,
     found: tuple[str, str, str],
     ancestors: Mapping[str, frozenset[str]],
+    built: Mapping[str, BuiltClass],
     neighbours: Neighbourhood,
     settings: Settings,
 ) -> BuiltClass:
     base, dotted, parent_name = found
     parent = neighbours.neighbours[dotted].definitions[parent_name]
-    merged = merge_class(statement.text, parent.text, parent.name, base, neighbours.names, ancestors, settings)
+    siblings = {name: built[name].text for name in statement.bases if name in built}
+    merged = merge_class(
+        statement.text, parent.text, parent.name, base, neighbours.names, ancestors, siblings, settings
+    )
     uses = lexer.identifiers(merged.text)
     findings = tuple(_finding(problem, statement, neighbours.target.path) for problem in merged.problems)
     return BuiltClass(statement, merged.text, parent.lead, uses, dotted, parent, findings)

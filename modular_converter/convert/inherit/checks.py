@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from modular_converter.convert.inherit.calls import super_attribute
-from modular_converter.convert.inherit.members import ClassBlock
+from modular_converter.convert.inherit.members import ClassBlock, parse_class
+from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.problems import Problem, not_mergeable, value_of_super
 from modular_converter.convert.inherit.scopes import Function, all_reads, is_generator
 
@@ -15,7 +17,10 @@ def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iter
     """Uses of the parent that have no counterpart once the parent is gone."""
     defined = {name for member in parent.members for name in member.binds}
     base = parent_base.partition("[")[0]
+    named = re.compile(rf"\bsuper\(|\b{re.escape(base)}\b")
     for member in child.members:
+        if not named.search(member.text):  # looking at every node of every member takes long
+            continue
         calls = {id(node.func) for node in ast.walk(member.node) if isinstance(node, ast.Call)}
         for node in ast.walk(member.node):
             name = super_attribute(node)
@@ -28,6 +33,36 @@ def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iter
                     f"the generated class does not inherit from `{base}`, nor is it imported",
                     "Use `super()` in a statement of its own, or write out what you take from it.",
                 )
+
+
+def check_mixins(
+    child: ClassBlock, parent: ClassBlock, parent_base: str, siblings: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Methods of a base that comes before the parent: in the generated class, the parent's hide them.
+
+    A base that takes the place of one of the parent's bases may repeat attributes, as in the corpus (exaone4_5).
+
+    Args:
+        siblings: the classes of the modular file that are generated already, as text.
+    """
+    before = child.bases[: child.bases.index(parent_base)]
+    inherited = frozenset[str]().union(*(member.binds for member in parent.members))
+    for base in before:
+        if base not in siblings:
+            continue
+        replaces = any(base == other or common_suffix(base, other)[:1].isupper() for other in parent.bases)
+        members = [one for one in parse_class(siblings[base]).members if one.is_function or not replaces]
+        given = frozenset[str]().union(*(member.binds for member in members))
+        own = frozenset[str]().union(*(one.binds for one in child.members if "super(" not in one.text))
+        hidden = (given & inherited) - own
+        for name in sorted(hidden):
+            node = child.node.bases[child.bases.index(base)]
+            yield not_mergeable(
+                node,
+                name,
+                f"`{base}.{name}` comes first, but the parent's `{name}` would be one of the class itself and hide it",
+                f"Define `{name}` in this class.",
+            )
 
 
 def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: int) -> Iterator[Problem]:
@@ -58,29 +93,10 @@ def check_captures(
     child: Function, parent: Function, statement: ast.stmt, kept: Sequence[ast.stmt], own: Sequence[ast.stmt]
 ) -> Iterator[Problem]:
     """Names that the parent's lines take from their module, and the child's method binds to something else."""
-    arguments = [part.arg for part in ast.walk(parent) if isinstance(part, ast.arg)]
-    stored = {
-        part.id for part in ast.walk(parent) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)
-    }
-    imported = {
-        (alias.asname or alias.name.partition(".")[0])
-        for part in ast.walk(parent)
-        if isinstance(part, (ast.Import, ast.ImportFrom))
-        for alias in part.names
-    }
-    defined = {
-        part.name
-        for part in ast.walk(parent)
-        if isinstance(part, (ast.FunctionDef, ast.ClassDef)) and part is not parent
-    }
-    free = all_reads(*kept) - stored - set(arguments) - imported - defined
-    bound = {
-        part.id
-        for node in own
-        for part in ast.walk(node)
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
-    }
-    bound |= {part.arg for part in ast.walk(child.args) if isinstance(part, ast.arg)}
+    bound = _bound_anywhere(child.args, *own)
+    if not bound:
+        return
+    free = all_reads(*kept) - _bound_anywhere(parent.args, *parent.body)
     for name in sorted(free & bound):
         yield not_mergeable(
             statement,
@@ -88,3 +104,18 @@ def check_captures(
             f"the parent's lines use a `{name}` of their module, and your method has a local `{name}`",
             f"Give your `{name}` another name.",
         )
+
+
+def _bound_anywhere(*nodes: ast.AST) -> set[str]:
+    """The names that some nodes bind, in inner scopes too: a free name of the whole is none of them."""
+    found: set[str] = set()
+    for part in (part for node in nodes for part in ast.walk(node)):
+        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
+            found.add(part.id)
+        elif isinstance(part, ast.arg):
+            found.add(part.arg)
+        elif isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(part.name)
+        elif isinstance(part, ast.alias):
+            found.add(part.asname or part.name.partition(".")[0])
+    return found

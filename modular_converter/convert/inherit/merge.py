@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, shape_of
 from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base
-from modular_converter.convert.inherit.checks import check_class
+from modular_converter.convert.inherit.checks import check_class, check_mixins
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import merge_members
 from modular_converter.convert.inherit.overrides import Overrides
@@ -37,6 +37,7 @@ def merge_class(
     parent_base: str,
     names: ModelNames,
     ancestors: Mapping[str, frozenset[str]],
+    siblings: Mapping[str, str],
     settings: Settings,
 ) -> Merged:
     """The generated class.
@@ -47,6 +48,7 @@ def merge_class(
         parent_name: its name in that text.
         parent_base: the base, as the child writes it, that `parent_text` stands for.
         ancestors: see `merge_bases`.
+        siblings: the classes of the modular file above this one, as they are generated.
     """
     child = parse_class(child_text)
     if child.node.name != parent_name:
@@ -55,6 +57,7 @@ def merge_class(
     bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
     merger = _MethodMerger(shape_of(child, bases, settings), Overrides(), [])
     merger.problems.extend(check_class(child, parent, parent_base))
+    merger.problems.extend(check_mixins(child, parent, parent_base, siblings))
     members = merge_members(child, parent, merger.override, merger.new)
     decorators = _decorators(child, parent)
     docstring = _docstring(child) or parent.docstring

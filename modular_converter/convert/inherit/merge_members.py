@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -105,19 +106,24 @@ class _Merger:
 
 
 def _effective(members: list[Member]) -> list[Member]:
-    """The members without attributes that are assigned again before anything reads them."""
+    """The members without attributes that are assigned again before anything reads them.
+
+    One that is repeated word for word stays where it stands first.
+    """
+    names = Counter(name for member in members if member.is_attribute for name in member.binds)
+    if not any(count > 1 for count in names.values()):
+        return members
     found: list[Member] = []
     for position, member in enumerate(members):
-        if member.is_attribute and any(ast.dump(member.node) == ast.dump(other.node) for other in found):
-            continue
-        if not (member.is_attribute and _assigned_again(member, members[position + 1 :])):
+        is_repeated = member.is_attribute and any(member.text == other.text for other in found)
+        if not is_repeated and not (member.is_attribute and _assigned_again(member, members[position + 1 :])):
             found.append(member)
     return found
 
 
 def _assigned_again(member: Member, following: Sequence[Member]) -> bool:
     for other in following:
-        if other.reads & member.binds or ast.dump(other.node) == ast.dump(member.node):
+        if other.reads & member.binds or other.text == member.text:
             return False
         if other.is_attribute and other.binds >= member.binds:
             return True

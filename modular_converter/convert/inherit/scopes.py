@@ -92,19 +92,23 @@ def names_of(*nodes: ast.AST) -> Names:
 
 def all_reads(*nodes: ast.AST) -> frozenset[str]:
     """The names and dotted paths (`self.x`) that statements read, in inner functions too."""
-    parts = (part for node in nodes for part in ast.walk(node))
-    return frozenset(
-        ast.unparse(part)
-        for part in parts
-        if isinstance(part, (ast.Name, ast.Attribute)) and isinstance(part.ctx, ast.Load)
-    )
+    found: set[str] = set()
+    for node in nodes:
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+                found.add(part.id)
+            elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load):
+                found.add(dotted(part))
+    return frozenset(found - {""})
 
 
-def parameters_of(arguments: ast.arguments) -> list[ast.arg]:
-    """All parameters, in the order of the signature."""
-    variadic = [arguments.vararg] if arguments.vararg else []
-    keywords = [arguments.kwarg] if arguments.kwarg else []
-    return [*arguments.posonlyargs, *arguments.args, *variadic, *arguments.kwonlyargs, *keywords]
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` as text, or "" for any other expression."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
 
 
 def own_nodes(function: Function) -> Iterator[ast.AST]:
