@@ -41,7 +41,7 @@ def child_text(body: str) -> str:
 
 def class_text(header: str, body: str) -> str:
     """A class with its body indented."""
-    return f"{header}\n" + textwrap.indent(textwrap.dedent(body), "    ")
+    return f"{header}\n" + textwrap.indent(textwrap.dedent(body).rstrip("\n"), "    ") + "\n"
 
 
 NAMES = ModelNames({})

@@ -1,0 +1,172 @@
+"""Members of a class laid over the parent's: compared with Python's own inheritance by running both."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from modular_converter.convert.inherit.merge import merge_class
+from tests.unit.convert.inherit.merging import NAMES, SETTINGS, child_text, class_text, merge, problems
+
+
+def run(child: str, parent: str, expression: str) -> tuple[Any, Any]:
+    """The value of an expression over `new`, an instance of the child: with Python's inheritance, and as merged."""
+    inherited: dict[str, Any] = {}
+    exec(class_text("class OldMLP:", parent) + child_text(child), inherited)
+    merged: dict[str, Any] = {}
+    exec(merge(child, parent, bases="object"), merged)
+    return tuple(eval(expression, {**scope, "new": scope["NewMLP"]()}) for scope in (inherited, merged))  # type: ignore[return-value]
+
+
+ALIKE = {
+    "one name of a chain": ("a = 5", "a = b = 2", "new.a, new.b"),
+    "one name of a tuple": ("a = 5", "a, b = 1, 2", "new.a, new.b"),
+    "one of two on a line": ("a = 5", "a = 1; b = 2", "new.a, new.b"),
+    "a name that another attribute reads": ("size = 8", "size = 2\narea = size * size", "new.size, new.area"),
+    "a name that a default reads": ("size = 8", "size = 2\ndef f(self, x=size):\n    return x", "new.size, new.f()"),
+    "a method that an attribute reads": (
+        "def _get(self):\n    return 2",
+        "def _get(self):\n    return 1\nvalue = property(_get)",
+        "new.value, new._get()",
+    ),
+    "an alias": ("def f(self):\n    return 2", "def f(self):\n    return 1\ng = f", "new.f(), new.g()"),
+    "attributes that read each other": ("late = 1\nbase = late", "base = 2", "new.base"),
+    "several statements for a name": ("", "names = ['a']\nnames = names + ['b']\nnames += ['c']", "new.names"),
+    "a loop": ("", "names = []\nfor i in range(2):\n    names.append(i)", "new.names"),
+    "a call as a statement": ("", "names = []\nnames.append(1)\ndef f(self): pass\nnames.append(2)", "new.names"),
+    "a condition": ("a = 5", "if True:\n    a = 1\nelse:\n    a = 2", "new.a"),
+    "an annotation without a value": ("x: float", "x: int = 8", "new.x"),
+    "a method over an attribute": ("def x(self):\n    return 1", "x: int = 8", "new.x()"),
+    "an attribute over a property": (
+        "width = 3",
+        "@property\ndef width(self):\n    return 1\n@width.setter\ndef width(self, value):\n    pass",
+        "new.width",
+    ),
+    "registrations": (
+        "def show(self, x):\n    return 'new'",
+        "from functools import singledispatchmethod\n@singledispatchmethod\ndef show(self, x):\n    return 'old'\n"
+        "@show.register\ndef _(self, x: int):\n    return 'int'\n@show.register\ndef _(self, x: str):\n    return 'str'",
+        "new.show(1), new.show('')",
+    ),
+    "an inner class": ("class Inner:\n    b = 2", "class Inner:\n    a = 1", "hasattr(new.Inner, 'a')"),
+    "an attribute assigned twice in the child": ("a = 1\nb = a\na = 2", "a = 0", "new.a, new.b"),
+    "a chain in a method": (
+        "def f(self):\n    super().f()\n    self.a = 5",
+        "def f(self):\n    self.a = self.b = 2",
+        "new.f(), new.a, new.b",
+    ),
+    "two on a line of a method": (
+        "def f(self):\n    super().f()\n    self.a = 5",
+        "def f(self):\n    self.a = 1; self.b = 2",
+        "new.f(), new.a, new.b",
+    ),
+    "a tuple in a method": (
+        "def f(self):\n    super().f()\n    self.a = 5",
+        "def f(self):\n    self.a, self.b = 1, 2",
+        "new.f(), new.a, new.b",
+    ),
+    "two attributes by one assignment": (
+        "def f(self):\n    super().f()\n    self.a = self.b = 5",
+        "def f(self):\n    self.a = 1\n    self.b = 2",
+        "new.f(), new.a, new.b",
+    ),
+    "an item deleted": (
+        "def f(self):\n    super().f()\n    del self.a[0]",
+        "def f(self):\n    self.a = [1, 2]",
+        "new.f(), new.a",
+    ),
+    "lines behind a return": (
+        "def f(self, x):\n    super().f(x)\n    return x + 1",
+        "def f(self, x):\n    self.x = x\n    return self.x * 2",
+        "new.f(3), new.x",
+    ),
+    "lines behind a returned super call": (
+        "def f(self, x):\n    return super().f(x)\n    return 0",
+        "def f(self, x):\n    return x * 2",
+        "new.f(3)",
+    ),
+    "another name of a parameter": (
+        "def f(self, y):\n    return super().f(y)",
+        "def f(self, x):\n    return x",
+        "new.f(3)",
+    ),
+    "an argument that the child does not have": (
+        "def f(self, x):\n    return super().f(x, scale=3)",
+        "def f(self, x, scale=1):\n    return x * scale",
+        "new.f(2)",
+    ),
+    "a default that the child does not have": (
+        "def f(self, x):\n    return super().f(x)",
+        "def f(self, x, scale=4, *more, **others):\n    return x * scale, more, others",
+        "new.f(2)",
+    ),
+    "another name of the instance": (
+        "def f(this, x):\n    this.a = 1\n    return super().f(x)",
+        "def f(self, x):\n    return self.a + x",
+        "new.f(2)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("child", "parent", "expression"), ALIKE.values(), ids=ALIKE)
+def test_a_merged_class_does_what_inheritance_does(child: str, parent: str, expression: str) -> None:
+    inherited, merged = run(child or "pass", parent, expression)
+    assert merged == inherited
+
+
+REFUSED = {
+    "a return in a condition": (
+        "def f(self, x):\n    super().f(x)\n    self.done = True",
+        "def f(self, x):\n    if x:\n        return 1\n    self.x = x",
+    ),
+    "a coroutine in a plain method": (
+        "def f(self):\n    return super().f()",
+        "async def f(self):\n    return await self.g()",
+    ),
+    "a generator as a statement": ("def f(self):\n    super().f()", "def f(self):\n    yield 1"),
+    "a local name for a function of the module": (
+        "def f(self, x, apply=None):\n    return super().f(x)",
+        "def f(self, x):\n    return apply(x)",
+    ),
+    "a parameter without a value": ("def f(self):\n    return super().f()", "def f(self, x):\n    return x"),
+    "unknown arguments": ("def f(self, *a):\n    return super().f(*a)", "def f(self, x):\n    return x"),
+    "a target that is assigned again and again": (
+        "def f(self, x):\n    super().f(x)\n    x = x + 1\n    return x",
+        "def f(self, x):\n    x = x * 2\n    x = x * 3\n    return x",
+    ),
+    "the parent's name": ("def f(self):\n    return OldMLP.f(self)", "def f(self):\n    return 1"),
+}
+
+
+@pytest.mark.parametrize(("child", "parent"), REFUSED.values(), ids=REFUSED)
+def test_what_one_class_cannot_say_is_an_error_with_its_place(child: str, parent: str) -> None:
+    ((code, line, _),) = problems(child, parent)
+    assert code == "MC204"
+    assert line > 1
+
+
+def test_a_coroutine_takes_the_place_of_one() -> None:
+    child = "async def f(self):\n    return await super().f()"
+    assert "return await self.g()" in merge(child, "async def f(self):\n    return await self.g()")
+
+
+@pytest.mark.parametrize("indentation", ["\t", "  ", "        "])
+def test_any_indentation_becomes_four_spaces(indentation: str) -> None:
+    child = child_text("def f(self):\n    if 1:\n        a = 1\n    return super().f()").replace("    ", indentation)
+    parent = class_text("class NewMLP:", "def f(self):\n    return [\n        1\n    ]")
+    text = merge_class(child, parent, "NewMLP", "OldMLP", NAMES, {}, {}, SETTINGS).text
+    body = "        if 1:\n            a = 1\n        return [\n            1\n        ]\n"
+    assert text == f"class NewMLP:\n    def f(self):\n{body}"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters are of Python 3.12")
+def test_type_parameters_stay() -> None:
+    child = (
+        "class NewMLP[K](OldMLP):\n    def f[S: (int, str)](self, y=1, **super_kwargs):\n        return super().f(y)\n"
+    )
+    parent = "class NewMLP[T: (int, str)](nn.Module):\n    def f(self, x: T) -> T:\n        return x\n"
+    text = merge_class(child, parent, "NewMLP", "OldMLP", NAMES, {}, {}, SETTINGS).text
+    assert text.startswith("class NewMLP[T: (int, str), K](nn.Module):\n")
+    assert "def f[S: (int, str)](self, x: T, y=1, ) -> T:" in text
