@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.assemble import assemble
+from modular_converter.convert.examine.report import report_changed_meanings
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
 from modular_converter.convert.inherit.resolve import open_target, resolve
@@ -38,7 +39,8 @@ def convert(path: str, library: Library) -> Conversion:
         classes = build_classes(neighbours, library)
         collection = collect(neighbours, classes, library)
         files = assemble(neighbours, collection, library)
-        diagnostics = _findings(classes, lint(neighbours, classes, collection, library))
+        changed = report_changed_meanings(neighbours, classes, collection, library)
+        diagnostics = _findings(classes, (*lint(neighbours, classes, collection, library), *changed))
     except ConversionError as error:
         return Conversion(path, {}, error.diagnostics, reads=seen.reads)
     if any(diagnostic.is_error for diagnostic in diagnostics):
@@ -52,4 +54,4 @@ def convert(path: str, library: Library) -> Conversion:
 def _findings(classes: Mapping[str, BuiltClass], others: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
     """The findings of merging the classes and those of the checks, in the order of the lines."""
     merging = [finding for built in classes.values() for finding in built.findings]
-    return tuple(sorted((*merging, *others), key=lambda finding: finding.sort_key)) if merging else others
+    return tuple(sorted((*merging, *others), key=lambda finding: finding.sort_key))

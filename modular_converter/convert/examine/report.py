@@ -13,12 +13,18 @@ from modular_converter.convert.emit.format import FormatResult
 from modular_converter.convert.emit.formatters import UndefinedName
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.faults import find_faults, top_level_names
+from modular_converter.convert.examine.meanings import Change, find_changes
 from modular_converter.convert.examine.undefined import cure
+from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inherit.resolve import neighbour_module
+from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Role
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
 from modular_converter.rules import (
+    changed_meaning,
     foreign_base,
     inconsistent_bases,
     invalid_result,
@@ -42,6 +48,28 @@ def examine(conversion: Conversion, result: FormatResult, library: Library) -> l
     if any(_on_disk(path, library) != result.texts[path] for path in conversion.files):
         found += [error for path in conversion.files for error in examination.others(path)]
     return found or refused
+
+
+def report_changed_meanings(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, library: Library
+) -> list[Diagnostic]:
+    """One warning for each name with two meanings and each source whose code gets the wrong one."""
+    path, text = neighbours.target.path, library.text(neighbours.target.path)
+    changes: dict[tuple[str, str, str], list[Change]] = {}
+    for change in find_changes(neighbours, classes, files, library.settings.package):
+        changes.setdefault((change.name, str(change.wanted), str(change.found)), []).append(change)
+    return [
+        changed_meaning.diagnose(
+            _in_modular(path, text, first.user.origin, first.name),
+            first.name,
+            list(dict.fromkeys(one.user.name for one in same)),
+            str(first.wanted),
+            str(first.found),
+            is_class=first.found.statement is not None and first.found.statement.role is Role.CLASS,
+        ).with_source(text)
+        for same in changes.values()
+        for first in same[:1]
+    ]
 
 
 @dataclass(frozen=True)

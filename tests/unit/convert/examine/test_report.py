@@ -87,3 +87,94 @@ def test_what_is_on_disk_already_is_not_parsed_again(tmp_path, monkeypatch):
     assert convert(tmp_path, modular).files == conversion.files
     with pytest.raises(TypeError):
         convert(tmp_path, modular + "\n\nclass NewHead(OldMLP):\n    pass\n")
+
+
+OTHER = """\
+import logging
+
+from torch import nn
+
+
+FACTOR = 3.0
+
+
+def scale(x):
+    return x / 1000
+
+
+class OtherNorm(nn.Module):
+    eps = 1e-2
+
+
+class OtherHead(nn.Module):
+    def forward(self, x):
+        return FACTOR * scale(OtherNorm()(x))
+
+    def warn(self):
+        logging.warning("x")
+"""
+FIRST = """\
+from torch import nn
+
+from ...utils import logging
+
+
+def scale(x):
+    return x * 2
+
+
+class OldNorm(nn.Module):
+    eps = 1e-6
+
+
+class OldMLP(nn.Module):
+    def forward(self, x):
+        logging.warning("x")
+        return scale(OldNorm()(x))
+"""
+TWO = "from ..old.modeling_old import OldMLP\nfrom ..other.modeling_other import OtherHead\n\n\n"
+BOTH = "class NewMLP(OldMLP):\n    pass\n\n\nclass NewHead(OtherHead):\n    pass\n"
+
+
+def changes(tmp_path, modular, first=FIRST, other=OTHER):
+    (tmp_path / "models/other").mkdir(parents=True)
+    (tmp_path / "models/other/modeling_other.py").write_text(other)
+    conversion = convert(tmp_path, modular, neighbour=first)
+    assert not conversion.failed
+    return [one for one in conversion.diagnostics if one.code == "MC320"]
+
+
+def test_two_neighbours_that_give_one_name_two_meanings(tmp_path):
+    found = changes(tmp_path, TWO + BOTH)
+    assert sorted(one.message.split("`")[3] for one in found) == ["NewNorm", "logging", "scale"]
+    assert {one.location.line for one in found} == {9}  # the class that gets what it was not written for
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        OTHER.replace("x / 1000", "x * 2")
+        .replace("1e-2", "1e-6")
+        .replace("import logging", "from ...utils import logging"),
+        """from torch import nn\n\n\nclass OtherHead(nn.Module):\n    def forward(self, x, scale=1):\n        return self.scale(x, scale=scale)\n""",
+    ],
+    ids=["the same code", "attributes, parameters and keywords"],
+)
+def test_names_that_mean_the_same_are_no_finding(tmp_path, other):
+    assert changes(tmp_path, TWO + BOTH, other=other) == []
+
+
+def test_other_prefixes_keep_classes_apart(tmp_path):
+    modular = TWO + BOTH.replace("NewHead", "NewTextHead")
+    assert sorted(one.message.split("`")[3] for one in changes(tmp_path, modular)) == ["logging", "scale"]
+
+
+def test_a_constant_of_the_modular_file_that_gives_way(tmp_path):
+    modular = TWO + "FACTOR = 8.0\n\n\n" + BOTH.replace("NewHead", "NewTextHead")
+    found = changes(tmp_path, modular, first=OTHER.replace("Other", "Old").replace("OldHead", "OldMLP"))
+    assert [one.message.split("`")[3] for one in found] == ["FACTOR"]
+
+
+def test_what_the_modular_file_writes_itself_is_meant_to_replace(tmp_path):
+    modular = TWO + "def scale(x):\n    return x\n\n\n" + BOTH.replace("NewHead", "NewTextHead")
+    assert [one.message.split("`")[3] for one in changes(tmp_path, modular)] == ["logging"]

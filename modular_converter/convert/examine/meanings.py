@@ -1,0 +1,219 @@
+"""Whether each name in generated code means what it meant where the code was written.
+
+A generated file has one name space. The code in it comes from several: the modular file and each neighbour. Where two of
+them give one name two meanings, only one reaches the file, and code from the other source would do something else.
+"""
+
+from __future__ import annotations
+
+import ast
+import symtable
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
+from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
+from modular_converter.convert.inline.needed import OWN
+from modular_converter.convert.source.module import ImportedName, Statement
+
+
+class Meaning(NamedTuple):
+    """What a name stands for: a definition in a source, or an import."""
+
+    source: str
+    """`OWN` for the modular file, else the neighbour as the modular file names it."""
+    statement: Statement | None = None
+    """The definition, renamed; None for an import."""
+    imported: str = ""
+    """The dotted name of what is imported."""
+
+    def __str__(self) -> str:
+        if self.imported:
+            return f"`{self.imported}`"
+        return f"`{self.source}`" if self.source else "the modular file"
+
+    @property
+    def is_sibling(self) -> bool:
+        """Whether it is imported from another file of the same model, which this run may generate."""
+        return self.imported.startswith(".") and not self.imported.startswith("..")
+
+
+class Change(NamedTuple):
+    """A name that means something else in generated code than where that code was written."""
+
+    name: str
+    user: EmittedDefinition
+    """The definition whose code uses the name."""
+    wanted: Meaning
+    found: Meaning
+
+
+def find_changes(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, package: str
+) -> Iterator[Change]:
+    """The names of all generated files that have changed their meaning, in order.
+
+    That the modular file's own class or function takes the place of a neighbour's of that name is what it is written for.
+    """
+    names = _Names(neighbours, package)
+    for file in files.files:
+        for definition in file.ordered:
+            yield from names.displaced(definition)
+            for source, uses in _sources(definition, names, classes):
+                for name in sorted(uses & definition.uses):
+                    change = names.change(name, source, definition, file)
+                    if change is not None and _is_global(name, definition.text):
+                        yield change
+
+
+def _sources(
+    definition: EmittedDefinition, names: _Names, classes: Mapping[str, BuiltClass]
+) -> Iterator[tuple[str, frozenset[str]]]:
+    """Where the code of a definition comes from, each with the names that it uses there."""
+    built = classes.get(definition.name)
+    if built is not None and built.parent is not None and definition.origin.how == "merged":
+        yield OWN, built.statement.uses
+        yield built.neighbour, built.parent.uses - built.statement.uses
+    elif definition.origin.how == "copied":
+        yield names.source_of(definition.origin.path), definition.uses
+    else:
+        yield OWN, definition.uses
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The name spaces of the modular file and its neighbours, under the names of the generated files."""
+
+    neighbours: Neighbourhood
+    package: str
+    """The package that relative imports lead to."""
+
+    def source_of(self, path: str) -> str:
+        """The source that is the file at `path`."""
+        found = (dotted for dotted, one in self.neighbours.neighbours.items() if one.neighbour.path == path)
+        return next(found, OWN)
+
+    def change(self, name: str, source: str, user: EmittedDefinition, file: GeneratedFile) -> Change | None:
+        """How a name that code from `source` uses has changed its meaning, None where it has not."""
+        wanted = self.meaning(name, source)
+        if wanted is None or name == user.name:
+            return None
+        found = self._found(name, file)
+        if found is None or _is_replacement(wanted, found):
+            return None
+        if wanted.source == found.source and wanted.imported == found.imported:
+            return None
+        if wanted.imported and (wanted.is_sibling or found.imported and self._is_one_object(wanted, found)):
+            return None
+        if wanted.statement and found.statement and _same_code(wanted.statement.text, found.statement.text):
+            return None
+        return Change(name, user, wanted, found)
+
+    def _is_one_object(self, one: Meaning, other: Meaning) -> bool:
+        """Whether two imports bring the same thing: a package hands on the names of its modules (`utils.generic`)."""
+        (first, leaf), (second, other_leaf) = (self._package_and_leaf(each.imported) for each in (one, other))
+        return first == second and leaf == other_leaf
+
+    def _package_and_leaf(self, imported: str) -> tuple[str, str]:
+        package = self.package if imported.startswith(".") else imported.partition(".")[0]
+        return package, imported.rpartition(".")[2]
+
+    def displaced(self, definition: EmittedDefinition) -> Iterator[Change]:
+        """The modular file's own definition that a neighbour's of the same name keeps out of a generated file."""
+        own = self.neighbours.target.module.definitions.get(definition.name)
+        if own is None or definition.origin.how != "copied" or _same_code(own.text, definition.text):
+            return
+        found = Meaning(self.source_of(definition.origin.path), _statement(definition))
+        if found.source != OWN:
+            yield Change(definition.name, definition, Meaning(OWN, own), found)
+
+    def meaning(self, name: str, source: str) -> Meaning | None:
+        """What a name stands for in a source; None for builtins and what the source does not bind at its top level."""
+        if source == OWN:
+            if name in self.neighbours.taken:
+                dotted, new = self.neighbours.taken[name]
+                return self.meaning(new, dotted)
+            own = self.neighbours.target.module
+            if name in own.definitions:
+                return Meaning(OWN, own.definitions[name])
+            return _imported(OWN, own.imported.get(name))
+        renamed = self.neighbours.neighbours[source]
+        if name in renamed.definitions:
+            return Meaning(source, renamed.definitions[name])
+        return _imported(source, self._imports[source].get(name))
+
+    @cached_property
+    def _imports(self) -> Mapping[str, Mapping[str, ImportedName]]:
+        return {
+            dotted: {
+                name.bound: name for name in map(renamed.import_in_target, renamed.neighbour.module.imported.values())
+            }
+            for dotted, renamed in self.neighbours.neighbours.items()
+        }
+
+    def _found(self, name: str, file: GeneratedFile) -> Meaning | None:
+        """What a name stands for in a generated file; None for what another generated file defines."""
+        definition = file.definitions.get(name)
+        if definition is not None:
+            source = self.source_of(definition.origin.path) if definition.origin.how == "copied" else OWN
+            return Meaning(source, _statement(definition))
+        if name in file.other_kinds:
+            return None
+        imports = [(OWN, self.neighbours.target.module.imported), *self._imports.items()]
+        for source, bound in imports:
+            if name in bound and not (source == OWN and name in self.neighbours.taken):
+                return _imported(source, bound[name])
+        return None
+
+
+def _statement(definition: EmittedDefinition) -> Statement:
+    return Statement(definition.role, definition.name, definition.text, definition.origin.line)
+
+
+def _imported(source: str, name: ImportedName | None) -> Meaning | None:
+    if name is None:
+        return None
+    dot = "." if name.name and not name.module.endswith(".") else ""
+    return Meaning("", None, f"{name.module}{dot}{name.name}" if name.name or name.asname else name.bound)
+
+
+def _is_replacement(wanted: Meaning, found: Meaning) -> bool:
+    """Whether the modular file redefines on purpose what a neighbour has."""
+    own = found.source == OWN and found.statement is not None
+    return own and (wanted.statement is None or wanted.source != OWN)
+
+
+def _same_code(first: str, second: str) -> bool:
+    return first == second or _what_runs(first) == _what_runs(second)
+
+
+def _what_runs(text: str) -> str:
+    """The syntax tree of a definition without docstrings and annotations."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if ast.get_docstring(node) is not None:
+                node.body[:1] = []
+            if not isinstance(node, ast.ClassDef):
+                node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+    return ast.dump(tree)
+
+
+def _is_global(name: str, text: str) -> bool:
+    """Whether a definition reads a name of its module: attributes, parameters and local names do not count."""
+    waiting = [symtable.symtable(text, "<generated>", "exec")]
+    while waiting:
+        table = waiting.pop()
+        if name in table.get_identifiers():
+            symbol = table.lookup(name)
+            if symbol.is_referenced() and (
+                symbol.is_global() or (table.get_type() == "module" and not symbol.is_assigned())
+            ):
+                return True
+        waiting.extend(table.get_children())
+    return False

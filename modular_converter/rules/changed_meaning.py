@@ -1,0 +1,117 @@
+"""MC320: a name that means something else in generated code than where that code was written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+FIRST = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+def scale(hidden_states):
+    return hidden_states * 2
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return scale(hidden_states)
+""",
+)
+SECOND = (
+    "models/other/modeling_other.py",
+    """\
+from torch import nn
+
+
+def scale(hidden_states):
+    return hidden_states / 1000
+
+
+class OtherAttention(nn.Module):
+    def forward(self, hidden_states):
+        return scale(hidden_states)
+""",
+)
+
+RULE = Rule(
+    code="MC320",
+    name="changed-meaning",
+    severity=Severity.WARNING,
+    summary="a name means something else in generated code than where that code was written",
+    explanation="""\
+A generated file has one name space, but its code comes from several files. Where two of them give one name two
+meanings, only one gets into the generated file: the other file's code then calls a function, inherits from a class or
+reads a constant that it was not written for. Two neighbours with an `eager_attention_forward` each are the usual case.
+
+Keep the two apart. Classes get other names when the modular file names the heirs of one neighbour with a prefix of
+their own (`NewTextAttention`). A function or constant has to be written out in the modular file under another name,
+and the method that uses it as well.
+""",
+    bad=(
+        FIRST,
+        SECOND,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+from ..other.modeling_other import OtherAttention
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+class NewAttention(OtherAttention):
+    pass
+
+
+__all__ = ["NewMLP", "NewAttention"]
+""",
+        ),
+    ),
+    good=(
+        FIRST,
+        SECOND,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+from ..other.modeling_other import OtherAttention
+
+
+def scale_down(hidden_states):
+    return hidden_states / 1000
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+class NewAttention(OtherAttention):
+    def forward(self, hidden_states):
+        return scale_down(hidden_states)
+
+
+__all__ = ["NewMLP", "NewAttention"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(
+    location: Location, name: str, users: Sequence[str], wanted: str, found: str, *, is_class: bool
+) -> Diagnostic:
+    """`wanted` is the file or module whose `name` the `users` were written for, `found` the one that they would use."""
+    who = ", ".join(f"`{user}`" for user in users)
+    if is_class:
+        cure = "Begin the names of the classes from one of the two with another prefix, as in `class NewTextMLP(…)`."
+    else:
+        cure = f"Write `{name}` out in the modular file under another name, and override what uses it in {who}."
+    message = f"the generated {who} would use `{name}` of {found}, not of {wanted} as written"
+    return Diagnostic(RULE, location, message, help=cure)
