@@ -16,7 +16,7 @@ from modular_converter.check.fix import Fixed, fix
 from modular_converter.check.orphans import orphans
 from modular_converter.convert.conversion import Conversion
 from modular_converter.diagnostics import ConversionError, Diagnostic, exit_code
-from modular_converter.files.arguments import ALL, SKIPPED
+from modular_converter.files.arguments import ALL, is_modular_name
 from modular_converter.files.generated_files import target_of
 from modular_converter.files.listing import Listings
 from modular_converter.files.selection import Selection, select
@@ -83,6 +83,7 @@ def check(options: CheckOptions) -> CheckResult:
     findings += [*unreadable, *fixed.failures, *(one.diagnostic for one in fixed.left)]
     folders = _folders(paths if options.changed_since is not None else selection.paths, options, selection, listings)
     findings += orphans(folders, conversions, settings, listings)
+    problems += (problem for problem in listings.problems if problem not in problems)
     return CheckResult(
         conversions,
         fixed.left,
@@ -121,10 +122,8 @@ def _folders(paths: Sequence[str], options: CheckOptions, selection: Selection, 
 
 
 def _folders_given(arguments: Sequence[str], models: str | None, listings: Listings) -> Iterator[str]:
-    """The folders that the arguments name as a whole, `all` among them, with those below, and links to folders."""
+    """The folders that the arguments name as a whole, `all` among them, with those below."""
     for argument in arguments:
         folder = models if argument == ALL else argument
         if folder and os.path.isdir(folder):
-            for here in listings.folders(os.path.abspath(folder), SKIPPED):
-                yield here
-                yield from (os.path.join(here, name) for name in listings.of(here).links)
+            yield from listings.folders(os.path.abspath(folder), is_modular_name)

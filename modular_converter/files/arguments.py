@@ -13,7 +13,6 @@ from modular_converter.settings.parent_folders import project_above
 
 
 ALL = "all"
-SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist"})
 
 
 class Found(NamedTuple):
@@ -107,6 +106,8 @@ def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[s
     import glob
 
     if glob.has_magic(argument):
+        for folder in glob.glob(os.path.dirname(argument), recursive=True):
+            listings.of(os.path.abspath(folder))  # `glob` is silent about a folder that cannot be listed
         paths = [os.path.abspath(path) for path in glob.glob(argument, recursive=True) if _is_modular(path)]
         if not paths:
             raise ConversionError(nothing_to_convert.diagnose(argument, reason="the pattern matches no modular file"))
@@ -128,15 +129,16 @@ def _by_model_name(name: str, models: str | None, listings: Listings) -> Sequenc
 
 
 def _is_modular(path: str) -> bool:
-    return _is_modular_name(os.path.basename(path))
+    return is_modular_name(os.path.basename(path))
 
 
-def _is_modular_name(name: str) -> bool:
+def is_modular_name(name: str) -> bool:
+    """Whether a file is a modular file by its name."""
     return name.startswith("modular_") and name.endswith(".py") and name != "modular_.py"
 
 
 def _modular_files_below(folder: str | None, listings: Listings) -> list[str]:
-    """The modular files at any depth of a folder, sorted. Links to folders are not followed."""
+    """The modular files at any depth of a folder, sorted."""
     if folder is None:
         return []
-    return sorted(listings.below(os.path.abspath(folder), SKIPPED, _is_modular_name))
+    return sorted(listings.below(os.path.abspath(folder), is_modular_name))

@@ -25,7 +25,7 @@ class Selection:
     paths: tuple[str, ...]
     """Absolute paths of modular files, sorted."""
     problems: tuple[Diagnostic, ...]
-    """One for each argument that means no file."""
+    """One for each argument that means no file, and for each folder that cannot be listed."""
 
 
 def select(
@@ -48,13 +48,14 @@ def select(
     Raises `ConversionError` for a wrong setting, for a folder or package that does not exist, and for files of two
     projects with different settings.
     """
+    listings = listings or Listings()
     settings = load_settings(root or os.getcwd())
     models = models_folder(package, root, settings.root, listings)
     found = discover(arguments, models, listings)
     if found.paths:
         settings = _project_settings(found.paths, arguments)
     given = {name: value for name, value in (overrides or {}).items() if value is not None and value is not False}
-    return Selection(replace(settings, **given), models, found.paths, found.problems)
+    return Selection(replace(settings, **given), models, found.paths, (*found.problems, *listings.problems))
 
 
 def _project_settings(paths: Sequence[str], arguments: Sequence[str]) -> Settings:

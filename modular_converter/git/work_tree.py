@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+from modular_converter.settings.regular_file import read_regular
 
 
 SECONDS = 60
@@ -17,7 +21,19 @@ _OF_A_HOOK = frozenset(
 """Variables that git sets for its hooks; they would lead it away from the folder that is asked about."""
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=dirty")
 """Options of `git diff` that keep it from running programs, also those of submodules."""
-_SAFE = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
+_SAFE = tuple(
+    word
+    for setting in (
+        "core.fsmonitor=false",
+        f"core.hooksPath={os.devnull}",
+        "core.splitIndex=false",
+        "core.untrackedCache=false",
+        "log.showSignature=false",
+    )
+    for word in ("-c", setting)
+)
+"""Settings that keep git from running hooks and other programs, also in submodules, and from writing beside an index."""
+MOST_INDEX_BYTES = 1 << 30
 _LINK = b"160000 commit "
 """How a tree tells of a submodule."""
 
@@ -39,9 +55,27 @@ class Repository:
         what has changed in them since their own commits is theirs to tell. Raises `GitError` for an unknown commit.
         """
         commit = self.commit(ref)
-        diff = _git(self.top, "diff", *_PLAIN, "--name-only", "-z", commit, "--", options=_without_filters(self.top))
-        untracked = _git(self.top, "ls-files", "--others", "--exclude-standard", "-z")
+        options = _without_filters(self.top)
+        with self._copied_index() as index:
+            diff = _git(self.top, "diff", *_PLAIN, "--name-only", "-z", commit, "--", options=options, index=index)
+            untracked = _git(self.top, "ls-files", "--others", "--exclude-standard", "-z", index=index)
         return self._paths(diff + untracked)
+
+    @contextlib.contextmanager
+    def _copied_index(self) -> Iterator[str]:
+        """A temporary copy of the index: `git diff` writes what it has learned of the files' times into its index."""
+        with tempfile.TemporaryDirectory(prefix="modular-converter-index-", ignore_cleanup_errors=True) as folder:
+            copy = os.path.join(folder, "index")
+            path = os.fsdecode(_git(self.top, "rev-parse", "--git-path", "index")).removesuffix("\n")
+            try:
+                content = read_regular(os.path.join(self.top, path), MOST_INDEX_BYTES)
+                with open(copy, "wb") as file:
+                    file.write(content)
+            except FileNotFoundError:
+                pass  # nothing was added yet
+            except OSError as error:
+                raise GitError(f"the index cannot be read: {error.strerror or error}") from None
+            yield copy
 
     def changed_in(self, commit: str) -> frozenset[str]:
         """What a commit has changed against any of its parents."""
@@ -178,7 +212,12 @@ def _without_filters(folder: str) -> tuple[str, ...]:
 
 
 def _git(
-    folder: str, *arguments: str, options: Sequence[str] = (), no_match: int = 0, given: bytes | None = None
+    folder: str,
+    *arguments: str,
+    options: Sequence[str] = (),
+    no_match: int = 0,
+    given: bytes | None = None,
+    index: str = "",
 ) -> bytes:
     """What git prints, in the C locale, taking no locks and fetching nothing. Raises `GitError`.
 
@@ -186,10 +225,13 @@ def _git(
         options: those of git itself.
         no_match: the exit code that means that there is nothing to print.
         given: what git reads from its standard input.
+        index: a file to use in place of the repository's index.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
     environment["GIT_LITERAL_PATHSPECS"] = "1"
+    if index:
+        environment["GIT_INDEX_FILE"] = index
     command = ["git", "-C", folder, *_SAFE, *options, *arguments]
     try:
         done = subprocess.run(

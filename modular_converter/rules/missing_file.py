@@ -11,9 +11,10 @@ RULE = Rule(
     code="MC103",
     name="missing-file",
     severity=Severity.ERROR,
-    summary="a file does not exist or cannot be read",
+    summary="a file or folder does not exist or cannot be read",
     explanation="""\
-A path on the command line leads to no file, or to one that may not be read.
+A path on the command line leads to no file, or to one that may not be read. Or a folder that is searched for models
+cannot be listed: a model in it would go unchecked.
 
 Paths are taken relative to the current directory. A bare model name (`gemma`) is looked up under the models folder of
 the package instead: say which package with `--package NAME` or `--root DIR` when it is not found from the files.
@@ -29,4 +30,14 @@ def diagnose(location: Location, *, reason: str = "no such file", candidates: It
         f"cannot read this file: {reason}",
         help=did_you_mean(location.path, candidates)
         + "Check the path; it is relative to the current directory. For a model name, give `--package` or `--root`.",
+    )
+
+
+def folder(location: Location, reason: str) -> Diagnostic:
+    """A folder that cannot be listed, so that nobody knows which modular files it holds."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"cannot list this folder: {reason}",
+        help="Give yourself the right to read the folder (`chmod u+rx`), or remove it.",
     )
