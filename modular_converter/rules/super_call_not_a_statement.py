@@ -75,13 +75,15 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, method: str, parent: str) -> Diagnostic:
-    """`parent` is the neighbour class whose `method` the author meant to call."""
+def diagnose(location: Location, method: str, parent: str, *, is_call: bool = True) -> Diagnostic:
+    """`parent` is the neighbour class whose `method` the author meant to call, or to read as an attribute."""
+    written = f"super().{method}{'()' if is_call else ''}"
+    cure = f", or make the call a statement: `super().{method}(…)`" if is_call else ""
     return Diagnostic(
         RULE,
         location,
-        f"`super().{method}()` is not a statement of its own; in the generated class it does not reach `{parent}`",
-        help=f"Write the lines of `{parent}.{method}` out, or make the call a statement: `super().{method}(…)`.",
+        f"`{written}` is not a statement of its own; in the generated class it does not reach `{parent}`",
+        help=f"Write the lines of `{parent}.{method}` out{cure}.",
     )
 
 

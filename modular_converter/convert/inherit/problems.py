@@ -48,7 +48,7 @@ def argument_ignored(argument: ast.expr, method: str, parameter: str) -> Problem
 
 def value_of_super(node: ast.AST, name: str, parent: str) -> Problem:
     """`super().name` that is no call, of something that the parent defines."""
-    return Problem(node, lambda place: super_call_not_a_statement.diagnose(place, name, parent))
+    return Problem(node, lambda place: super_call_not_a_statement.diagnose(place, name, parent, is_call=False))
 
 
 def replaces_several(node: ast.stmt, target: str, written_in: str, replaced_in: str) -> Problem:
