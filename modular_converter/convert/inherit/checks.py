@@ -48,9 +48,16 @@ def check_mixins(
     before = child.bases[: child.bases.index(parent_base)]
     inherited = frozenset[str]().union(*(member.binds for member in parent.members))
     for base in before:
-        if base not in siblings:
-            continue
         replaces = any(base == other or common_suffix(base, other)[:1].isupper() for other in parent.bases)
+        if base not in siblings:
+            if not replaces:
+                yield not_mergeable(
+                    child.node.bases[child.bases.index(base)],
+                    child.node.name,
+                    f"the methods of `{base}` come first, but those of the parent would be of the class itself and hide them",
+                    f"Name `{base}` behind the parent if the parent's methods may come first; else define it in this file.",
+                )
+            continue
         members = [one for one in parse_class(siblings[base]).members if one.is_function or not replaces]
         given = frozenset[str]().union(*(member.binds for member in members))
         own = frozenset[str]().union(*(one.binds for one in child.members if "super(" not in one.text))

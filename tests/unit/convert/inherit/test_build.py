@@ -93,3 +93,12 @@ def test_what_imports_lead_nowhere_is_reported_at_once(tmp_path: pathlib.Path) -
     with pytest.raises(ConversionError) as caught:
         build(tmp_path, modular)
     assert [one.code for one in caught.value.diagnostics] == ["MC104", "MC105"]
+
+
+def test_a_mixin_of_another_module_may_not_come_before_the_parent(tmp_path: pathlib.Path) -> None:
+    modular = "from ...shared import Extra\nfrom ..old.modeling_old import OldMLP\n\n\nclass NewMLP(Extra, OldMLP):\n    pass\n"
+    with pytest.raises(ConversionError) as caught:
+        build(tmp_path, modular)
+    assert [(one.code, one.location.line, one.location.column) for one in caught.value.diagnostics] == [
+        ("MC204", 5, 14)
+    ]
