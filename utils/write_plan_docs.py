@@ -33,19 +33,18 @@ def styles() -> str:
 def tables(rows: list[dict[str, object]], date: str) -> dict[str, str]:
     """The text for each mark of the page."""
     from modular_converter.parallel.tables import coverage_table as table
-    from modular_converter.parallel.tables.committed import committed_types, compare_committed
-    from modular_converter.parallel.tables.committed import table as kinds_table
+    from modular_converter.parallel.tables.committed import committed_types, compare_committed, comparison_table
 
     versions = f"transformers {version('transformers')}, torch {version('torch').partition('+')[0]}"
     found = {
         "styles": styles(),
         "summary": table.summary(rows, versions, date),
         "classics": table.classics(rows),
-        "committed": table.committed(rows),
+        "committed": table.committed_section(rows),
         "others": table.others(rows),
     }
     for kind in ("expert", "pipeline"):
-        found[kind] = kinds_table(kind, [compare_committed(kind, name) for name in committed_types(kind)]).strip()
+        found[kind] = comparison_table(kind, [compare_committed(kind, name) for name in committed_types(kind)]).strip()
     return found
 
 

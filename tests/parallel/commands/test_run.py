@@ -14,9 +14,7 @@ from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 @pytest.fixture
 def forked(monkeypatch):
     """Ranks by fork: the command line has no threads, and importing takes seconds."""
-    from modular_converter.parallel import api
-
-    monkeypatch.setattr(api.Session, "start", _start_forked)
+    monkeypatch.setattr(sessions.Session, "start", _start_forked)
 
 
 _START = sessions.Session.start

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from modular_converter.parallel.trace.dependence import PARAMETERS, dependence
 from torch import nn
 
 from modular_converter.parallel.errors import ApplyError, PlanFormatError
@@ -15,6 +14,7 @@ from modular_converter.parallel.pipeline.balance import balanced, spans
 from modular_converter.parallel.pipeline.derive import derive_pipeline
 from modular_converter.parallel.pipeline.prove import cuts_of, verify_pipeline, with_mask
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan, library_text
+from modular_converter.parallel.solve.dependence import PARAMETERS, dependence
 from modular_converter.parallel.trace.record import record
 
 

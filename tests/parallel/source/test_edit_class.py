@@ -115,7 +115,8 @@ def test_line_breaks_are_kept(text, wanted):
         ("class C(B): pass  # yet\n", "class C(B):\n    plan = {{\n{}    }}  # yet\n"),
         ("class C(B): ...", "class C(B):\n    plan = {{\n{}    }}"),
         ("class C(B): x = 1\n", "class C(B):\n    plan = {{\n{}    }}\n    x = 1\n"),
-        ('class C(B):\n    """It."""', 'class C(B):\n    """It."""\n    plan = {{\n{}    }}\n'),
+        ('class C(B):\n    """It."""', 'class C(B):\n    """It."""\n    plan = {{\n{}    }}'),
+        ('class C(B): "It."\n', 'class C(B):\n    "It."\n    plan = {{\n{}    }}\n'),
         ('class C(B):\n    """It."""\n    pass\n', 'class C(B):\n    """It."""\n    plan = {{\n{}    }}\n'),
         (
             'class C(B):\n    """It."""\n\n    x: int = 1\n',
