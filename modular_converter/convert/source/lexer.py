@@ -111,9 +111,10 @@ class _TemplateWalk:
                 self.others.append((position, end))
                 return end
             if char == "\\":
-                # `\N{NAME}` is the one escape with braces of its own.
+                # `\N{NAME}` is the one escape with braces of its own; any other backslash escapes no brace.
                 named = not self.raw and text.startswith("\\N{", position)
-                position = text.find("}", position) + 1 if named else position + 2
+                escapes = 1 if text.startswith("{", position + 1) else 2
+                position = text.find("}", position) + 1 if named else position + escapes
             elif char == "{" and text.startswith("{{", position):
                 position += 2
             elif char == "{":

@@ -13,7 +13,10 @@ from modular_converter.convert.source.module import Module, Role, Statement
 from modular_converter.convert.source.names import ModelNames
 
 
-_ABSOLUTE_IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?P<module>[A-Za-z_][\w.]*)", re.MULTILINE)
+_SPACE = r"(?:[ \t]|\\\n)"
+_ABSOLUTE_FROM = re.compile(rf"(?:^|[;:]){_SPACE}*from{_SPACE}+(?P<module>[^\W\d][\w.]*){_SPACE}+import\b", re.MULTILINE)
+_IMPORT = re.compile(rf"(?:^|[;:]){_SPACE}*import{_SPACE}+(?P<modules>(?:[\w.,]|{_SPACE})+)", re.MULTILINE)
+_LISTED_MODULE = re.compile(rf"(?:^|,){_SPACE}*(?P<module>[^\W\d][\w.]*)")
 _RELATIVE_IMPORT = re.compile(r"^[ \t]*from[ \t]+(?P<module>\.[\w.]*)", re.MULTILINE)
 
 
@@ -47,7 +50,7 @@ class Renamer:
 
     @cached_property
     def _copy_comments(self) -> re.Pattern[str]:
-        return re.compile(rf"^[ \t]*#[ \t]*{re.escape(self.copy_comment)}[^\n]*(?:\n|\Z)", re.MULTILINE)
+        return re.compile(rf"^[ \t]*(?P<mark>#)[ \t]*{re.escape(self.copy_comment)}[^\n]*(?:\n|\Z)", re.MULTILINE)
 
     @classmethod
     def between_models(cls, names: ModelNames, old: str, new: str, kept: tuple[str, ...] = ()) -> Renamer:
@@ -86,7 +89,8 @@ class Renamer:
             keep_modules: whether relative module names stay too.
         """
         if self.copy_comment and self.copy_comment in text:
-            text = self._copy_comments.sub("", text)
+            comments = {token.start for token in lexer.tokens(text) if token.kind == "comment"}
+            text = self._copy_comments.sub(lambda match: "" if match.start("mark") in comments else match[0], text)
         if self._pattern.search(text) is None:
             return text
         pieces: list[str] = []
@@ -122,13 +126,23 @@ class Renamer:
             spans += lexer.template_text_spans(text)
         if "import" in text:
             code = lexer.code_only(text)
-            spans += (match.span("module") for match in _ABSOLUTE_IMPORT.finditer(code))
+            spans += _absolute_modules(code)
             if keep_modules:
                 spans += (match.span("module") for match in _RELATIVE_IMPORT.finditer(code))
         if self.kept and any(name in text for name in self.kept):
             spans += (match.span() for match in self._kept_pattern.finditer(text))
         # Of two spans that begin together the longer one counts.
         return sorted(spans, key=lambda span: (span[0], -span[1]))
+
+
+def _absolute_modules(code: str) -> Iterator[tuple[int, int]]:
+    """The places of the absolute modules that a text, without its comments and strings, imports or imports from."""
+    yield from (match.span("module") for match in _ABSOLUTE_FROM.finditer(code))
+    for match in _IMPORT.finditer(code):
+        start, end = match.span("modules")
+        # Cut out, so that `^` stands for the beginning of the list.
+        listed = _LISTED_MODULE.finditer(code[start:end])
+        yield from ((start + module.start("module"), start + module.end("module")) for module in listed)
 
 
 class RenamedModule(Mapping[str, Statement]):

@@ -18,40 +18,71 @@ BIG_BIRD = Renamer("big_bird", "BigBird", "emu", "Emu", kept=("mamba_ssm", "mamb
 GPT = Renamer("gpt", "GPT", "new_one", "NewOne", copy_comment="Copied from")
 
 
+def spelled_anew(text: str, renamer: Renamer) -> str:
+    """A name or a prose in which the model is called otherwise: one character after the other, as the rules say."""
+    result, position = "", 0
+    while position < len(text):
+        before, rest = text[position - 1 : position], text[position:]
+        spelling = next((rest[: len(form)] for form in (renamer.old, renamer.old_cased) if starts(rest, form)), "")
+        if spelling and not (before.isascii() and (before.islower() or before.isdigit())):
+            result += in_the_case_of(spelling, rest[len(spelling) :], renamer)
+            position += len(spelling)
+        else:
+            result, position = result + rest[0], position + 1
+    return result
+
+
+def starts(text: str, form: str) -> bool:
+    return text[: len(form)].lower() == form.lower()
+
+
+def in_the_case_of(spelling: str, behind: str, renamer: Renamer) -> str:
+    all_capitals = renamer.old_cased == renamer.old.upper()
+    if all_capitals and spelling == renamer.old_cased:
+        return renamer.new_cased if behind[:1].isalpha() else renamer.new.upper()
+    spellings = {
+        renamer.old.upper(): renamer.new.upper(),
+        renamer.old: renamer.new,
+        renamer.old_cased: renamer.new_cased,
+    }
+    return spellings.get(spelling, renamer.new_cased)
+
+
+def renamed(text: str, renamer: Renamer) -> str:
+    """A name or a prose renamed, but for the names of other libraries, which stand alone as words."""
+    words = re.split(r"([\w-]+)", text)
+    runs = [word if word in renamer.kept else None for word in words]
+    result, prose = "", ""
+    for word, kept in zip(words, runs, strict=True):
+        if kept is None:
+            prose += word
+        else:
+            result, prose = result + spelled_anew(prose, renamer) + kept, ""
+    return result + spelled_anew(prose, renamer)
+
+
 class Oracle(cst.CSTTransformer):
-    """Renames names, plain strings and comments; f-string text and absolute module names stay."""
+    """Renames names, plain strings and comments; the text of f-strings and absolute module names stay."""
 
     def __init__(self, renamer: Renamer) -> None:
         super().__init__()
         self.renamer = renamer
-        self.pattern = re.compile(f"(?<![a-z0-9])(?i:{renamer.old}|{renamer.old_cased})")
-
-    def rename(self, text: str) -> str:
-        kept = "|".join(map(re.escape, self.renamer.kept)) or "(?!)"
-        pieces = re.split(f"((?<![\\w-])(?:{kept})(?![\\w-]))", text)
-        return "".join(
-            piece if index % 2 else self.pattern.sub(self.spelling, piece) for index, piece in enumerate(pieces)
-        )
-
-    def spelling(self, match: re.Match[str]) -> str:
-        found, one = match.group(), self.renamer
-        if one.old_cased.isupper() and found == one.old_cased:
-            letter = match.string[match.end() : match.end() + 1].isalpha()
-            return one.new_cased if letter else one.new.upper()
-        if found == one.old_cased:
-            return one.new_cased
-        if found == one.old:
-            return one.new
-        return one.new.upper() if found == one.old.upper() else one.new_cased
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
-        return updated_node.with_changes(value=self.rename(updated_node.value))
+        return updated_node.with_changes(value=renamed(updated_node.value, self.renamer))
 
     def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.SimpleString:
-        return updated_node.with_changes(value=self.rename(updated_node.value))
+        return updated_node.with_changes(value=renamed(updated_node.value, self.renamer))
 
     def leave_Comment(self, original_node: cst.Comment, updated_node: cst.Comment) -> cst.Comment:
-        return updated_node.with_changes(value=self.rename(updated_node.value))
+        return updated_node.with_changes(value=renamed(updated_node.value, self.renamer))
+
+    def leave_EmptyLine(
+        self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine
+    ) -> cst.EmptyLine | cst.RemovalSentinel:
+        comment = original_node.comment
+        is_copied = comment is not None and comment.value[1:].lstrip(" \t").startswith("Copied from")
+        return cst.RemoveFromParent() if is_copied else updated_node
 
     def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> cst.ImportFrom:
         return updated_node if original_node.relative else updated_node.with_changes(module=original_node.module)
@@ -64,7 +95,6 @@ class Oracle(cst.CSTTransformer):
 
 
 def by_tree(text: str, renamer: Renamer) -> str:
-    text = re.sub(r"(?m)^[ \t]*#[ \t]*Copied from[^\n]*(?:\n|\Z)", "", text)
     return cst.parse_module(text).visit(Oracle(renamer)).code
 
 
@@ -96,7 +126,14 @@ strings = strings.filter(lambda text: text.isascii() or text[0] != "b")
 fields = st.builds(
     "{{{}{}{}}}".format, names, st.sampled_from(("", "!r", "=")), st.sampled_from(("", ":>5", ":big_bird"))
 )
-templates = st.builds("f{0}{1}{2}{3}{0}".format, quotes, plain, fields, plain)
+escapes = st.sampled_from(("", "", "\\n", "\\\\", "\\t "))
+templates = st.builds(
+    "{4}{0}{1}{5}{2}{3}{0}".format, quotes, plain, fields, plain, st.sampled_from(("f", "rf")), escapes
+)
+texts = st.builds('"""{}\n# Copied from {}\n"""'.format, plain, names)
+modules = st.lists(
+    st.builds("{}{}".format, names, st.sampled_from(("", ".big_bird", " as gpt"))), min_size=1, max_size=3
+)
 values = st.one_of(names, strings, templates, st.builds("{}({}, {}={})".format, names, strings, names, templates))
 statements = st.one_of(
     st.builds("{} = {}".format, names, values),
@@ -106,16 +143,20 @@ statements = st.one_of(
     st.builds("from {}.{} import {} as {}".format, names, names, names, names),
     st.builds("from {}{} import {}".format, st.sampled_from((".", "...")), names, names),
     st.builds("import {}.{}".format, names, names),
+    st.builds("{}import {}".format, st.sampled_from(("", "x = 1; ", "if x: ")), modules.map(", ".join)),
+    st.builds("import {}".format, modules.map(", \\\n    ".join)),
+    st.builds("{} = {}".format, names, texts),
     st.builds(
         "def {}({}):\n    from {} import {}\n    return {}  # {}".format, names, names, names, names, values, prose
     ),
     st.builds("class {}({}):\n    {}\n    {} = {}".format, names, names, strings, names, values),
 )
-sources = st.lists(statements, min_size=1, max_size=5).map(lambda lines: "\n".join(lines) + "\n")
+# It begins with a statement: libcst makes a line of a module in which nothing is left.
+sources = st.lists(statements, min_size=1, max_size=5).map(lambda lines: "\n".join(["first = 1", *lines]) + "\n")
 
 
 @pytest.mark.parametrize("renamer", [BIG_BIRD, GPT], ids=["big_bird", "gpt"])
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=150, deadline=None, database=None)
 @given(source=sources)
 def test_generated_sources(renamer: Renamer, source: str) -> None:
     assert renamer.code(source) == by_tree(source, renamer)
