@@ -14,7 +14,9 @@ from modular_converter.convert.source.names import ModelNames
 
 
 _SPACE = r"(?:[ \t]|\\\n)"
-_ABSOLUTE_FROM = re.compile(rf"(?:^|[;:]){_SPACE}*from{_SPACE}+(?P<module>[^\W\d][\w.]*){_SPACE}+import\b", re.MULTILINE)
+_ABSOLUTE_FROM = re.compile(
+    rf"(?:^|[;:]){_SPACE}*from{_SPACE}+(?P<module>[^\W\d][\w.]*){_SPACE}+import\b", re.MULTILINE
+)
 _IMPORT = re.compile(rf"(?:^|[;:]){_SPACE}*import{_SPACE}+(?P<modules>(?:[\w.,]|{_SPACE})+)", re.MULTILINE)
 _LISTED_MODULE = re.compile(rf"(?:^|,){_SPACE}*(?P<module>[^\W\d][\w.]*)")
 _RELATIVE_IMPORT = re.compile(r"^[ \t]*from[ \t]+(?P<module>\.[\w.]*)", re.MULTILINE)
