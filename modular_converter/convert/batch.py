@@ -44,6 +44,7 @@ class Run:
                 they have read.
         """
         known = known or {}
+        given = dict(self.overlay)
         library = Library(self.settings, self.overlay)
         required = {
             path: known[path].requires if path in known else required_files(path, library)
@@ -58,7 +59,7 @@ class Run:
         while pending:
             ready = _not_behind(pending, order, needs) if known else _readable(pending, required, needs, library)
             batch = [replace(one, requires=required[one.path]) for one in self._batch(ready, library)]
-            changed = self._lay_over(batch, library)
+            changed = self._lay_over(batch, done, given, library)
             done.update({conversion.path: conversion for conversion in batch})
             times.update(ready)
             again = {path for path in done if path not in refused and _depends_on(done[path], changed)}
@@ -91,16 +92,41 @@ class Run:
         finished = replace(conversion, files=files, diagnostics=tuple(diagnostics), reads=reads)
         return finished.strictly() if self.settings.strict else finished
 
-    def _lay_over(self, batch: Sequence[Conversion], library: Library) -> dict[str, str]:
-        """Make what was regenerated visible to its dependents; return the files that change, each with its source."""
+    def _lay_over(
+        self,
+        batch: Sequence[Conversion],
+        earlier: Mapping[str, Conversion],
+        given: Mapping[str, str],
+        library: Library,
+    ) -> dict[str, str]:
+        """Make the texts of a batch visible to their dependents; return the files that change, each with its source.
+
+        A text of an earlier round that its modular file gives no more, mostly since it fails now, is taken back: it
+        will never be on disk.
+
+        Args:
+            batch: the conversions of this round.
+            earlier: the conversions of earlier rounds, by modular file.
+            given: the texts that the run was started with.
+            library: the texts that the run sees.
+        """
         changed = {
             file: (conversion.path, text)
             for conversion in batch
             for file, text in conversion.files.items()
             if _on_disk(file, library) != text
         }
+        gone = {
+            file: one.path
+            for one in batch
+            if one.path in earlier
+            for file in earlier[one.path].files
+            if file not in one.files and library.overlay.get(file) != given.get(file)
+        }
+        library.take_back(gone)
+        library.put({file: given[file] for file in gone if file in given})
         library.put({file: text for file, (_, text) in changed.items()})
-        return {file: path for file, (path, _) in changed.items()}
+        return {**gone, **{file: path for file, (path, _) in changed.items()}}
 
 
 def _merged(reads: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:

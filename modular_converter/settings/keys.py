@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,22 +15,43 @@ from modular_converter.settings.values import FORMATTERS
 PROFILES = ("transformers",)
 
 
+MOST = 10**12
+"""The largest number in settings: no file has more bytes."""
+_KIND = re.compile(r"[^\W\d]\w*(\{model\}\w*)?")
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"must be a string, not {value!r}")
+    if "\0" in value:
+        raise ValueError("holds a NUL character")
     return value
 
 
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError(f"must be a list of strings, not {value!r}")
-    return tuple(value)
+    return tuple(_text(item) for item in value)
 
 
 def _text_table(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str) and item for item in value.values()):
         raise ValueError(f"must be a table of strings, not {value!r}")
-    return dict(value)
+    return {key: _text(item) for key, item in value.items()}
+
+
+def _kind(value: object) -> str:
+    """A kind of file, `modeling` or `tokenization_{model}_fast`: the start of a file's name, never another folder's."""
+    kind = _text(value)
+    if not _KIND.fullmatch(kind):
+        raise ValueError(f"must be part of the name of a Python module, not {kind!r}")
+    if kind == "modular" or kind.startswith("modular_"):
+        raise ValueError(f"{kind!r} would overwrite the modular file")
+    return kind
+
+
+def _kinds(value: object) -> dict[str, str]:
+    return {suffix: _kind(kind) for suffix, kind in _text_table(value).items()}
 
 
 def _flag(value: object) -> bool:
@@ -41,6 +63,8 @@ def _flag(value: object) -> bool:
 def _at_least(least: int, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"must be a whole number of at least {least}, not {value!r}")
+    if value > MOST:
+        raise ValueError(f"must be at most {MOST}")
     return value
 
 
@@ -68,8 +92,8 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "no-models": _texts,
     "kept-names": _texts,
     "copy-comment": _text,
-    "kinds": _text_table,
-    "default-kind": _text,
+    "kinds": _kinds,
+    "default-kind": _kind,
     "copied-kinds": _text_table,
     "optional-kinds": _texts,
     "optional-libraries": _texts,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from modular_converter.settings.parent_folders import upwards
+from modular_converter.settings.regular_file import read_head
 
 
 Release = tuple[int, ...]
@@ -26,10 +27,10 @@ def release_of(folder: str, package: str) -> Release:
     for above in upwards(folder):
         if os.path.basename(above) == package:
             try:
-                with open(os.path.join(above, "__init__.py"), encoding="utf-8") as file:
-                    match = _VERSION.search(file.read(MOST_BYTES))
-            except (OSError, UnicodeDecodeError):
+                head = read_head(os.path.join(above, "__init__.py"), MOST_BYTES)
+            except OSError:
                 continue
+            match = _VERSION.search(head.decode("utf-8", "replace"))
             if match:
                 return parse_release(match[1])
     return ()

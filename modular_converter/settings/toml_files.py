@@ -10,12 +10,15 @@ from typing import NamedTuple
 
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.rules import bad_setting
+from modular_converter.settings.regular_file import read_regular
 
 
 TOOL_TABLES = (b"modular-converter", b"ruff", b"black")
 """A pyproject.toml without one of these words holds nothing for us, and is not parsed."""
 RUFF_NAMES = (".ruff.toml", "ruff.toml")
 """Before pyproject.toml in ruff's own order of precedence."""
+MOST_BYTES = 4_000_000
+"""Settings larger than this are refused. People write kilobytes."""
 EXTENDS_AT_MOST = 8
 """Ruff configurations in a chain of `extend`; a longer chain is not followed to its end."""
 
@@ -70,24 +73,24 @@ class TomlFile(NamedTuple):
 
 def read_toml(path: str) -> TomlFile:
     """Read and parse a TOML file. Raises `SettingsError` when it cannot be."""
-    try:
-        with open(path, "rb") as file:
-            return _parse(path, file.read())
-    except OSError as error:
-        raise SettingsError(bad_setting.unreadable(Location(path), error.strerror or str(error))) from None
+    return _parse(path, _read(path))
 
 
 def read_pyproject(folder: str) -> TomlFile | None:
     """The pyproject.toml of a folder, or None when there is none or it does not mention a tool of ours."""
     path = os.path.join(folder, "pyproject.toml")
-    if not os.path.isfile(path):  # a device might never end
+    if not os.path.isfile(path):
         return None
+    content = _read(path)
+    return _parse(path, content) if any(word in content for word in TOOL_TABLES) else None
+
+
+def _read(path: str) -> bytes:
+    """The bytes of a settings file. Raises `SettingsError` for one that is unreadable, too large or not regular."""
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        return read_regular(path, MOST_BYTES)
     except OSError as error:
         raise SettingsError(bad_setting.unreadable(Location(path), error.strerror or str(error))) from None
-    return _parse(path, content) if any(word in content for word in TOOL_TABLES) else None
 
 
 def ruff_config_in(folder: str, pyproject: TomlFile | None) -> str:
@@ -104,18 +107,28 @@ class RuffFiles(NamedTuple):
 
     files: tuple[TomlFile, ...]
     is_complete: bool
-    """Whether these are all: false for a file that is missing, a path with an environment variable, a long chain."""
+    """Whether these are all: false for a long chain and for a file that is missing, which ruff reports."""
 
 
 def follow_extend(file: TomlFile) -> RuffFiles:
-    """Read what a ruff configuration extends. Raises `SettingsError` for a file that is no TOML."""
+    """Read the configurations that a ruff configuration extends.
+
+    Raises `SettingsError` for a file that is no TOML or no regular file, and for a path with a `$`: ruff would put
+    environment variables into it, and print the path or lines of the file in its messages.
+    """
     files = [file]
     while len(files) <= EXTENDS_AT_MOST:
         extended = files[-1].ruff.get("extend")
         if extended is None:
             return RuffFiles(tuple(files), True)
-        path = files[-1].beside(extended) if isinstance(extended, str) and "$" not in extended else ""
-        if not os.path.isfile(path):
+        if not isinstance(extended, str):
+            break
+        if "$" in extended:
+            raise files[-1].error("extend", "of ruff must be a path without environment variables")
+        if "\0" in extended:
+            raise files[-1].error("extend", "of ruff holds a NUL character")
+        path = files[-1].beside(extended)
+        if not os.path.lexists(path):
             break
         files.append(read_toml(path))
     return RuffFiles(tuple(files), False)

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import os
 import warnings
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 
 from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
@@ -53,6 +53,13 @@ class Library:
             self.overlay[path] = text
             self._modules.pop(path, None)
             self._hashes.pop(path, None)
+
+    def take_back(self, paths: Iterable[str]) -> None:
+        """Remove texts that were laid over: the files on disk count again."""
+        for path in paths:
+            self.overlay.pop(path, None)
+            for known in (self._texts, self._modules, self._hashes):
+                known.pop(path, None)
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file, on disk or in the overlay."""

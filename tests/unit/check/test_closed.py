@@ -120,6 +120,37 @@ def test_folders_of_build_tools_are_not_searched(tree):
     assert len(result(tree, str(tree)).conversions) == 2
 
 
+def write_old(tree: Path, name: str, parent: str, extra: str = "") -> Path:
+    """A model whose class `<Name>Old` inherits from the parent's."""
+    path = tree / "models" / name / f"modular_{name}.py"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        f"from ..{parent}.modeling_{parent} import {parent.title()}Old\n\n\n"
+        f"class {name.title()}Old({parent.title()}Old):\n    {extra or 'pass'}\n"
+    )
+    return path
+
+
+def test_no_file_is_built_on_a_text_that_is_never_written(tree, cache):
+    """`ccc` is first converted on the old text of `bbb`, and fails on the new text; `ddd` stays as it is."""
+    (tree / "models/aaa").mkdir()
+    (tree / "models/aaa/modeling_aaa.py").write_text("class AaaX:\n    x = 1\n\n\nclass AaaOld:\n    b = 1\n")
+    modular = write_old(tree, "bbb", "aaa")
+    both = "from ..aaa.modeling_aaa import AaaX\n" + modular.read_text() + "\n\nclass BbbX(AaaX):\n    pass\n"
+    modular.write_text(both)
+    write_old(tree, "ccc", "bbb", "c = 1")
+    ddd = write_old(tree, "ddd", "ccc", "d = 1").with_name("modeling_ddd.py")
+    fix(tree)
+    right, folder = ddd.read_text(), os.environ["MODULAR_CONVERTER_CACHE"]
+    assert check(CheckOptions(root=str(tree), cache=folder)).exit_code == 0
+    modular.write_text("from ..aaa.modeling_aaa import AaaX\n\n\nclass BbbX(AaaX):\n    pass\n")
+    write_old(tree, "ccc", "bbb", "c = 2")
+    warm, cold = (check(CheckOptions(root=str(tree), cache=one)) for one in (folder, None))
+    assert warm.diagnostics == cold.diagnostics and codes(cold) == {"MC401", "MC105"}
+    check(CheckOptions(root=str(tree), fix=True))
+    assert ddd.read_text() == right
+
+
 HOOK = '#!/bin/sh\ntouch "{mark}"\n'
 
 

@@ -1,0 +1,106 @@
+"""Settings of a stranger's tree: nothing private is printed, nothing is read without end, no source is overwritten."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from modular_converter.check.run import CheckOptions, check
+from modular_converter.settings import toml_files
+from modular_converter.settings.load import SettingsError, load_settings
+
+
+posix = pytest.mark.skipif(os.name == "nt", reason="pipes and devices of POSIX")
+NAMES = ("pyproject.toml", "ruff.toml", ".ruff.toml")
+
+
+def ruff_extends(folder: Path, name: str, path: str) -> Path:
+    table = "[tool.ruff]\n" if name == "pyproject.toml" else ""
+    (folder / name).write_text(f"{table}extend = '{path}'\n")
+    return folder / name
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("path", ["$SECRET_FOLDER/secret.txt", "$SECRET_WORD", "${SECRET_WORD}", "a/$SECRET_WORD/b"])
+def test_extend_prints_no_variable_and_no_file_behind_one(tree, tmp_path, monkeypatch, name, path):
+    (tmp_path / "secret.txt").write_text("hunter2 is here\n")
+    monkeypatch.setenv("SECRET_FOLDER", str(tmp_path))
+    monkeypatch.setenv("SECRET_WORD", "hunter2")
+    (tree / "pyproject.toml").unlink()
+    ruff_extends(tree, name, path)
+    (tree / "models/heir/modeling_heir.py").unlink()
+    found = check(CheckOptions(root=str(tree)))
+    assert found.exit_code == 2 and [one.code for one in found.diagnostics] == ["MC116"]
+    assert "hunter2" not in "".join(map(repr, found.diagnostics))
+
+
+@posix
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("target", ["/dev/zero", "/dev/full", "fifo", "models"])
+def test_only_regular_files_are_extended(tree, name, target):
+    (tree / "pyproject.toml").unlink()
+    os.mkfifo(tree / "fifo")
+    ruff_extends(tree, name, target)
+    with pytest.raises(SettingsError, match="MC116"):
+        load_settings(tree)
+
+
+@posix
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_that_are_no_regular_file_are_not_read(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    load_settings(tmp_path)
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to("/dev/zero")
+    load_settings(tmp_path)
+
+
+@posix
+def test_the_release_is_read_from_a_regular_file(tmp_path):
+    (tmp_path / "transformers").mkdir()
+    os.mkfifo(tmp_path / "transformers/__init__.py")
+    load_settings(tmp_path / "transformers")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_over_the_limit_are_refused(tmp_path, name):
+    with open(tmp_path / name, "wb") as file:
+        file.truncate(toml_files.MOST_BYTES + 1)  # takes no space on disk
+    with pytest.raises(SettingsError, match="it is too large"):
+        load_settings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["modular", "modular_", "modular_{model}", "../modeling", "a/b", "a\\\\b", "a\\u0000b", ".", "1a", "a b", "a-b"],
+)
+@pytest.mark.parametrize("key", ["kinds = {{ MLP = {} }}", "default-kind = {}"])
+def test_a_kind_names_a_file_beside_the_modular_file_and_never_that_file(tree, kind, key):
+    (tree / "pyproject.toml").write_text("[tool.modular-converter]\n" + key.format(f'"{kind}"') + "\n")
+    before = {path: path.read_bytes() for path in tree.rglob("*.py")}
+    found = check(CheckOptions(root=str(tree), fix=True))
+    assert found.exit_code == 2 and [one.code for one in found.diagnostics] == ["MC116"]
+    assert {path: path.read_bytes() for path in tree.rglob("*.py")} == before
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "max-file-bytes = 999999999999999999999",
+        "workers = 999999999999999999999",
+        "max-file-bytes = 0",
+        "workers = -1",
+        'package = "a\\u0000b"',
+        'output-dir = "a\\u0000b"',
+        'root = "a\\u0000b"',
+        'kept-names = ["a\\u0000b"]',
+        'banner-root = "a\\u0000b"',
+    ],
+)
+def test_a_value_that_cannot_be_used_is_an_error_with_its_place(tree, setting):
+    (tree / "pyproject.toml").write_text(f"[tool.modular-converter]\n{setting}\n")
+    found = check(CheckOptions(root=str(tree)))
+    assert found.exit_code == 2
+    assert [(one.code, one.location.line) for one in found.diagnostics] == [("MC116", 2)]
