@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -143,11 +144,17 @@ class Members:
 
 def parse_class(text: str) -> Members:
     """The members of the class that a text defines."""
+    return Members(class_node(text))
+
+
+@functools.lru_cache(maxsize=128)
+def class_node(text: str) -> ast.ClassDef:
+    """The syntax tree of a class, which nobody may change: building a class and the checks of rules share it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is not our finding
-        node = ast.parse(text).body[0]
+        (node,) = ast.parse(text).body
     assert isinstance(node, ast.ClassDef)
-    return Members(node)
+    return node
 
 
 def super_method(node: ast.AST | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,9 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
 
 def _readers(facts: Facts, name: str, attribute: str) -> tuple[str, ...]:
     """The methods of a generated class that read an attribute which neither it nor a visible ancestor binds."""
-    if any(members.binds(attribute) for members in facts.lineage(name)):
+    generated = facts.generated[name]
+    is_mentioned = re.search(rf"\bself\s*\.\s*{attribute}\b", generated.text)
+    if is_mentioned is None or any(members.binds(attribute) for members in facts.lineage(name)):
         return ()
-    methods = facts.generated[name].members.methods
+    methods = generated.members.methods
     return tuple(dict.fromkeys(method.name for method in methods if method.reads(attribute)))

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from modular_converter.convert.inherit.scopes import FUNCTIONS, Function, Names, names_of
 from modular_converter.convert.source.index import end_with_footer, first_line, is_docstring
+from modular_converter.facts.members import class_node
 
 
 INDENT = "    "
@@ -117,8 +118,7 @@ def _parse(text: str) -> tuple[ast.ClassDef, list[str]]:
     """The syntax tree of a class and its lines, with a body that begins on a line of its own."""
     # Not `splitlines`: form feeds and Unicode separators end no line of Python.
     lines = [line + "\n" for line in text.removesuffix("\n").split("\n")]
-    (node,) = ast.parse(text).body
-    assert isinstance(node, ast.ClassDef)
+    node = class_node(text)
     first = node.body[0]
     row = lines[first.lineno - 1].encode()
     before = row[: first.col_offset].decode()
