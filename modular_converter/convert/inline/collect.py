@@ -98,12 +98,16 @@ class _Collector:
         )
 
     def _imports_beside(self, dotted: str, kind: str) -> set[str]:
-        """The names that a neighbour imports from files of its folder, but for `image_processing` in a variant of it."""
+        """The names that a neighbour imports from files of its folder which the target has too.
+
+        A variant of `image_processing` does not import from `image_processing`.
+        """
         renamed = self.neighbours.neighbours[dotted]
+        generated = set(self.kinds.values())
         found: set[str] = set()
         for name in renamed.neighbour.module.imported.values():
             split = split_stem(name.module[1:], tuple(self.library.settings.kinds.values()))
-            if name.module[:1] == "." and split and not kind.startswith(split[0]):
+            if name.module[:1] == "." and split and split[0] in generated and not kind.startswith(split[0]):
                 found.add(renamed.import_in_target(name).bound)
         return found
 
