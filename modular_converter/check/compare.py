@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.convert.conversion import EXISTS, MISSING, Conversion
@@ -62,18 +63,23 @@ def compare(conversions: Iterable[Conversion], settings: Settings) -> tuple[list
     return sorted(stale, key=lambda one: one.path), unreadable
 
 
-def describe(stale: Sequence[StaleFile]) -> list[Difference]:
-    """Each stale file with the definitions that differ and, where git can tell, the cause."""
+def describe(stale: Sequence[StaleFile], wrong: Diagnostic | None = None) -> list[Difference]:
+    """Each stale file with the definitions that differ and, where git can tell, the cause.
+
+    Args:
+        stale: the files.
+        wrong: the error about the formatter's version, which keeps them from being written.
+    """
     if not stale:
         return []
     from modular_converter.check.blame import History  # starts with subprocess, which an ordinary check does not need
 
     history = History()
     outdated = {one.path for one in stale}
-    return [_describe(one, outdated, history) for one in stale]
+    return [_describe(one, outdated, history, wrong) for one in stale]
 
 
-def _describe(stale: StaleFile, outdated: Set[str], history: History) -> Difference:
+def _describe(stale: StaleFile, outdated: Set[str], history: History, wrong: Diagnostic | None) -> Difference:
     """The finding about one stale file; `outdated` are the paths of all stale files."""
     modular = os.path.basename(stale.conversion.path)
     if stale.old is None and not os.path.lexists(stale.target):
@@ -85,7 +91,13 @@ def _describe(stale: StaleFile, outdated: Set[str], history: History) -> Differe
         old = stale.old or ""
         changed = None if old.splitlines() == stale.new.splitlines() else changed_definitions(old, stale.new)
         place = Location(stale.target, _first_difference(old.split("\n"), stale.new.split("\n")))
-        diagnostic = generated_file_differs.diagnose(place, modular, changed, cause).with_source(old)
+        from modular_converter.check.layout import differ_by_layout_alone  # an ordinary check needs no parser
+
+        in_layout = differ_by_layout_alone(old, stale.new)
+        diagnostic = generated_file_differs.diagnose(place, modular, changed, cause, in_layout=in_layout)
+        diagnostic = diagnostic.with_source(old)
+    if wrong is not None:
+        diagnostic = replace(diagnostic, help=f"First cure {wrong.code}. {diagnostic.help}")
     return Difference(stale.target, stale.conversion.path, stale.old, stale.new, diagnostic)
 
 

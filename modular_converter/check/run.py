@@ -1,6 +1,6 @@
 """A check, from the command line's values to its result:
 
-which files -> what still holds -> convert the rest -> compare -> explain -> fix -> look for orphans
+which files -> which formatter -> what still holds -> convert the rest -> compare -> explain -> fix -> look for orphans
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from modular_converter.check.cache.versions import remembered_versions
 from modular_converter.check.compare import Difference, compare, describe
 from modular_converter.check.conversions import find_conversions
 from modular_converter.check.fix import Fixed, fix
 from modular_converter.check.orphans import orphans
 from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.emit.formatter_version import wrong_version
 from modular_converter.diagnostics import ConversionError, Diagnostic, exit_code
 from modular_converter.files.arguments import ALL, is_modular_name
 from modular_converter.files.generated_files import target_of
@@ -69,14 +71,22 @@ def check(options: CheckOptions) -> CheckResult:
         selection = _select(options, listings)
         problems += selection.problems
         paths, settings = _affected(selection, options.changed_since), selection.settings
+        wrong = wrong_version(settings, remembered_versions(options.cache)) if paths else None
+        if wrong:  # the code can still be compared, and nothing is written
+            settings = replace(settings, pinned_formatter=None)
         found = find_conversions(paths, settings, options.cache, errors_only=options.errors_only)
     except ConversionError as error:
         return CheckResult(diagnostics=[*problems, *error.diagnostics], incomplete=True)
     conversions = found.all
     stale, unreadable = compare(found.made.values(), settings)
-    differences = describe(stale)
+    if wrong:
+        from modular_converter.check.wrong_version import leave_out_formatting  # an ordinary check formats nothing
+
+        stale, problem = leave_out_formatting(stale, wrong, settings)
+        problems.append(problem)
+    differences = describe(stale, wrong)
     fixed = Fixed(left=differences)
-    if options.fix:
+    if options.fix and not wrong:
         root = os.path.abspath(options.root) if options.root else settings.root
         fixed = fix(differences, conversions, replace(settings, root=root))
     findings = [finding for conversion in conversions for finding in conversion.diagnostics]

@@ -80,6 +80,7 @@ def run(options: ConvertOptions) -> int:
         batch = Run(selection.settings, workers=selection.settings.workers, progress=progress)
         conversions = batch.convert(selection.paths)
     diagnostics = list(selection.problems) + [one for conversion in conversions for one in conversion.diagnostics]
+    diagnostics = list(dict.fromkeys(diagnostics))  # a formatter that cannot be used stops every file
     result = ConvertResult(conversions, diagnostics)
     for conversion in conversions:
         _place(conversion, options, selection.settings, result)

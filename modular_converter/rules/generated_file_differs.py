@@ -24,23 +24,26 @@ Put edits into the modular file. Then run `check-modular-conversion --fix`, and 
 )
 
 
-def diagnose(location: Location, modular: str, definitions: Sequence[str] | None, cause: str) -> Diagnostic:
+def diagnose(
+    location: Location, modular: str, definitions: Sequence[str] | None, cause: str, *, in_layout: bool = False
+) -> Diagnostic:
     """`location` is the first difference in the generated file; `cause` says how it came about.
 
     Args:
-        definitions: what differs; None for line ends alone.
+        definitions: the names of the definitions that differ; None for line ends alone.
+        in_layout: whether code and comments are the same, and only their layout differs.
     """
     return Diagnostic(
         RULE,
         location,
-        f"not what {modular} gives: {_said(definitions)}; {cause}",
+        f"not what {modular} gives: {_said(definitions, in_layout)}; {cause}",
         help=f"Put edits into {modular}, then run `check-modular-conversion --fix`.",
     )
 
 
-def _said(definitions: Sequence[str] | None) -> str:
+def _said(definitions: Sequence[str] | None, in_layout: bool) -> str:
     if definitions is None:
         return "only line ends differ (`\\r\\n`, or none at the end of the file)"
     named = ", ".join(f"`{name}`" for name in definitions[:NAMED]) or "text outside of definitions"
     more = f" and {len(definitions) - NAMED} more" if len(definitions) > NAMED else ""
-    return f"{named}{more} differ{'' if len(definitions) > 1 else 's'}"
+    return f"{named}{more} differ{'' if len(definitions) > 1 else 's'}{' in layout alone' if in_layout else ''}"

@@ -13,6 +13,8 @@ from modular_converter.settings.values import FORMATTERS
 
 
 PROFILES = ("transformers",)
+EXACT_VERSION = re.compile(r"\d{1,6}(\.\d{1,6})*((a|b|rc|\.dev|\.post)\d{1,6})?")
+"""A version that can stand behind `==` in a requirement. Nothing else is printed in a command to be copied."""
 
 
 MOST = 10**12
@@ -78,6 +80,12 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
     return check
 
 
+def _version(value: object) -> str:
+    if not isinstance(value, str) or (value and not EXACT_VERSION.fullmatch(value)):
+        raise ValueError(f'must be one version such as "0.14.10", or "" for any, not {value!r}')
+    return value
+
+
 def _severity(value: object) -> Severity:
     return Severity(_one_of(tuple(severity.value for severity in Severity))(value))
 
@@ -107,6 +115,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "customary-names": _texts,
     "plan-names": _texts,
     "formatter": _one_of(FORMATTERS),
+    "formatter-version": _version,
     "replaced-dependency": _severity,
     "max-file-bytes": functools.partial(_at_least, 1),
     "ruff-config": _text,

@@ -11,10 +11,11 @@ from typing import Any
 
 from modular_converter.settings import toml_files
 from modular_converter.settings.keys import PROFILES, read_table
-from modular_converter.settings.parent_folders import INSTALLED, upwards
+from modular_converter.settings.parent_folders import INSTALLED, PROJECT_MARKS, upwards
 from modular_converter.settings.release import Release, conventions, release_of
-from modular_converter.settings.toml_files import SettingsError, TomlFile
-from modular_converter.settings.values import Settings
+from modular_converter.settings.toml_files import RuffFiles, SettingsError, TomlFile
+from modular_converter.settings.values import PinnedFormatter, Settings
+from modular_converter.settings.versions import pinned_formatter
 
 
 TABLE = "modular-converter"
@@ -28,13 +29,14 @@ def load_settings(start: str | os.PathLike[str]) -> Settings:
     a folder of installed packages. Raises `SettingsError` for a key that is unknown or a value of the wrong type.
     """
     project: TomlFile | None = None
-    ruff = black = ""
+    black: TomlFile | None = None
+    ruff = ""
     for folder in _upwards(os.path.abspath(start)):
         pyproject = toml_files.read_pyproject(folder)
         if pyproject is not None:
             if project is None and TABLE in pyproject.tools:
                 project = pyproject
-            black = black or (pyproject.path if "black" in pyproject.tools else "")
+            black = black or (pyproject if "black" in pyproject.tools else None)
         ruff = ruff or toml_files.ruff_config_in(folder, pyproject)
         if project is not None and ruff:
             break
@@ -48,10 +50,12 @@ def profile_settings(name: str = PROFILES[0], release: Release = ()) -> Settings
     latest = dict(profile.table)
     table = conventions(latest, latest.pop("older", ()), release)  # type: ignore[arg-type]
     with open(os.path.join(PROFILE_FOLDER, f"{name}.ruff.toml"), encoding="utf-8") as file:
-        return Settings(profile=name, ruff_config=file.read(), **read_table(profile, table))
+        values = read_table(profile, table)
+        pinned = PinnedFormatter(values["formatter"], values.pop("formatter_version", ""))
+        return Settings(profile=name, ruff_config=file.read(), pinned_formatter=pinned, **values)
 
 
-def _settings(start: str, project: TomlFile | None, ruff: str, black: str) -> Settings:
+def _settings(start: str, project: TomlFile | None, ruff: str, black: TomlFile | None) -> Settings:
     """Lay the project's table over its profile, and settle which ruff configuration is in force."""
     values = _project_values(project) if project is not None else {}
     name = values.pop("profile", PROFILES[0])
@@ -60,8 +64,16 @@ def _settings(start: str, project: TomlFile | None, ruff: str, black: str) -> Se
     if project is not None:
         if "ruff_config" in values:
             ruff, folder = _named_ruff_config(project, values.pop("ruff_config")), os.path.dirname(project.path)
-        base = replace(base, pyproject=project.path, **_added_to(base, values))
-    return replace(base, black_config_path=black, **_ruff_options(ruff, folder))
+        changed = {key: value for key, value in _added_to(base, values).items() if key != "formatter_version"}
+        base = replace(base, pyproject=project.path, **changed)
+    followed = toml_files.follow_extend(toml_files.read_toml(ruff)) if ruff else None
+    return replace(
+        base,
+        black_config_path=black.path if black else "",
+        project_folder=_project_folder(start),
+        pinned_formatter=pinned_formatter(base, project, values, followed.files if followed else (), black),
+        **(_ruff_options(followed, folder) if followed else {}),
+    )
 
 
 def _project_values(project: TomlFile) -> dict[str, Any]:
@@ -93,6 +105,16 @@ def _upwards(path: str) -> Iterator[str]:
     return itertools.takewhile(lambda here: os.path.basename(here) not in INSTALLED, upwards(folder))
 
 
+def _project_folder(path: str) -> str:
+    """The nearest folder at or above `path` that is a project's or a repository's; "" where none is."""
+    marks = (
+        folder
+        for folder in _upwards(path)
+        if any(os.path.exists(os.path.join(folder, mark)) for mark in PROJECT_MARKS)
+    )
+    return next(marks, "")
+
+
 def _inside(project: TomlFile, key: str, value: str) -> str:
     """The absolute path that a setting names. The tree that is read may be a stranger's: it stays within itself."""
     path = project.beside(value)
@@ -113,15 +135,12 @@ def _named_ruff_config(project: TomlFile, named: str) -> str:
     return path
 
 
-def _ruff_options(path: str, folder: str) -> dict[str, Any]:
-    """The fields that follow from the project's ruff configuration at `path`; none when it has none."""
-    if not path:
-        return {}
-    followed = toml_files.follow_extend(toml_files.read_toml(path))
+def _ruff_options(followed: RuffFiles, folder: str) -> dict[str, Any]:
+    """The fields that follow from the project's ruff configuration."""
     own, *extended = followed.files
     return {
         "ruff_config": own.text,
-        "ruff_config_path": path,
+        "ruff_config_path": own.path,
         "ruff_extended": tuple((file.path, file.text) for file in extended),
         "ruff_is_followed": followed.is_complete,
         "ruff_folder": folder,

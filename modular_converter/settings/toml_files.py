@@ -52,13 +52,13 @@ class TomlFile(NamedTuple):
 
     def error(self, key: str, problem: str) -> SettingsError:
         """The error to raise for a value that does not fit."""
-        return SettingsError(bad_setting.diagnose(self._place(key), key, problem).with_source(self.text))
+        return SettingsError(bad_setting.diagnose(self.place_of(key), key, problem).with_source(self.text))
 
     def unknown(self, key: str, candidates: Iterable[str]) -> SettingsError:
         """The error to raise for a key that is none of `candidates`."""
-        return SettingsError(bad_setting.unknown(self._place(key), key, candidates).with_source(self.text))
+        return SettingsError(bad_setting.unknown(self.place_of(key), key, candidates).with_source(self.text))
 
-    def _place(self, key: str) -> Location:
+    def place_of(self, key: str) -> Location:
         """Where a key of our table stands: after the table's header, as `key =` or in the header itself."""
         header = re.search(r"(?m)^\s*\[\s*tool\s*\.\s*[\"']?modular-converter", self.text)
         start = header.start() if header else 0

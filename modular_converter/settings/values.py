@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
-from modular_converter.diagnostics import Severity
+from modular_converter.diagnostics import Location, Severity
 
 
 FORMATTERS = ("ruff", "black", "none")
+
+
+class PinnedFormatter(NamedTuple):
+    """The version of a formatter that a library is formatted with."""
+
+    formatter: str
+    version: str
+    """Such as `0.14.10`; "" for any."""
+    place: Location | None = None
+    """Where a file of the project names the version; None where the profile does."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +102,18 @@ class Settings:
     """The pyproject.toml with the project's `[tool.black]`."""
     pyproject: str = ""
     """The file that these settings were read from; "" for the bare profile."""
+    pinned_formatter: PinnedFormatter | None = None
+    """The only version of a formatter that may write; it holds for no other formatter. None accepts every version."""
+    project_folder: str = ""
+    """The nearest folder at or above the files with a `pyproject.toml` or `.git`. No program in it is run."""
 
     @cached_property
     def file_kinds(self) -> tuple[str, ...]:
         """All kinds of file, a longer one before those that it begins with."""
         return tuple(sorted({*self.kinds.values(), self.default_kind}, key=lambda kind: (-len(kind), kind)))
+
+    @property
+    def formatter_version(self) -> str:
+        """The only version of `formatter` that may write; "" for any."""
+        pinned = self.pinned_formatter
+        return pinned.version if pinned is not None and pinned.formatter == self.formatter else ""

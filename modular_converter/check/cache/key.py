@@ -13,7 +13,7 @@ from dataclasses import replace
 import modular_converter
 from modular_converter import __version__
 from modular_converter.check.cache.store import digest
-from modular_converter.convert.emit.formatter_version import formatter_stamp
+from modular_converter.convert.emit.formatter_version import VersionOf, formatter_stamp
 from modular_converter.settings.values import Settings
 
 
@@ -24,17 +24,17 @@ OWN_WING = "parallel"
 WING_RULES = os.path.join(TOOL, OWN_WING, "lint")
 
 
-def key_of(settings: Settings) -> str:
-    """A hash of all that, "" when it cannot be told. Raises `ConversionError` (MC115) when the formatter is missing."""
+def key_of(settings: Settings, version_of: VersionOf | None = None) -> str:
+    """A hash of all that, "" when it cannot be told. `version_of` is that of `find_ruff`. Raises `ConversionError` (MC115) when the formatter is missing."""
     if not settings.ruff_is_followed:
         return ""
     try:
         tool = (__version__, sys.version, [digest(_content(path)) for path in _own_files()])
-        formatter = (formatter_stamp(settings), _black_options(settings))
+        formatter = (formatter_stamp(settings, version_of), _black_options(settings))
         sources = [_importable(folder) for folder in settings.ruff_source_roots]
     except (OSError, ValueError):
         return ""
-    facts = (tool, formatter, sources, replace(settings, workers=0, strict=False))
+    facts = (tool, formatter, sources, replace(settings, workers=0, strict=False, pinned_formatter=None))
     return digest(repr(facts).encode("utf-8", "surrogatepass"))
 
 

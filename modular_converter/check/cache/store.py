@@ -14,7 +14,9 @@ MAX_ENTRIES, MAX_BYTES = 256, 64 * 1024 * 1024
 MAX_ENTRY_BYTES = 16 * 1024 * 1024
 """A larger file is none of ours, and is not read."""
 _SUFFIX = ".json"
-_OURS = re.compile(r"[0-9a-f]{64}\.json")
+VERSION = ".version"
+"""The suffix of a file that holds the version of a formatter. These are tiny and few, and count for no bound."""
+_OURS = re.compile(r"[0-9a-f]{64}\.(json|version)")
 """Other files in the folder are none of ours to remove: somebody may have pointed the variable at one in use."""
 
 
@@ -63,10 +65,10 @@ def unusable(folder: str) -> str:
     return ""
 
 
-def read(folder: str, name: str) -> bytes | None:
+def read(folder: str, name: str, suffix: str = _SUFFIX) -> bytes | None:
     """The content of an entry; None when there is none, or it is damaged."""
     try:
-        with open(os.path.join(folder, name + _SUFFIX), "rb", buffering=0) as file:
+        with open(os.path.join(folder, name + suffix), "rb", buffering=0) as file:
             content = file.read(MAX_ENTRY_BYTES + 1)
     except OSError:
         return None
@@ -74,13 +76,13 @@ def read(folder: str, name: str) -> bytes | None:
     return body if checksum == digest(body).encode("ascii") else None
 
 
-def write(folder: str, name: str, body: bytes) -> None:
+def write(folder: str, name: str, body: bytes, suffix: str = _SUFFIX) -> None:
     """Put an entry in place of any of that name. Raises `OSError` where that cannot be."""
     from modular_converter.files.atomic_write import replace_file
 
     if len(body) <= MAX_ENTRY_BYTES - 65:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        replace_file(os.path.join(folder, name + _SUFFIX), digest(body).encode("ascii") + b"\n" + body)
+        replace_file(os.path.join(folder, name + suffix), digest(body).encode("ascii") + b"\n" + body)
 
 
 def bound(folder: str) -> None:
@@ -90,7 +92,7 @@ def bound(folder: str) -> None:
     sweep(folder)
     number = size = 0
     try:
-        paths = _entries(folder)
+        paths = [path for path in _entries(folder) if path.endswith(_SUFFIX)]
     except OSError:
         return
     for _, length, path in sorted(((*_age_and_size(path), path) for path in paths), reverse=True):

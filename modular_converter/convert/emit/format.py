@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from modular_converter.convert.emit.format_ruff import undefined_names
+from modular_converter.convert.emit.formatter_version import wrong_version
 from modular_converter.convert.emit.formatters import UndefinedName, load_formatter
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_parse_error
 from modular_converter.rules import invalid_result, not_utf8
@@ -29,9 +30,11 @@ class FormatResult(NamedTuple):
 def format_files(files: Mapping[str, str], settings: Settings) -> FormatResult:
     """Format texts, keyed by the path that each will have: absolute, or relative to the current directory.
 
-    A text that is not valid Python is reported in the result and stops no other. Raises `ConversionError` (MC115)
-    when the formatter is missing or fails as a whole.
+    A text that is not valid Python is reported in the result and stops no other. Raises `ConversionError` when the
+    formatter is missing or fails as a whole (MC115), or has another version than the settings name (MC118).
     """
+    if files and (wrong := wrong_version(settings)):
+        raise ConversionError(wrong)
     writable, failures = _split(files, _unwritable)
     result = _format(writable, settings)
     return FormatResult({**files, **result.texts}, result.undefined, {**failures, **result.failures})

@@ -39,7 +39,12 @@ def run(files: Mapping[str, str], settings: Settings) -> Formatted:
 
 def stamp() -> str:
     """The version of black."""
-    return f"black {_import_black().__version__}"
+    return f"black {version()}"
+
+
+def version() -> str:
+    """The version of black. Raises `ConversionError` when black is missing."""
+    return str(_import_black().__version__)
 
 
 def _import_black() -> Any:

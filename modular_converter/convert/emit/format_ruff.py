@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from modular_converter.convert.emit.formatter_version import find_ruff, ruff_stamp
+from modular_converter.convert.emit.formatter_version import find_ruff, own_ruff, program_stamp, ruff_version
 from modular_converter.convert.emit.formatters import Formatted, UndefinedName
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.atomic_write import is_abandoned
@@ -59,7 +59,12 @@ def undefined_names(files: Mapping[str, str], settings: Settings) -> dict[str, t
 
 def stamp() -> str:
     """A text that changes with the ruff program of this environment."""
-    return ruff_stamp()
+    return program_stamp(own_ruff())
+
+
+def version() -> str:
+    """The version of the ruff program of this environment."""
+    return ruff_version(own_ruff())
 
 
 def _failure(settings: Settings, reason: str) -> Diagnostic:
@@ -153,7 +158,7 @@ def _call(tree: Tree, settings: Settings, command: str, *options: str) -> str:
     """Run ruff in the tree. Returns the report of a check; of a format what it complained about, "" if nothing."""
     if command == "check":
         options = ("--exit-zero", "--output-format=json", *options)
-    code, output, errors = _start(tree, settings, [find_ruff(), command, *options, *tree.options])
+    code, output, errors = _start(tree, settings, [find_ruff(settings), command, *options, *tree.options])
     if command == "check":
         if code != 0:
             raise _error(settings, errors or f"it ended with exit code {code}")

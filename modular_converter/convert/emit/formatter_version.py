@@ -1,4 +1,4 @@
-"""The version of the formatter in use, found without loading what runs it: a check of current files needs no more."""
+"""The formatter program of a run and its version, found without the modules that run it: a warm check needs no more."""
 
 from __future__ import annotations
 
@@ -6,50 +6,146 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
+import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 
 from modular_converter.convert.emit.formatters import load_formatter
-from modular_converter.diagnostics import ConversionError
-from modular_converter.rules import formatter_failed
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location
+from modular_converter.rules import formatter_failed, formatter_version
 from modular_converter.settings.values import Settings
 
 
 EDGE_BYTES = 65536
 """How much of a program is read at either end. Ruff has tens of megabytes; the linker's identifier is at the start."""
+SECONDS = 30.0
+"""How long `ruff --version` may take. It takes 5 milliseconds."""
+NAME = "ruff.exe" if os.name == "nt" else "ruff"
+_ANSWER = re.compile(r"ruff (\d[\w.+-]{0,40})\s")
+
+VersionOf = Callable[[str], str]
+"""Gives the version of the ruff program at a path."""
 
 
-def formatter_stamp(settings: Settings) -> str:
+def formatter_stamp(settings: Settings, version_of: VersionOf | None = None) -> str:
     """A text that changes when the formatter does, for the key of a cache. Raises `ConversionError` (MC115)."""
-    if settings.formatter == "ruff":
-        return ruff_stamp()  # without the modules that run ruff, which a check of current files does not need
+    if settings.formatter == "ruff":  # without the modules that run ruff
+        return program_stamp(find_ruff(settings, version_of))
     return load_formatter(settings.formatter).stamp()
 
 
-def ruff_stamp() -> str:
-    """The path and size of the ruff program, and a hash of both its ends. Raises `ConversionError` (MC115)."""
-    path = find_ruff()
-    with open(path, "rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        edges = file.read(EDGE_BYTES)
-        file.seek(max(0, size - EDGE_BYTES))
-        edges += file.read(EDGE_BYTES)
-    return f"{path} {size} {hashlib.sha256(edges).hexdigest()}"
+def wrong_version(settings: Settings, version_of: VersionOf | None = None) -> Diagnostic | None:
+    """The error (MC118) when the formatter has another version than the settings name; None when all is right.
+
+    Raises `ConversionError` (MC115) when the formatter is missing or tells no version.
+    """
+    wanted = settings.formatter_version
+    if not wanted or settings.formatter == "none":
+        return None
+    if settings.formatter == "ruff":
+        found = (version_of or ruff_version)(find_ruff(settings, version_of))
+    else:
+        found = load_formatter(settings.formatter).version()
+    if found == wanted:
+        return None
+    pinned = settings.pinned_formatter
+    place = (pinned and pinned.place) or Location(settings.formatter)
+    return formatter_version.diagnose(place, settings.formatter, wanted, found)
+
+
+def find_ruff(settings: Settings, version_of: VersionOf | None = None) -> str:
+    """The ruff program for these settings: that of this environment, or the first on PATH if only that one fits.
+
+    Args:
+        settings: they may name a version.
+        version_of: `ruff_version` when left out.
+    """
+    own = own_ruff()
+    if own and settings.formatter == "ruff" and settings.formatter_version:
+        version_of = version_of or ruff_version
+        if version_of(own) != settings.formatter_version:
+            other = ruff_on_path(settings.project_folder)
+            if other and version_of(other) == settings.formatter_version:
+                return other
+    found = own or ruff_on_path(settings.project_folder)
+    if not found:
+        raise ConversionError(formatter_failed.missing("ruff"))
+    return found
 
 
 @functools.lru_cache(maxsize=1)
-def find_ruff() -> str:
-    """The ruff program of this environment: beside the interpreter, else where its package says, else on the PATH."""
+def own_ruff() -> str:
+    """The ruff program of this environment: beside the interpreter, else where its package says; "" for none."""
     if sys.executable:
-        beside = os.path.join(os.path.dirname(sys.executable), "ruff.exe" if os.name == "nt" else "ruff")
+        beside = os.path.join(os.path.dirname(sys.executable), NAME)
         if os.path.isfile(beside) and os.access(beside, os.X_OK):
             return beside
     with contextlib.suppress(ImportError, FileNotFoundError):
         from ruff.__main__ import find_ruff_bin  # type: ignore[import-untyped]
 
         return str(find_ruff_bin())
-    import shutil
+    return ""
 
-    found = shutil.which("ruff")
-    if found is None:
-        raise ConversionError(formatter_failed.missing("ruff"))
-    return found
+
+def ruff_on_path(forbidden: str) -> str:
+    """The first ruff program in a folder of PATH, "" for none.
+
+    Args:
+        forbidden: the folder of the project that is read; programs inside of it are not run. Nor are those in
+            relative folders of PATH, which lead into whatever folder the command was started in.
+    """
+    outside = os.path.join(os.path.realpath(forbidden), "") if forbidden else ""
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = os.path.join(folder, NAME)
+        if not os.path.isabs(folder) or not os.path.isfile(path) or not os.access(path, os.X_OK):
+            continue
+        real = os.path.join(os.path.realpath(folder), NAME), os.path.realpath(path)
+        if not outside or not any(one.startswith(outside) for one in real):
+            return path
+    return ""
+
+
+def ruff_version(path: str) -> str:
+    """What a ruff program says of its version: `0.14.10`. Raises `ConversionError` (MC115)."""
+    facts = os.stat(path)
+    return _ruff_version(path, facts.st_size, facts.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=8)
+def _ruff_version(path: str, size: int, time: int) -> str:
+    """The same; size and time of the program are there to ask a replaced program again."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUFF_")}
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            cwd=tempfile.gettempdir(),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _untold(path, getattr(error, "strerror", None) or "it takes too long") from None
+    answer = _ANSWER.match(done.stdout.decode("utf-8", "replace") + "\n")
+    if answer is None:
+        said = done.stderr.decode("utf-8", "replace").strip()[:200]
+        raise _untold(path, said or f"it ended with exit code {done.returncode}")
+    return answer[1]
+
+
+def _untold(path: str, reason: str) -> ConversionError:
+    return ConversionError(
+        formatter_failed.diagnose(Location(path), "ruff", f"`{path} --version` tells no version: {reason}")
+    )
+
+
+def program_stamp(path: str) -> str:
+    """The path and size of a program, and a hash of both its ends. Raises `OSError`."""
+    with open(path, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        edges = file.read(EDGE_BYTES)
+        file.seek(max(0, size - EDGE_BYTES))
+        edges += file.read(EDGE_BYTES)
+    return f"{path} {size} {hashlib.sha256(edges).hexdigest()}"

@@ -1,4 +1,4 @@
-"""What a formatter is: a module `format_<name>.py` of this package with `run` and `stamp`."""
+"""The form of a formatter: a module `format_<name>.py` of this package with `run`, `stamp` and `version`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class UndefinedName(NamedTuple):
 
 
 class Formatted(NamedTuple):
-    """What a formatter returns, by the names of the texts."""
+    """The result of a formatter, by the names of the texts."""
 
     texts: Mapping[str, str]
     """Every text; a text that could not be formatted is unchanged."""
@@ -30,13 +30,16 @@ class Formatted(NamedTuple):
 
 
 class Formatter(Protocol):
-    """The two functions of a module `format_<name>.py`."""
+    """The three functions of a module `format_<name>.py`."""
 
     def run(self, files: Mapping[str, str], settings: Settings) -> Formatted:
         """Format texts, keyed by their final paths. Raises `ConversionError` (MC115) when nothing can be formatted."""
 
     def stamp(self) -> str:
         """A text that changes when the formatter does, for the key of a cache."""
+
+    def version(self) -> str:
+        """The version of the formatter; "" for one without versions."""
 
 
 def load_formatter(name: str) -> Formatter:

@@ -155,8 +155,8 @@ def test_forms_of_the_findings(tree, output_format, check):
 
 def test_explain():
     assert "two" in call("--explain", "MC108").output.lower()
-    wrong = call("--explain", "MC1O8")
-    assert wrong.exit_code == 2 and "MC108" in wrong.output
+    wrong = call("--explain", "two-parrents")
+    assert wrong.exit_code == 2 and "two-parents" in wrong.output
 
 
 def test_without_files_it_says_what_to_name(tree):
@@ -180,13 +180,14 @@ def test_formatters(tree, formatter):
 
 
 def test_a_missing_ruff_is_a_diagnostic_and_nothing_is_written(tree, monkeypatch):
-    from modular_converter.convert.emit import format_ruff
+    from modular_converter.convert.emit.formatter_version import own_ruff
 
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     monkeypatch.setitem(sys.modules, "ruff.__main__", None)
     monkeypatch.setenv("PATH", "/nowhere")
-    format_ruff.find_ruff.cache_clear()
+    own_ruff.cache_clear()
     result = call("new")
+    own_ruff.cache_clear()
     assert result.exit_code == 2 and "MC115" in result.output
     assert not generated(tree).exists()
 

@@ -15,7 +15,7 @@ import pytest
 from modular_converter.commands.convert import convert_command
 from modular_converter.convert.emit import format_ruff
 from modular_converter.convert.emit.format import format_files
-from modular_converter.convert.emit.formatter_version import formatter_stamp
+from modular_converter.convert.emit.formatter_version import formatter_stamp, own_ruff
 from modular_converter.convert.emit.formatters import Formatted, UndefinedName, load_formatter
 from modular_converter.diagnostics import ConversionError
 from modular_converter.settings.load import load_settings, profile_settings
@@ -130,7 +130,7 @@ def ruff_alone(folder: pathlib.Path, name: str, text: str) -> str:
     path = folder / name
     path.write_text(text)
     for command in (["check", "--fix", "--exit-zero", "-q"], ["format", "-q"]):
-        subprocess.check_call([format_ruff.find_ruff(), *command, "--no-cache", name], cwd=folder)
+        subprocess.check_call([own_ruff(), *command, "--no-cache", name], cwd=folder)
     return path.read_text()
 
 
@@ -207,7 +207,7 @@ def test_a_failing_ruff_is_an_error(
     failing = tmp_path / "ruff"
     failing.write_text(f"#!/bin/sh\n{script}\n")
     failing.chmod(0o755)
-    monkeypatch.setattr(format_ruff, "find_ruff", lambda: str(failing))
+    monkeypatch.setattr(format_ruff, "find_ruff", lambda settings: str(failing))
     with pytest.raises(ConversionError, match=reason):
         format_files({"x.py": "x = 1\n"}, profile_settings())
 
@@ -217,7 +217,7 @@ def test_a_hanging_ruff_is_ended(tmp_path: pathlib.Path, monkeypatch: pytest.Mon
     hanging = tmp_path / "ruff"
     hanging.write_text("#!/bin/sh\nexec sleep 60\n")
     hanging.chmod(0o755)
-    monkeypatch.setattr(format_ruff, "find_ruff", lambda: str(hanging))
+    monkeypatch.setattr(format_ruff, "find_ruff", lambda settings: str(hanging))
     monkeypatch.setattr(format_ruff, "SECONDS", 0.1)
     monkeypatch.setattr(format_ruff, "SECONDS_PER_FILE", 0.0)
     with pytest.raises(ConversionError, match="more than"):
@@ -225,7 +225,7 @@ def test_a_hanging_ruff_is_ended(tmp_path: pathlib.Path, monkeypatch: pytest.Mon
 
 
 def test_the_stamp_says_which_formatter_is_at_work() -> None:
-    assert format_ruff.find_ruff() in formatter_stamp(profile_settings())
+    assert own_ruff() in formatter_stamp(profile_settings())
     assert formatter_stamp(named("none")) == "none"
 
 
@@ -278,6 +278,7 @@ def test_a_formatter_is_one_file_and_a_name(monkeypatch: pytest.MonkeyPatch) -> 
     shouting = types.ModuleType("shouting")
     shouting.run = lambda files, settings: Formatted({name: text.upper() for name, text in files.items()})
     shouting.stamp = lambda: "shouting 1"
+    shouting.version = lambda: "1"
     monkeypatch.setitem(sys.modules, "modular_converter.convert.emit.format_shouting", shouting)
     assert format_files({"a.py": "x = y\n"}, named("shouting")).texts == {"a.py": "X = Y\n"}
     assert formatter_stamp(named("shouting")) == "shouting 1"
@@ -286,6 +287,6 @@ def test_a_formatter_is_one_file_and_a_name(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("name", FORMATTERS)
 def test_every_formatter_has_its_file_and_its_choice(name: str) -> None:
     formatter = load_formatter(name)
-    assert callable(formatter.run) and callable(formatter.stamp)
+    assert callable(formatter.run) and callable(formatter.stamp) and callable(formatter.version)
     (option,) = (option for option in convert_command.params if option.name == "formatter")
     assert tuple(option.type.choices) == FORMATTERS

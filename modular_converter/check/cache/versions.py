@@ -1,0 +1,30 @@
+"""The versions of ruff programs, remembered by their content: a check of current files starts no program."""
+
+from __future__ import annotations
+
+import contextlib
+
+from modular_converter.check.cache import store
+from modular_converter.convert.emit.formatter_version import VersionOf, program_stamp, ruff_version
+
+
+LONGEST = 60
+"""Characters of a version; a longer entry is none of ours."""
+
+
+def remembered_versions(folder: str | None) -> VersionOf:
+    """`ruff_version`, which asks each program once and stores the answer in the folder of the cache (None: nowhere)."""
+
+    def version_of(path: str) -> str:
+        if folder is None:
+            return ruff_version(path)
+        name = store.digest(f"the version of {program_stamp(path)}".encode("utf-8", "surrogatepass"))
+        known = store.read(folder, name, store.VERSION)
+        if known and len(known) < LONGEST and known.isascii():
+            return known.decode("ascii")
+        version = ruff_version(path)
+        with contextlib.suppress(OSError):
+            store.write(folder, name, version.encode("ascii", "replace"), store.VERSION)
+        return version
+
+    return version_of

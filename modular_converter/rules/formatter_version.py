@@ -1,0 +1,45 @@
+"""MC118: a formatter of another version than the library is formatted with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+RULE = Rule(
+    code="MC118",
+    name="formatter-version",
+    severity=Severity.ERROR,
+    summary="the formatter has another version than the library is formatted with",
+    explanation="""\
+Two versions of a formatter can lay out the same code differently, so the version decides the bytes of generated files.
+`formatter-version` in `[tool.modular-converter]` names it, else an exact `required-version` in the settings of ruff or
+black, else the profile (`transformers`: ruff 0.14.10). This environment has another version, so nothing is written.
+The check goes on: it reports files whose code differs, and counts those that differ by formatting alone.
+
+Install the named version wherever the tool runs: `pip install ruff==0.14.10`, in a hook of pre-commit
+`additional_dependencies: ["ruff==0.14.10"]`. The first `ruff` on `PATH` is used if it has this version and lies
+outside of the project. To change versions, set `formatter-version`, install it, and run `--fix`; `""` accepts any.
+""",
+)
+
+
+def diagnose(location: Location, formatter: str, wanted: str, found: str) -> Diagnostic:
+    """`location` is where the version `wanted` is named; `found` is the version of the formatter in use."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"this library is formatted with `{formatter}` {wanted}, and this environment has {found}",
+        help=f"Run `pip install {formatter}=={wanted}`. In `.pre-commit-config.yaml`, give the hook "
+        f'`additional_dependencies: ["{formatter}=={wanted}"]`. Until then no generated file is written. '
+        "To use another version, set `formatter-version` in `[tool.modular-converter]`.",
+    )
+
+
+def with_count(diagnostic: Diagnostic, files: int) -> Diagnostic:
+    """The finding of a check, with the number of generated files that differ by formatting alone."""
+    if not files:
+        return diagnostic
+    counted = "1 generated file differs" if files == 1 else f"{files} generated files differ"
+    return replace(diagnostic, message=f"{diagnostic.message}; {counted} by formatting alone")

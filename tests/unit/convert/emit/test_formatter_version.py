@@ -1,0 +1,113 @@
+"""Which ruff runs, and what is said of one of another version."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.emit.formatter_version import (
+    find_ruff,
+    own_ruff,
+    ruff_on_path,
+    ruff_version,
+    wrong_version,
+)
+from modular_converter.diagnostics import ConversionError
+from modular_converter.settings.load import load_settings, profile_settings
+from tests.unit.formatters import ruff_in, set_own
+
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="a shell script stands in for ruff")
+OTHER = "99.1.0"
+
+
+def test_the_real_ruff_has_the_version_of_the_profile() -> None:
+    told = subprocess.check_output([own_ruff(), "--version"], text=True)
+    assert told.split() == ["ruff", ruff_version(own_ruff())]
+    assert wrong_version(profile_settings()) is None
+
+
+def test_another_version_is_one_error_and_formats_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_own(monkeypatch, ruff_in(tmp_path / "bin", OTHER))
+    monkeypatch.setenv("PATH", "/nowhere")
+    found = wrong_version(profile_settings())
+    assert found and found.code == "MC118" and found.is_error
+    assert "`ruff` 0.14.10" in found.message and OTHER in found.message
+    assert "pip install ruff==0.14.10" in found.help and 'additional_dependencies: ["ruff==0.14.10"]' in found.help
+    with pytest.raises(ConversionError, match="MC118"):
+        format_files({"a.py": "x = 1\n"}, profile_settings())
+    any_version = dataclasses.replace(profile_settings(), pinned_formatter=None)
+    assert format_files({"a.py": "x  = 1\n"}, any_version).texts == {"a.py": "x = 1\n"}
+
+
+def test_the_first_ruff_on_the_path_serves_when_it_alone_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_own(monkeypatch, ruff_in(tmp_path / "own", OTHER))
+    fitting = ruff_in(tmp_path / "fitting", "0.14.10")
+    another = ruff_in(tmp_path / "another", "98.0")
+    monkeypatch.setenv("PATH", f"/nowhere:{fitting.parent}:{another.parent}")
+    assert find_ruff(profile_settings()) == str(fitting) and wrong_version(profile_settings()) is None
+    assert format_files({"a.py": "x  = 1\n"}, profile_settings()).texts == {"a.py": "x = 1\n"}
+    monkeypatch.setenv("PATH", f"{another.parent}:{fitting.parent}")
+    assert find_ruff(profile_settings()) == str(tmp_path / "own/ruff"), "the first alone is asked"
+
+
+def test_the_own_ruff_goes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, first = ruff_in(tmp_path / "own", "0.14.10"), ruff_in(tmp_path / "first", "0.14.10")
+    set_own(monkeypatch, own)
+    monkeypatch.setenv("PATH", str(first.parent))
+    assert find_ruff(profile_settings()) == str(own)
+    assert not (first.parent / "asked").exists()
+
+
+def test_no_program_of_the_tree_and_none_of_a_relative_folder_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tmp_path / "tree"
+    hostile = ruff_in(tree / "bin", "0.14.10")
+    (tree / "pyproject.toml").write_text("")
+    (tmp_path / "link").symlink_to(tree / "bin")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked/ruff").symlink_to(hostile)
+    set_own(monkeypatch, ruff_in(tmp_path / "own", OTHER))
+    settings = load_settings(tree)
+    assert settings.project_folder == str(tree)
+    monkeypatch.chdir(tree)
+    for folder in (str(hostile.parent), "bin", "", ".", str(tmp_path / "link"), str(tmp_path / "linked")):
+        monkeypatch.setenv("PATH", f"{folder}:/nowhere")
+        assert ruff_on_path(settings.project_folder) == ""
+        assert wrong_version(settings)
+    assert not (hostile.parent / "asked").exists()
+
+
+def test_a_program_is_asked_once_until_it_is_replaced(tmp_path: Path) -> None:
+    path = ruff_in(tmp_path, "1.2.3")
+    assert ruff_version(str(path)) == ruff_version(str(path)) == "1.2.3"
+    assert (tmp_path / "asked").read_text() == "x\n"
+    ruff_in(tmp_path, "1.2.34")
+    assert ruff_version(str(path)) == "1.2.34"
+
+
+@pytest.mark.parametrize("script", ["exit 3", "echo out of memory >&2; exit 1", "echo hello", "echo 'ruff ; rm -rf'"])
+def test_a_program_that_tells_no_version_is_an_error(tmp_path: Path, script: str) -> None:
+    path = tmp_path / "ruff"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    with pytest.raises(ConversionError, match="MC115.*tells no version"):
+        ruff_version(str(path))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("black") is None, reason="needs the extra `black`")
+def test_black_has_a_version_too(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.modular-converter]\nformatter = "black"\nformatter-version = "1.0"\n'
+    )
+    found = wrong_version(load_settings(tmp_path))
+    assert found and "pip install black==1.0" in found.help and found.location.line == 3
+    (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nformatter = "black"\n')
+    assert wrong_version(load_settings(tmp_path)) is None
