@@ -14,8 +14,6 @@ from modular_converter.parallel.commands.plan_formats import form_option, plan_t
 from modular_converter.parallel.commands.run import run
 from modular_converter.parallel.commands.show import diff, show
 from modular_converter.parallel.commands.write import write
-from modular_converter.parallel.plans.files import read_plan
-from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
 
 
@@ -39,14 +37,14 @@ def main() -> None:
 @set_option
 @click.option("--head", type=click.Choice(["base", "causal"]), default="base", show_default=True)
 @form_option
-@click.option("--unverified", is_flag=True, help="Print the plan even if it fails its screen.")
+@click.option("--unverified", is_flag=True, help="Print the plan even if it fails its check.")
 @click.option("--max-collectives", "limit", type=click.IntRange(0), metavar="N", help="At most so many in a forward.")
 @kind_option
 @reports_errors
 def derive(
     model: str, settings: tuple[str, ...], head: str, form: str, unverified: bool, limit: int | None, kind: str
 ) -> None:
-    """Print the plan of MODEL, screened on two ranks (a pipeline plan: in two stages) within this process."""
+    """Print the plan of MODEL, checked on two ranks (a pipeline plan: in two stages) within this process."""
     if kind != "tensor":
         derive_kind(kind, model, settings, head, form, unverified)
         return
@@ -74,31 +72,7 @@ def verify(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: 
 
     A pipeline plan runs stage by stage in this process instead, with nothing handed over but the named tensors.
     """
-    from modular_converter.parallel.plans.resolve import check_whole, resolve
-    from modular_converter.parallel.proof.on_processes import RankPool
-    from modular_converter.parallel.proof.prove import prove
-    from modular_converter.parallel.solve.cost import static_findings
-
-    if kind != "tensor":
-        sys.exit(0 if verify_kind(kind, model, plan_file, settings, ranks, library) else 1)
-    given = read_plan(plan_file, Plan) if plan_file else None
-    found = derived_of(model, settings)
-    plan = given or found.plan
-    if plan_file:
-        check_whole(plan, found.small.model)
-    findings = static_findings(found.trace, plan, resolve(plan, found.small.model).pieces, ranks)
-    for line in findings:
-        click.echo(line)
-    passed = not findings
-    with RankPool(ranks) as pool:
-        for route in [False, True] if library else [False]:
-            verdict = prove(found, plan, pool, library=route)
-            name = "library loader" if route else "our application"
-            state = "verified" if verdict.passed else f"refused: {placed(verdict.layer, verdict.reason)}"
-            errors = f"outputs {verdict.output_error:.1e}, gradients {verdict.gradient_error:.1e}"
-            click.echo(f"{model} on {ranks} ranks, {name}: {state} ({errors})")
-            passed = passed and verdict.passed
-    sys.exit(0 if passed else 1)
+    sys.exit(0 if verify_kind(kind, model, plan_file, settings, ranks, library) else 1)
 
 
 @main.command()

@@ -1,4 +1,4 @@
-"""Expert and pipeline plans on the command line: ``derive`` and ``verify`` of these kinds, and ``committed``."""
+"""The kinds of plans on the command line: ``derive`` of expert and pipeline plans, ``verify``, and ``committed``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modular_converter.parallel.commands.common import overrides_of, quiet_library, reports_errors
+from modular_converter.parallel.commands.common import derived_of, overrides_of, quiet_library, reports_errors
 from modular_converter.parallel.commands.plan_formats import plan_text
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.files import read_plan
@@ -33,7 +33,7 @@ kind_option = click.option(
 def derive_kind(
     kind: str, model: str, settings: tuple[str, ...], head: str = "base", form: str = "text", unverified: bool = False
 ) -> None:
-    """Print an expert or pipeline plan. Exits with 1 when there is none, or when it fails its screen."""
+    """Print an expert or pipeline plan. Exits with 1 when there is none, or when it fails its check."""
     if kind == "expert":
         found = expert_derived(model, settings, head)
         verdict, text = found.verdict, plan_text(found, form)
@@ -57,24 +57,30 @@ def verify_kind(
 ) -> bool:
     """Run the plan in a file, or the derived one, print the verdicts, and say whether all passed.
 
-    An expert plan runs on processes; a pipeline plan stage by stage in this process, cut into ``ranks`` stages and
-    between each two layers.
+    Tensor and expert plans run on processes; a pipeline plan runs stage by stage in this process, cut into ``ranks``
+    stages and between each two layers.
     """
     if kind == "pipeline":
         from modular_converter.parallel.pipeline.prove import verify_pipeline
 
         small, inputs, chain = pipeline_derived(model, settings, plan_file=plan_file)
-        verdict = verify_pipeline(small.model, chain, inputs, ranks)
-        return _report(model, f"{ranks} stages", verdict)
-    from modular_converter.parallel.plans.resolve import check_whole
+        return _report(model, f"{ranks} stages", verify_pipeline(small.model, chain, inputs, ranks))
+    from modular_converter.parallel.plans.resolve import check_whole, resolve
     from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.proof.prove import prove
+    from modular_converter.parallel.solve.cost import static_findings
 
-    found = expert_derived(model, settings, needed=not plan_file)
-    plan = read_plan(plan_file, Plan) if plan_file else found.plan
-    if plan_file:
-        check_whole(plan, found.small.model)
-    passed = True
+    given = read_plan(plan_file, Plan) if plan_file else None
+    found = derived_of(model, settings) if kind == "tensor" else expert_derived(model, settings, needed=not given)
+    plan = given or found.plan
+    if given:
+        check_whole(given, found.small.model)
+    findings = []
+    if kind == "tensor":
+        findings = static_findings(found.trace, plan, resolve(plan, found.small.model).pieces, ranks)
+    for line in findings:
+        click.echo(line)
+    passed = not findings
     with RankPool(ranks) as pool:
         for route in [False, True] if library else [False]:
             name = "library loader" if route else "our application"
@@ -90,7 +96,7 @@ def _report(model: str, how: str, verdict: Verdict) -> bool:
 
 
 def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", needed: bool = True) -> Derived:
-    """Build, trace, derive the expert plan and screen it.
+    """Build, trace, derive the expert plan and check it on threads.
 
     Raises:
         PlanError: the model cannot be built, or has no experts that can be divided (if a plan is ``needed``).

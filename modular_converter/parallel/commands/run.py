@@ -262,6 +262,6 @@ def _compared(model: Any, inputs: dict[str, Any], plan: str | None, session: Any
         return "equal" if torch.equal(got[0], want[0]) else f"other tokens: {json.dumps(got[0].tolist())[:80]}"
     worst = _deviation(got, want)
     if worst > 2e-4 and next(model.parameters()).dtype == torch.float32:
-        # Random weights can make a model so ill-subject_of that any other order of sums gives other numbers.
+        # Random weights can make a model so ill-conditioned that any other order of sums gives other numbers.
         return _compared(model.double(), {k: _doubled(v) for k, v in inputs.items()}, plan, session, False)
     return "equal" if worst <= 2e-4 else f"differs by {worst:.1e}"

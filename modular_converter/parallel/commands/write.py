@@ -76,7 +76,7 @@ def _changes(
     model: str, settings: tuple[str, ...], ranks: int, convert: bool, unverified: bool
 ) -> tuple[ModelFile, list[SourceChange]]:
     from modular_converter.parallel.proof.on_processes import RankPool
-    from modular_converter.parallel.source.what_to_write import settle
+    from modular_converter.parallel.source.what_to_write import settings_to_write
     from modular_converter.parallel.source.write_source import changes, refuse_installed
     from modular_converter.parallel.tiny.model_files import base_classes, chosen
 
@@ -85,8 +85,8 @@ def _changes(
     refuse_installed(file.path)
     bases = [chosen(file, name)] if name else base_classes(file)
     with RankPool(ranks) as pool:
-        settled = settle(file, bases, overrides_of(settings), None if unverified else pool, _say)
-    return file, changes(file, settled, convert)
+        found = settings_to_write(file, bases, overrides_of(settings), None if unverified else pool, _say)
+    return file, changes(file, found, convert)
 
 
 def _file(model: str) -> tuple[ModelFile, str]:

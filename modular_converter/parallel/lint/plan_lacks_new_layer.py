@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.parallel.lint._examples import example
 from modular_converter.parallel.lint._linear_layers import LinearLayer, linear_layers
 from modular_converter.parallel.lint._plan_entries import TENSOR_PARALLEL, plan_entries
 
@@ -17,43 +18,8 @@ if TYPE_CHECKING:
     from modular_converter.facts.members import Members
 
 
-NEIGHBOURS = (
-    (
-        "models/old/configuration_old.py",
-        """\
-class OldConfig:
-    base_model_tp_plan = {
-        "mlp.up_proj": "colwise",
-        "mlp.down_proj": "rowwise",
-    }
-""",
-    ),
-    (
-        "models/old/modeling_old.py",
-        """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.up_proj = nn.Linear(8, 16)
-        self.down_proj = nn.Linear(16, 8)
-
-    def forward(self, hidden_states):
-        return self.down_proj(self.up_proj(hidden_states))
-
-
-class OldModel(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.mlp = OldMLP(config)
-
-    def forward(self, hidden_states):
-        return self.mlp(hidden_states)
-""",
-    ),
-)
+LAYERS = "self.gate_proj = nn.Linear(8, 16)"
+RESULT = "self.down_proj(self.gate_proj(hidden_states) * self.up_proj(hidden_states))"
 
 RULE = Rule(
     code="MC314",
@@ -69,74 +35,8 @@ meet, the shapes do not fit.
 Override the plan in the configuration of the modular file, with an entry for the new layer.
 `modular-plan write` finds the plan that the model needs and puts it there.
 """,
-    bad=(
-        *NEIGHBOURS,
-        (
-            "models/new/modular_new.py",
-            """\
-from torch import nn
-
-from ..old.configuration_old import OldConfig
-from ..old.modeling_old import OldMLP, OldModel
-
-
-class NewConfig(OldConfig):
-    pass
-
-
-class NewMLP(OldMLP):
-    def __init__(self, config):
-        super().__init__(config)
-        self.gate_proj = nn.Linear(8, 16)
-
-    def forward(self, hidden_states):
-        return self.down_proj(self.gate_proj(hidden_states) * self.up_proj(hidden_states))
-
-
-class NewModel(OldModel):
-    pass
-
-
-__all__ = ["NewConfig", "NewMLP", "NewModel"]
-""",
-        ),
-    ),
-    good=(
-        *NEIGHBOURS,
-        (
-            "models/new/modular_new.py",
-            """\
-from torch import nn
-
-from ..old.configuration_old import OldConfig
-from ..old.modeling_old import OldMLP, OldModel
-
-
-class NewConfig(OldConfig):
-    base_model_tp_plan = {
-        "mlp.gate_proj": "colwise",
-        "mlp.up_proj": "colwise",
-        "mlp.down_proj": "rowwise",
-    }
-
-
-class NewMLP(OldMLP):
-    def __init__(self, config):
-        super().__init__(config)
-        self.gate_proj = nn.Linear(8, 16)
-
-    def forward(self, hidden_states):
-        return self.down_proj(self.gate_proj(hidden_states) * self.up_proj(hidden_states))
-
-
-class NewModel(OldModel):
-    pass
-
-
-__all__ = ["NewConfig", "NewMLP", "NewModel"]
-""",
-        ),
-    ),
+    bad=example(LAYERS, RESULT),
+    good=example(LAYERS, RESULT, {"mlp.gate_proj": "colwise", "mlp.up_proj": "colwise", "mlp.down_proj": "rowwise"}),
 )
 
 

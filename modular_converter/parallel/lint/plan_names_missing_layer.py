@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.parallel.lint._examples import example
 from modular_converter.parallel.lint._plan_entries import PlanEntry, plan_entries
 
 
@@ -14,43 +15,8 @@ if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts, GeneratedDefinition
 
 
-NEIGHBOURS = (
-    (
-        "models/old/configuration_old.py",
-        """\
-class OldConfig:
-    base_model_tp_plan = {
-        "mlp.up_proj": "colwise",
-        "mlp.down_proj": "rowwise",
-    }
-""",
-    ),
-    (
-        "models/old/modeling_old.py",
-        """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.up_proj = nn.Linear(8, 16)
-        self.down_proj = nn.Linear(16, 8)
-
-    def forward(self, hidden_states):
-        return self.down_proj(self.up_proj(hidden_states))
-
-
-class OldModel(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.mlp = OldMLP(config)
-
-    def forward(self, hidden_states):
-        return self.mlp(hidden_states)
-""",
-    ),
-)
+LAYERS = "del self.up_proj\n        self.gate_up_proj = nn.Linear(8, 16)"
+RESULT = "self.down_proj(self.gate_up_proj(hidden_states))"
 
 RULE = Rule(
     code="MC311",
@@ -64,75 +30,8 @@ its place is not split at all, or is split the wrong way.
 
 Override the plan in the configuration of the modular file, with the names that the generated model has.
 """,
-    bad=(
-        *NEIGHBOURS,
-        (
-            "models/new/modular_new.py",
-            """\
-from torch import nn
-
-from ..old.configuration_old import OldConfig
-from ..old.modeling_old import OldMLP, OldModel
-
-
-class NewConfig(OldConfig):
-    pass
-
-
-class NewMLP(OldMLP):
-    def __init__(self, config):
-        super().__init__(config)
-        del self.up_proj
-        self.gate_up_proj = nn.Linear(8, 16)
-
-    def forward(self, hidden_states):
-        return self.down_proj(self.gate_up_proj(hidden_states))
-
-
-class NewModel(OldModel):
-    pass
-
-
-__all__ = ["NewConfig", "NewMLP", "NewModel"]
-""",
-        ),
-    ),
-    good=(
-        *NEIGHBOURS,
-        (
-            "models/new/modular_new.py",
-            """\
-from torch import nn
-
-from ..old.configuration_old import OldConfig
-from ..old.modeling_old import OldMLP, OldModel
-
-
-class NewConfig(OldConfig):
-    base_model_tp_plan = {
-        "mlp.gate_up_proj": "colwise",
-        "mlp.down_proj": "rowwise",
-    }
-
-
-class NewMLP(OldMLP):
-    def __init__(self, config):
-        super().__init__(config)
-        del self.up_proj
-        self.gate_up_proj = nn.Linear(8, 16)
-
-    def forward(self, hidden_states):
-        return self.down_proj(self.gate_up_proj(hidden_states))
-
-
-class NewModel(OldModel):
-    pass
-
-
-__all__ = ["NewConfig", "NewMLP", "NewModel"]
-""",
-        ),
-    ),
+    bad=example(LAYERS, RESULT),
+    good=example(LAYERS, RESULT, {"mlp.gate_up_proj": "colwise", "mlp.down_proj": "rowwise"}),
 )
 
 

@@ -36,7 +36,7 @@ def choose(flow: Flow, banned: dict[int, str] | None = None) -> Choice:
             refused.append((candidate, reason))
         else:
             accepted.append(candidate)
-    return _settle(flow, accepted, refused)
+    return _without_misfits(flow, accepted, refused)
 
 
 def _clash(candidate: Candidate, accepted: list[Candidate]) -> str | None:
@@ -60,7 +60,7 @@ def _separate(place: Place, other: Place) -> bool:
     return False
 
 
-def _settle(flow: Flow, accepted: list[Candidate], refused: list[tuple[Candidate, str]]) -> Choice:
+def _without_misfits(flow: Flow, accepted: list[Candidate], refused: list[tuple[Candidate, str]]) -> Choice:
     """Drop candidates until every parameter is split completely and every stated size fits."""
     while True:
         chosen = {leaf for candidate in accepted for leaf in candidate.leaves}

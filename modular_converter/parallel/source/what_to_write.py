@@ -27,7 +27,7 @@ class _Head:
     entries: Mapping[str, str]
 
 
-def settle(
+def settings_to_write(
     file: ModelFile,
     bases: Sequence[type[Any]],
     overrides: Mapping[str, Any],
@@ -46,16 +46,16 @@ def settle(
     Raises:
         WriteError: a plan that is refused, empty, or that transformers' vocabulary cannot say; the reasons are named.
     """
-    settled: list[Setting] = []
+    found: list[Setting] = []
     for base in bases:
         derived = derive_model(file.target(base), overrides)
-        entries = _entries(derived, screened=pool is not None)
+        entries = _entries(derived, checked=pool is not None)
         heads = list(_derived_heads(file, derived, overrides, pool is not None, say))
-        settled += _settle_family(derived, entries, heads, pool, say)
-    return settled
+        found += _family_settings(derived, entries, heads, pool, say)
+    return found
 
 
-def _settle_family(
+def _family_settings(
     derived: Derived,
     entries: dict[str, str],
     heads: Sequence[_Head],
@@ -74,7 +74,7 @@ def _settle_family(
         said = [f"{name}: {_state(pool)}"]
         failed = ""
         for head in heads:
-            setting, failed = _settle_head(head, own, pool)
+            setting, failed = _head_setting(head, own, pool)
             own += [setting] if setting is not None else []
             said.append(f"{head.model_class.__name__}: {failed or _state(pool)}")
             if failed and not whole_vocabulary and without != entries:
@@ -87,7 +87,7 @@ def _settle_family(
     raise AssertionError("the second round ends the loop")
 
 
-def _settle_head(head: _Head, base: Sequence[Setting], pool: RankPool | None) -> tuple[Setting | None, str]:
+def _head_setting(head: _Head, base: Sequence[Setting], pool: RankPool | None) -> tuple[Setting | None, str]:
     """What a head adds to its base model's plan, None for nothing; and why it does not run with either, or ""."""
     with holding([*base, Setting(head.model_class, HEAD_PLAN, {})]):
         inherited = gathered_plan(head.derived.small.model)
@@ -103,10 +103,10 @@ def _settle_head(head: _Head, base: Sequence[Setting], pool: RankPool | None) ->
     return None, reasons[0]
 
 
-def _entries(derived: Derived, screened: bool) -> dict[str, str]:
+def _entries(derived: Derived, checked: bool) -> dict[str, str]:
     """The plan in the library's vocabulary. Raises ``WriteError`` with what it needs beyond it, or why it failed."""
     name = derived.target.model_class.rpartition(".")[2]
-    if screened and not derived.verdict.passed:
+    if checked and not derived.verdict.passed:
         raise WriteError(
             f"{name}: the derived plan is refused: {placed(derived.verdict.layer, derived.verdict.reason)}; "
             "--unverified writes it all the same"
@@ -144,13 +144,13 @@ def _state(pool: RankPool | None) -> str:
 
 
 def _derived_heads(
-    file: ModelFile, base: Derived, overrides: Mapping[str, Any], screened: bool, say: Callable[[str], None]
+    file: ModelFile, base: Derived, overrides: Mapping[str, Any], checked: bool, say: Callable[[str], None]
 ) -> Iterator[_Head]:
     """The heads of the file on a base model that can be built, run and said in the library's vocabulary."""
     for one in _heads(file, base.small.model):
         try:
             derived = derive_model(file.target(one), overrides)
-            yield _Head(one, derived, _entries(derived, screened))
+            yield _Head(one, derived, _entries(derived, checked))
         except PlanError as error:
             say(f"{one.__name__}: left as it is: {error}")
 

@@ -24,7 +24,10 @@ ALL_REDUCE = Style(
     inference=Inference.SUMMED_OUTPUT,
     after=summed_output,
     example=Example(
-        """
+        "self.mixer, self.out = Mixer(), nn.Linear(8, 8)",
+        "return self.out(torch.relu(self.mixer(x)))",
+        "rule mixer.up colwise\nrule mixer.down shard dim=0\nrule mixer all_reduce",
+        modules="""
 class Mixer(nn.Module):
     def __init__(self):
         super().__init__()
@@ -32,16 +35,6 @@ class Mixer(nn.Module):
 
     def forward(self, x):
         return torch.relu(self.up(x)) @ self.down
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.mixer, self.out = Mixer(), nn.Linear(8, 8)
-
-    def forward(self, x):
-        return self.out(torch.relu(self.mixer(x)))
 """,
-        "rule mixer.up colwise\nrule mixer.down shard dim=0\nrule mixer all_reduce",
     ),
 )

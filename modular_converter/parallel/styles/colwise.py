@@ -22,15 +22,8 @@ COLWISE = Style(
     packed_as="packed_colwise",
     forward=own_features,
     example=Example(
-        """
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.up, self.down = nn.Linear(8, 8), nn.Linear(8, 16), nn.Linear(16, 8)
-
-    def forward(self, x):
-        return self.down(torch.relu(self.up(self.inner(x))))
-""",
+        "self.inner, self.up, self.down = nn.Linear(8, 8), nn.Linear(8, 16), nn.Linear(16, 8)",
+        "return self.down(torch.relu(self.up(self.inner(x))))",
         "rule up colwise\nrule down rowwise",
     ),
 )

@@ -27,15 +27,8 @@ COLWISE_GATHER_OUTPUT = replace(
     packed_as="",
     forward=_forward,
     example=Example(
-        """
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.head = nn.Linear(8, 8), nn.Linear(8, 12)
-
-    def forward(self, x):
-        return self.head(self.inner(x)).softmax(-1)
-""",
+        "self.inner, self.head = nn.Linear(8, 8), nn.Linear(8, 12)",
+        "return self.head(self.inner(x)).softmax(-1)",
         "rule head colwise_gather_output",
     ),
 )

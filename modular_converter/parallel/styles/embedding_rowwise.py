@@ -46,16 +46,9 @@ EMBEDDING_ROWWISE = Style(
     table=True,
     forward=_forward,
     example=Example(
-        """
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.words, self.head = nn.Embedding(16, 8), nn.Linear(8, 16, bias=False)
-        self.head.weight = self.words.weight
-
-    def forward(self, x):
-        return self.head(torch.tanh(self.words(x)))
-""",
+        "self.words, self.head = nn.Embedding(16, 8), nn.Linear(8, 16, bias=False)\n"
+        "self.head.weight = self.words.weight",
+        "return self.head(torch.tanh(self.words(x)))",
         "rule words embedding_rowwise\nrule head colwise_gather_output",
         below=16,
     ),

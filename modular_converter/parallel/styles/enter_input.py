@@ -14,7 +14,10 @@ ENTER_INPUT = Style(
     inference=Inference.SILENT,
     before=entered_inputs,
     example=Example(
-        """
+        "self.inner, self.scale, self.down = nn.Linear(8, 4), Scale(), nn.Linear(16, 8)",
+        "return self.down(self.scale(self.inner(x)))",
+        "rule scale.weight shard dim=0\nrule scale enter_input\nrule down rowwise",
+        modules="""
 class Scale(nn.Module):
     def __init__(self):
         super().__init__()
@@ -22,16 +25,6 @@ class Scale(nn.Module):
 
     def forward(self, x):
         return (x.unsqueeze(-2) * self.weight).flatten(-2)
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.scale, self.down = nn.Linear(8, 4), Scale(), nn.Linear(16, 8)
-
-    def forward(self, x):
-        return self.down(self.scale(self.inner(x)))
 """,
-        "rule scale.weight shard dim=0\nrule scale enter_input\nrule down rowwise",
     ),
 )

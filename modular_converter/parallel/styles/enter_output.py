@@ -20,16 +20,9 @@ ENTER_OUTPUT = Style(
     inference=Inference.SILENT,
     after=_after,
     example=Example(
-        """
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.key, self.query, self.down = nn.Linear(8, 4), nn.Linear(8, 16), nn.Linear(16, 8)
-
-    def forward(self, x):
-        heads = self.query(x).view(*x.shape[:-1], -1, 4) * self.key(x).unsqueeze(-2)
-        return self.down(heads.flatten(-2))
-""",
+        "self.key, self.query, self.down = nn.Linear(8, 4), nn.Linear(8, 16), nn.Linear(16, 8)",
+        "heads = self.query(x).view(*x.shape[:-1], -1, 4) * self.key(x).unsqueeze(-2)\n"
+        "return self.down(heads.flatten(-2))",
         "rule query colwise\nrule key enter_output\nrule down rowwise",
     ),
 )

@@ -9,7 +9,10 @@ from modular_converter.parallel.styles.style import Example
 
 
 ROUTED = Example(
-    """
+    "self.router, self.experts = nn.Linear(8, 4), Experts()",
+    "weights, chosen = self.router(x).softmax(-1).topk(2)\nreturn self.experts(x, chosen, weights)",
+    "rule experts.up grouped_gemm\nrule experts.down grouped_gemm\nrule experts ep_dispatch_experts",
+    modules="""
 class Experts(nn.Module):
     def __init__(self):
         super().__init__()
@@ -20,18 +23,7 @@ class Experts(nn.Module):
     def forward(self, x, chosen, weights):
         hidden = torch.relu(torch.einsum("ti,tkio->tko", x, self.up[chosen]))
         return (torch.einsum("tko,tkoi->tki", hidden, self.down[chosen]) * weights[..., None]).sum(1)
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.router, self.experts = nn.Linear(8, 4), Experts()
-
-    def forward(self, x):
-        weights, chosen = self.router(x).softmax(-1).topk(2)
-        return self.experts(x, chosen, weights)
 """,
-    "rule experts.up grouped_gemm\nrule experts.down grouped_gemm\nrule experts ep_dispatch_experts",
 )
 GROUPED_GEMM = replace(
     SHARD,

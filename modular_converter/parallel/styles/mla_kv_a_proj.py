@@ -24,17 +24,10 @@ MLA_KV_A_PROJ = Style(
     cuts_output=True,
     after=_after,
     example=Example(
-        """
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.kv_a_proj, self.kv_b_proj, self.down = nn.Linear(8, 12), nn.Linear(8, 16), nn.Linear(16, 8)
-
-    def forward(self, x):
-        latent, shared = self.kv_a_proj(x).split([8, 4], -1)
-        heads = self.kv_b_proj(latent).view(*x.shape[:-1], -1, 4) * shared.unsqueeze(-2)
-        return self.down(heads.flatten(-2))
-""",
+        "self.kv_a_proj, self.kv_b_proj, self.down = nn.Linear(8, 12), nn.Linear(8, 16), nn.Linear(16, 8)",
+        "latent, shared = self.kv_a_proj(x).split([8, 4], -1)\n"
+        "heads = self.kv_b_proj(latent).view(*x.shape[:-1], -1, 4) * shared.unsqueeze(-2)\n"
+        "return self.down(heads.flatten(-2))",
         "rule kv_a_proj mla_kv_a_proj parts=2:1\nrule kv_b_proj colwise\nrule down rowwise",
     ),
 )

@@ -25,7 +25,10 @@ MOE_TP_EXPERTS = Style(
     before=entered_inputs,
     after=summed_output,
     example=Example(
-        """
+        "self.router, self.experts = nn.Linear(8, 3), Experts()",
+        "return self.experts(x, weights=self.router(x).softmax(-1))",
+        "rule experts.up colwise\nrule experts.down rowwise\nrule experts moe_tp_experts",
+        modules="""
 class Experts(nn.Module):
     def __init__(self):
         super().__init__()
@@ -34,16 +37,6 @@ class Experts(nn.Module):
     def forward(self, x, weights):
         hidden = torch.relu(torch.einsum("ti,eoi->teo", x, self.up))
         return torch.einsum("teo,eio,te->ti", hidden, self.down, weights)
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.router, self.experts = nn.Linear(8, 3), Experts()
-
-    def forward(self, x):
-        return self.experts(x, weights=self.router(x).softmax(-1))
 """,
-        "rule experts.up colwise\nrule experts.down rowwise\nrule experts moe_tp_experts",
     ),
 )

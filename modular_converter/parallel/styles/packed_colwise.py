@@ -17,16 +17,8 @@ PACKED_COLWISE = replace(
     packed=True,
     torch=None,
     example=Example(
-        """
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.gate_up, self.down = nn.Linear(8, 8), nn.Linear(8, 32), nn.Linear(16, 8)
-
-    def forward(self, x):
-        gate, up = self.gate_up(self.inner(x)).chunk(2, -1)
-        return self.down(torch.relu(gate) * up)
-""",
+        "self.inner, self.gate_up, self.down = nn.Linear(8, 8), nn.Linear(8, 32), nn.Linear(16, 8)",
+        "gate, up = self.gate_up(self.inner(x)).chunk(2, -1)\nreturn self.down(torch.relu(gate) * up)",
         "rule gate_up packed_colwise parts=1:1\nrule down rowwise",
     ),
 )

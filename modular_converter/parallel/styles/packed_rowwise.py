@@ -17,15 +17,8 @@ PACKED_ROWWISE = replace(
     packed=True,
     torch=None,
     example=Example(
-        """
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second, self.down = nn.Linear(8, 16), nn.Linear(8, 16), nn.Linear(32, 8)
-
-    def forward(self, x):
-        return self.down(torch.cat([torch.relu(self.first(x)), self.second(x)], -1))
-""",
+        "self.first, self.second, self.down = nn.Linear(8, 16), nn.Linear(8, 16), nn.Linear(32, 8)",
+        "return self.down(torch.cat([torch.relu(self.first(x)), self.second(x)], -1))",
         "rule first colwise\nrule second colwise\nrule down packed_rowwise parts=1:1",
     ),
 )

@@ -20,16 +20,8 @@ REPLICATED_WITH_GRAD_ALLREDUCE = Style(
     inference=Inference.SILENT,
     forward=_forward,
     example=Example(
-        """
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.norm, self.down = nn.Linear(8, 16), nn.LayerNorm(4), nn.Linear(16, 8)
-
-    def forward(self, x):
-        heads = self.norm(self.up(x).view(*x.shape[:-1], -1, 4))
-        return self.down(heads.flatten(-2))
-""",
+        "self.up, self.norm, self.down = nn.Linear(8, 16), nn.LayerNorm(4), nn.Linear(16, 8)",
+        "heads = self.norm(self.up(x).view(*x.shape[:-1], -1, 4))\nreturn self.down(heads.flatten(-2))",
         "rule up colwise\nrule norm replicated_with_grad_allreduce\nrule down rowwise",
     ),
 )

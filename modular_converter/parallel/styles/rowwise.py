@@ -56,15 +56,8 @@ ROWWISE = Style(
     packed_as="packed_rowwise",
     forward=_forward,
     example=Example(
-        """
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.down = nn.Conv1d(8, 16, 3), nn.Conv1d(16, 8, 3)
-
-    def forward(self, x):
-        return self.down(torch.relu(self.up(x)))
-""",
+        "self.up, self.down = nn.Conv1d(8, 16, 3), nn.Conv1d(16, 8, 3)",
+        "return self.down(torch.relu(self.up(x)))",
         "rule up colwise dim=0\nrule down rowwise dim=1",
         (2, 8, 9),
     ),

@@ -26,15 +26,8 @@ ROWWISE_SPLIT_INPUT = replace(
     packed_as="",
     forward=_forward,
     example=Example(
-        """
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.out = nn.Linear(8, 16), nn.Linear(16, 8)
-
-    def forward(self, x):
-        return self.out(self.inner(x).softmax(-1))
-""",
+        "self.inner, self.out = nn.Linear(8, 16), nn.Linear(16, 8)",
+        "return self.out(self.inner(x).softmax(-1))",
         "rule out rowwise_split_input",
     ),
 )

@@ -13,16 +13,8 @@ SHARD = Style(
     library=False,
     inference=Inference.SILENT,
     example=Example(
-        """
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.down, self.scale = nn.Linear(8, 16), nn.Linear(16, 8), nn.Parameter(torch.randn(4, 1))
-
-    def forward(self, x):
-        heads = self.up(x).view(*x.shape[:-1], -1, 4) * self.scale
-        return self.down(heads.flatten(-2))
-""",
+        "self.up, self.down, self.scale = nn.Linear(8, 16), nn.Linear(16, 8), nn.Parameter(torch.randn(4, 1))",
+        "heads = self.up(x).view(*x.shape[:-1], -1, 4) * self.scale\nreturn self.down(heads.flatten(-2))",
         "rule up colwise\nrule scale shard dim=0\nrule down rowwise",
     ),
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
+from textwrap import indent
 from typing import Any, Protocol
 
 
@@ -70,20 +71,40 @@ class TorchStyle:
     layer: str = "Linear"
 
 
+_MODEL = """\
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+{}
+
+    def forward(self, x):
+{}
+"""
+
+
 @dataclass(frozen=True)
 class Example:
     """A small model and its plan: the test of a style, and its lines on the page about plans.
 
     Attributes:
-        source: a class ``Model`` without arguments; ``torch``, ``nn`` and ``F`` are known.
+        layers: the statements of the constructor of the model, ``Model()``; ``torch``, ``nn`` and ``F`` are known.
+        forward: the statements of its forward, which takes ``x``.
         plan: the rules and attributes, one a line.
         inputs: shape of the one input; of integers below ``below``, if that is given.
+        modules: the source of other classes that the model uses.
     """
 
-    source: str
+    layers: str
+    forward: str
     plan: str
     inputs: tuple[int, ...] = (3, 8)
     below: int = 0
+    modules: str = ""
+
+    @property
+    def source(self) -> str:
+        """The source of the model's class."""
+        return self.modules + _MODEL.format(*(indent(text, " " * 8) for text in (self.layers, self.forward)))
 
 
 class Region(Protocol):

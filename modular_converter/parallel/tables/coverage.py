@@ -33,7 +33,7 @@ def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[R
     Args:
         names: model types, or ``folder:NAME`` for a model folder of the library, with a row a model type in it.
         done: a JSON-lines file to resume from and to append to.
-        ranks: number of gloo processes to prove on; the screen in threads runs on 2 and on 4.
+        ranks: number of gloo processes to prove on; the check on threads runs on 2 and on 4.
         tick: called when a name is done, with its last row.
     """
     from modular_converter.parallel.proof.on_processes import RankPool
@@ -115,7 +115,7 @@ def _row(target: Any, pool: Any) -> Row:
 
 
 def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
-    """Derive, screen on four ranks, prove on processes, and compare with the plan in the source."""
+    """Derive, check on four threads, prove on processes, and compare with the plan in the source."""
     from modular_converter.parallel.plans.resolve import resolve
     from modular_converter.parallel.proof.on_threads import check_on_threads
     from modular_converter.parallel.proof.prove import derive_model, prove
