@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from modular_converter.facts.members import Members
 
 
-LAYERS = "self.gate_proj = nn.Linear(8, 16)"
-RESULT = "self.down_proj(self.gate_proj(hidden_states) * self.up_proj(hidden_states))"
+_LAYERS = "self.gate_proj = nn.Linear(8, 16)"
+_RESULT = "self.down_proj(self.gate_proj(hidden_states) * self.up_proj(hidden_states))"
 
 RULE = Rule(
     code="MC314",
@@ -35,8 +35,8 @@ meet, the shapes do not fit.
 Override the plan in the configuration of the modular file, with an entry for the new layer.
 `modular-plan write` finds the plan that the model needs and puts it there.
 """,
-    bad=example(LAYERS, RESULT),
-    good=example(LAYERS, RESULT, {"mlp.gate_proj": "colwise", "mlp.up_proj": "colwise", "mlp.down_proj": "rowwise"}),
+    bad=example(_LAYERS, _RESULT),
+    good=example(_LAYERS, _RESULT, {"mlp.gate_proj": "colwise", "mlp.up_proj": "colwise", "mlp.down_proj": "rowwise"}),
 )
 
 

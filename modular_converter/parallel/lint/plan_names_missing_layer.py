@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts, GeneratedDefinition
 
 
-LAYERS = "del self.up_proj\n        self.gate_up_proj = nn.Linear(8, 16)"
-RESULT = "self.down_proj(self.gate_up_proj(hidden_states))"
+_LAYERS = "del self.up_proj\n        self.gate_up_proj = nn.Linear(8, 16)"
+_RESULT = "self.down_proj(self.gate_up_proj(hidden_states))"
 
 RULE = Rule(
     code="MC311",
@@ -30,8 +30,8 @@ its place is not split at all, or is split the wrong way.
 
 Override the plan in the configuration of the modular file, with the names that the generated model has.
 """,
-    bad=example(LAYERS, RESULT),
-    good=example(LAYERS, RESULT, {"mlp.gate_up_proj": "colwise", "mlp.down_proj": "rowwise"}),
+    bad=example(_LAYERS, _RESULT),
+    good=example(_LAYERS, _RESULT, {"mlp.gate_up_proj": "colwise", "mlp.down_proj": "rowwise"}),
 )
 
 

@@ -12,7 +12,7 @@ _LISTS = ("ModuleList", "Sequential")
 
 
 @dataclass(frozen=True)
-class Group:
+class ModuleGroup:
     """Calls in order of one module, or of the members of one list of modules."""
 
     key: str
@@ -30,7 +30,7 @@ class Chain:
 
     trace: Trace
     depends: list[frozenset[str]]
-    groups: list[Group] = field(default_factory=list)
+    groups: list[ModuleGroup] = field(default_factory=list)
     layers: int = -1
 
     def active(self, number: int) -> bool:
@@ -45,9 +45,9 @@ def chain_of(trace: Trace) -> Chain | str:
     for call in calls:
         key = _list_of(trace, call.path) or call.path
         if chain.groups and chain.groups[-1].key == key:
-            chain.groups[-1] = Group(key, (*chain.groups[-1].calls, call))
+            chain.groups[-1] = ModuleGroup(key, (*chain.groups[-1].calls, call))
         else:
-            chain.groups.append(Group(key, (call,)))
+            chain.groups.append(ModuleGroup(key, (call,)))
     idle = _idle(trace)
     if idle:
         return f"the layers of `{idle}` did not run, so nothing is known of where they stand"
@@ -112,7 +112,7 @@ def _idle(trace: Trace) -> str:
     return ""
 
 
-def _runs_in_order(trace: Trace, group: Group) -> bool:
+def _runs_in_order(trace: Trace, group: ModuleGroup) -> bool:
     """Whether a group is a list of at least two modules with parameters, each fed by the one before it."""
     if len({call.path for call in group.calls}) < 2 or not _has_parameters(trace, group.calls[0].path):
         return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from modular_converter.parallel.pipeline.chain import Chain, Group, chain_of, fed
+from modular_converter.parallel.pipeline.chain import Chain, ModuleGroup, chain_of, fed
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
 from modular_converter.parallel.trace.graph import ModuleCall, Trace
 
@@ -45,7 +45,7 @@ def _activations(chain: Chain, call: ModuleCall) -> list[tuple[str, tuple[int, .
     return [(name, numbers) for name, numbers in found if numbers]
 
 
-def _chained(chain: Chain, layers: Group) -> list[str]:
+def _chained(chain: Chain, layers: ModuleGroup) -> list[str]:
     """The names under which a layer takes what the one before it made."""
     names: dict[str, None] = {}
     for before, after in zip(layers.calls, layers.calls[1:]):
@@ -54,7 +54,7 @@ def _chained(chain: Chain, layers: Group) -> list[str]:
     return list(names)
 
 
-def _passing(chain: Chain, layers: Group) -> str:
+def _passing(chain: Chain, layers: ModuleGroup) -> str:
     """Why layers take different tensors under one name, though the layer before does not make them; "" if none do."""
     chained = _chained(chain, layers)
     seen: dict[str, tuple[int, ...]] = {}
@@ -65,7 +65,7 @@ def _passing(chain: Chain, layers: Group) -> str:
     return ""
 
 
-def _crossing(chain: Chain, layers: Group) -> str:
+def _crossing(chain: Chain, layers: ModuleGroup) -> str:
     """The first tensor that passes a border between two layers without entering the second; "" if there is none."""
     trace = chain.trace
     made: dict[int, int] = {}
@@ -117,7 +117,7 @@ def _joined(left: Iterable[str], right: Iterable[str]) -> tuple[str, ...]:
 
 
 def _inputs(
-    chain: Chain, group: Group, whole: ModuleCall, say: Callable[[str, tuple[str, ...]], str]
+    chain: Chain, group: ModuleGroup, whole: ModuleCall, say: Callable[[str, tuple[str, ...]], str]
 ) -> tuple[str, ...]:
     """Names of what a group takes. ``say`` names an activation from its argument name and the caller's variables."""
     names: dict[str, None] = {}

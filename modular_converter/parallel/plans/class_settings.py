@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import WriteError
-from modular_converter.parallel.plans.patterns import matches
+from modular_converter.parallel.plans.patterns import entries_for
 
 
 BASE_PLAN, HEAD_PLAN = "base_model_tp_plan", "_tp_plan"
@@ -105,5 +105,4 @@ def gathered_plan(model: torch.nn.Module) -> dict[str, str]:
     kind: Any = type(model)
     with torch.device("meta"):
         fresh: Any = kind(model.config)
-    names = [path for path, _ in model.named_modules()] + [name for name, _ in model.named_parameters()]
-    return {key: style for key, style in (fresh.tp_plan or {}).items() if matches(key, names)}
+    return entries_for(fresh.tp_plan or {}, model)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 _LAYER = re.compile(r"(^|\.)\d+(?=\.|$)")
@@ -25,3 +26,15 @@ def matches(pattern: str, names: Iterable[str]) -> list[str]:
         return [name for name in names if name == pattern]
     expression = re.compile(re.escape(pattern).replace(r"\*", r"\d+"))
     return [name for name in names if expression.fullmatch(name)]
+
+
+def names_of_parts(model: Any) -> list[str]:
+    """The paths of a model's modules and the names of its parameters: all that a pattern can stand for."""
+    modules = [path for path, _ in model.named_modules()]
+    return modules + [name for name, _ in model.named_parameters(remove_duplicate=False)]
+
+
+def entries_for(entries: Mapping[str, str], model: Any) -> dict[str, str]:
+    """The entries of a plan of transformers' whose patterns stand for a part of the model."""
+    names = names_of_parts(model)
+    return {pattern: style for pattern, style in entries.items() if matches(pattern, names)}

@@ -9,12 +9,12 @@ import torch
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.parts import lengths_of, look_up_from
-from modular_converter.parallel.plans.patterns import matches
+from modular_converter.parallel.plans.patterns import matches, names_of_parts
 from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.plans.text_checks import shortened
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.shard import SHARD
-from modular_converter.parallel.styles.style import Side, Target
+from modular_converter.parallel.styles.style import Level, Side
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
     for rule in plan.rules:
         paths = matches(rule.pattern, modules)
         style = STYLES[rule.style]
-        if style.target is Target.MODULE:
+        if style.level is Level.MODULE:
             hooks.extend((path, rule.style) for path in _some(paths, rule))
             if style.cuts_output:
                 tails |= {path: _tail(rule, path, modules) for path in paths}
@@ -84,7 +84,7 @@ def check_whole(plan: Plan, model: torch.nn.Module) -> None:
     Nothing is done with these lines, so that ``resolve`` passes over them: a plan also holds for a model of the same
     class that lacks a part. A plan that is to be judged must name what there is.
     """
-    known = [*dict(model.named_modules()), *dict(model.named_parameters(remove_duplicate=False))]
+    known = names_of_parts(model)
     for pattern, _ in plan.whole:
         if not matches(pattern, known):
             raise ApplyError(f"whole {pattern}: matches no module and no parameter of the model")

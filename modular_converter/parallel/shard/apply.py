@@ -33,10 +33,10 @@ class Applied:
     handles: list[Any] = field(default_factory=list)
 
 
-Share = Callable[[torch.nn.Parameter, Piece, Group], torch.Tensor]
+TakeShare = Callable[[torch.nn.Parameter, Piece, Group], torch.Tensor]
 
 
-def apply(model: torch.nn.Module, plan: Plan, group: Group, share: Share | None = None) -> Applied:
+def apply(model: torch.nn.Module, plan: Plan, group: Group, share: TakeShare | None = None) -> Applied:
     """Shard a model for one rank of a group. All ranks must hold the same weights and get the same inputs.
 
     Args:

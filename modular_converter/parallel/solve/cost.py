@@ -11,7 +11,7 @@ from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.solve.flow import Flow, uses
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.style import Collective, Side, Target
+from modular_converter.parallel.styles.style import Collective, Level, Side
 from modular_converter.parallel.trace.graph import Parameter, Trace
 
 
@@ -90,7 +90,7 @@ def _collectives(flow: Flow, rule: Rule, acting: list[str]) -> Iterator[tuple[Co
     style = STYLES[rule.style]
     if style.collective is None:
         return
-    if style.target is Target.MODULE:
+    if style.level is Level.MODULE:
         for call in flow.trace.modules:
             if matches(rule.pattern, [call.path]):
                 yield style.collective, flow.shape(call.outputs[0]) if call.outputs else ()

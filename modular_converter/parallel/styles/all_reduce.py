@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Example, Inference, Site, Style, Target
+from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Example, Inference, Level, Site, Style
 
 
 def summed_output(site: Site, result: Any) -> Any:
@@ -19,7 +19,7 @@ def summed_output(site: Site, result: Any) -> Any:
 ALL_REDUCE = Style(
     name="all_reduce",
     does="the module's output is a partial sum: it is summed over the ranks",
-    target=Target.MODULE,
+    level=Level.MODULE,
     collective=SUM_OVER_RANKS,
     inference=Inference.SUMMED_OUTPUT,
     after=summed_output,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modular_converter.parallel.styles.style import PRODUCT, Example, Inference, Side, Style, Target, TorchStyle, Use
+from modular_converter.parallel.styles.style import PRODUCT, Example, Inference, Level, Side, Style, TorchStyle, Use
 
 
 def own_features(use: Use) -> Any:
@@ -15,7 +15,7 @@ def own_features(use: Use) -> Any:
 COLWISE = Style(
     name="colwise",
     does="output features sharded, each rank keeps its own",
-    target=Target.WEIGHT,
+    level=Level.WEIGHT,
     side=Side.OUTPUT,
     torch=TorchStyle("ColwiseParallel"),
     inference=Inference.SILENT,

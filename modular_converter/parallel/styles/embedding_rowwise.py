@@ -9,9 +9,9 @@ from modular_converter.parallel.styles.style import (
     SUM_OVER_RANKS,
     Example,
     Inference,
+    Level,
     Side,
     Style,
-    Target,
     TorchStyle,
     Use,
 )
@@ -38,7 +38,7 @@ def _rows(use: Use, ids: Any, weight: Any, padding_idx: int | None = None, *rest
 EMBEDDING_ROWWISE = Style(
     name="embedding_rowwise",
     does="vocabulary sharded, partial rows summed",
-    target=Target.WEIGHT,
+    level=Level.WEIGHT,
     side=Side.FIRST,
     collective=SUM_OVER_RANKS,
     torch=TorchStyle("RowwiseParallel", "input_layouts", "Embedding"),

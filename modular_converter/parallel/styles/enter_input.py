@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from modular_converter.parallel.styles.moe_tp_experts import entered_inputs
-from modular_converter.parallel.styles.style import Example, Inference, Style, Target
+from modular_converter.parallel.styles.style import Example, Inference, Level, Style
 
 
 ENTER_INPUT = Style(
     name="enter_input",
     does="the module's inputs enter a sharded region: their gradients are summed over the ranks",
-    target=Target.MODULE,
+    level=Level.MODULE,
     library=False,
     inference=Inference.SILENT,
     before=entered_inputs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modular_converter.parallel.styles.style import Example, Inference, Site, Style, Target
+from modular_converter.parallel.styles.style import Example, Inference, Level, Site, Style
 
 
 def _after(site: Site, result: Any) -> Any:
@@ -15,7 +15,7 @@ def _after(site: Site, result: Any) -> Any:
 ENTER_OUTPUT = Style(
     name="enter_output",
     does="the module's output enters a sharded region: its gradient is summed over the ranks",
-    target=Target.MODULE,
+    level=Level.MODULE,
     library=False,
     inference=Inference.SILENT,
     after=_after,

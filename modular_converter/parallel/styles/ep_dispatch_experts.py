@@ -12,7 +12,7 @@ from typing import Any
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.styles.all_reduce import summed_output
 from modular_converter.parallel.styles.grouped_gemm import ROUTED
-from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Site, Style, Target
+from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Level, Site, Style
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _before(site: Site, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 EP_DISPATCH_EXPERTS = Style(
     name="ep_dispatch_experts",
     does="a module of whole experts: each rank takes the routes to its own, the outputs are summed",
-    target=Target.MODULE,
+    level=Level.MODULE,
     collective=SUM_OVER_RANKS,
     acts_for_weights=True,
     expert=True,

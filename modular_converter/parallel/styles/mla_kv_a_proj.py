@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modular_converter.parallel.styles.style import Example, Inference, Site, Style, Target
+from modular_converter.parallel.styles.style import Example, Inference, Level, Site, Style
 
 
 def _after(site: Site, result: Any) -> Any:
@@ -19,7 +19,7 @@ def _after(site: Site, result: Any) -> Any:
 MLA_KV_A_PROJ = Style(
     name="mla_kv_a_proj",
     does="the last part of the module's output enters a sharded region: its gradient is summed",
-    target=Target.MODULE,
+    level=Level.MODULE,
     inference=Inference.SILENT,
     cuts_output=True,
     after=_after,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from modular_converter.parallel.styles.all_reduce import summed_output
-from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Example, Inference, Site, Style, Target
+from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Example, Inference, Level, Site, Style
 
 
 def entered_inputs(
@@ -18,7 +18,7 @@ def entered_inputs(
 MOE_TP_EXPERTS = Style(
     name="moe_tp_experts",
     does="a module of experts: inputs enter the sharded region, its output is summed",
-    target=Target.MODULE,
+    level=Level.MODULE,
     collective=SUM_OVER_RANKS,
     inference=Inference.SUMMED_OUTPUT,
     acts_for_weights=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modular_converter.parallel.styles.style import Example, Inference, Style, Target, Use
+from modular_converter.parallel.styles.style import Example, Inference, Level, Style, Use
 
 
 def _forward(use: Use) -> Any:
@@ -16,7 +16,7 @@ def _forward(use: Use) -> Any:
 REPLICATED_WITH_GRAD_ALLREDUCE = Style(
     name="replicated_with_grad_allreduce",
     does="whole, its gradient summed over the ranks",
-    target=Target.WEIGHT,
+    level=Level.WEIGHT,
     inference=Inference.SILENT,
     forward=_forward,
     example=Example(

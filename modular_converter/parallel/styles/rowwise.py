@@ -10,9 +10,9 @@ from modular_converter.parallel.styles.style import (
     SUM_OVER_RANKS,
     Example,
     Inference,
+    Level,
     Side,
     Style,
-    Target,
     TorchStyle,
     Use,
 )
@@ -48,7 +48,7 @@ def summed_product(use: Use, share: Callable[[Any], Any]) -> Any:
 ROWWISE = Style(
     name="rowwise",
     does="input features sharded, partial outputs summed",
-    target=Target.WEIGHT,
+    level=Level.WEIGHT,
     side=Side.INPUT,
     collective=SUM_OVER_RANKS,
     torch=TorchStyle("RowwiseParallel"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from modular_converter.parallel.styles.style import Example, Inference, Side, Style, Target
+from modular_converter.parallel.styles.style import Example, Inference, Level, Side, Style
 
 
 SHARD = Style(
     name="shard",
     does="a parameter sharded along one dimension, used by its own shard only",
-    target=Target.WEIGHT,
+    level=Level.WEIGHT,
     side=Side.FIRST,
     library=False,
     inference=Inference.SILENT,

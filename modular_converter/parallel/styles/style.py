@@ -10,7 +10,7 @@ from textwrap import indent
 from typing import Any, Protocol
 
 
-class Target(Enum):
+class Level(Enum):
     """What a rule of a style names."""
 
     WEIGHT = "a layer with a weight, or a parameter"
@@ -190,7 +190,7 @@ class Style:
 
     name: str
     does: str
-    target: Target
+    level: Level
     example: Example
     side: Side = Side.NONE
     collective: Collective | None = None

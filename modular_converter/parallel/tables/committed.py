@@ -193,9 +193,9 @@ def _fitting(model: Any, plan: Any) -> Any:
     """The plan without keys of modules that this small model has none of (dense layers among the others)."""
     from dataclasses import replace
 
-    from modular_converter.parallel.plans.patterns import matches
+    from modular_converter.parallel.plans.patterns import matches, names_of_parts
 
-    names = [path for path, _ in model.named_modules()] + [name for name, _ in model.named_parameters()]
+    names = names_of_parts(model)
     return replace(plan, rules=tuple(rule for rule in plan.rules if matches(rule.pattern, names)))
 
 

@@ -169,7 +169,7 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
 
     Where ours communicates more, the one that shards most within the committed plan's collectives is set beside it.
     """
-    from modular_converter.parallel.plans.patterns import matches
+    from modular_converter.parallel.plans.patterns import entries_for
     from modular_converter.parallel.plans.resolve import resolve
     from modular_converter.parallel.proof.prove import prove
     from modular_converter.parallel.solve.budget import plan_within
@@ -180,8 +180,7 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
     rules = getattr(model.config, "base_model_tp_plan", None)
     if not rules:
         return None
-    names = [path for path, _ in model.named_modules()] + [name for name, _ in model.named_parameters()]
-    rules = {key: style for key, style in rules.items() if matches(key, names)}  # keys of layers this one has none of
+    rules = entries_for(rules, model)
     try:
         source = from_library(derived.target.name, rules, trace)
         theirs = cost(trace, source, resolve(source, model).pieces, 2).sharded

@@ -15,7 +15,7 @@ from modular_converter.parallel.plans.plan import Plan, Rule
 from modular_converter.parallel.plans.resolve import Piece, resolve
 from modular_converter.parallel.shard.shares import share_shape
 from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.style import Collective, Target
+from modular_converter.parallel.styles.style import Collective, Level
 
 
 OUTSIDE = "outside layers"
@@ -108,7 +108,7 @@ def _first_matched(rule: Rule, parameters: dict[str, torch.nn.Parameter]) -> lis
     if found:
         return found[:1]
     owner = next((n.rpartition(".")[0] for n in parameters if matches(rule.pattern, [n.rpartition(".")[0]])), None)
-    if owner is None or STYLES[rule.style].target is Target.MODULE:
+    if owner is None or STYLES[rule.style].level is Level.MODULE:
         return []
     return [name for name in parameters if name.rpartition(".")[0] == owner]
 

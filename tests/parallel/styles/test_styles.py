@@ -17,7 +17,7 @@ from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.rowwise import ROWWISE, summed_product
-from modular_converter.parallel.styles.style import GATHER_OVER_RANKS, PRODUCT, SUM_OVER_RANKS, Inference, Target
+from modular_converter.parallel.styles.style import GATHER_OVER_RANKS, PRODUCT, SUM_OVER_RANKS, Inference, Level
 from modular_converter.parallel.tables.summary import rows
 from modular_converter.parallel.trace.record import record
 
@@ -69,8 +69,8 @@ def test_the_example_of_a_style_is_refused_without_it(name):
 @pytest.mark.parametrize("name", STYLES)
 def test_facts_agree(name):
     style = STYLES[name]
-    assert style.target is Target.WEIGHT or not style.cuts and style.forward is None
-    assert style.target is Target.MODULE or style.before is None and style.after is None
+    assert style.level is Level.WEIGHT or not style.cuts and style.forward is None
+    assert style.level is Level.MODULE or style.before is None and style.after is None
     assert style.role in STYLES and STYLES[style.role].forward is style.forward
     assert not style.packed_as or STYLES[style.packed_as].packed
     assert (style.inference is Inference.SILENT) == (style.collective is None)

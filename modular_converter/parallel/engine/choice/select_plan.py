@@ -12,7 +12,7 @@ import torch
 
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError, PlanFormatError
 from modular_converter.parallel.plans.files import parse_plan, read_plan
-from modular_converter.parallel.plans.patterns import matches
+from modular_converter.parallel.plans.patterns import entries_for, matches, names_of_parts
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.judge import Verdict
@@ -115,8 +115,7 @@ def target_like(model: Any) -> Target:
 def committed_plan(model: Any, target: Target, overrides: dict[str, Any]) -> Plan | str:
     """The tensor-parallel plan in the model's classes, rules for layers that it lacks left out; or why there is none."""
     rules = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None) or {}
-    names = [path for path, _ in model.named_modules()] + [path for path, _ in model.named_parameters()]
-    kept = {pattern: style for pattern, style in dict(rules).items() if matches(pattern, names)}
+    kept = entries_for(rules, model)
     if not kept:
         return "there is none in its classes"
     try:
@@ -176,7 +175,7 @@ def _verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan)
     key = (*_key(target, overrides, ranks), str(plan))
     if key not in _VERDICTS:
         small = _small(target, overrides)
-        names = [path for path, _ in small.model.named_modules()] + [n for n, _ in small.model.named_parameters()]
+        names = names_of_parts(small.model)
         rules = tuple(rule for rule in plan.rules if matches(rule.pattern, names))
         attributes = tuple(name for name in plan.attributes if matches(name.partition(":")[0], names))
         fitting = Plan(plan.model, rules, attributes)

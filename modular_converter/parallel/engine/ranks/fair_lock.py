@@ -8,7 +8,8 @@ from collections import deque
 from modular_converter.parallel.errors import PlanError
 
 
-# The longest single wait: a signal that comes just before it begins is noticed at its end.
+# The longest single wait, also for the ranks. A signal that comes just before a wait does not interrupt it: Ctrl-C would
+# be noticed only at its end, which is never where a rank hangs.
 WAIT_S = 1.0
 
 

@@ -157,7 +157,7 @@ class _Packer(pickle.Pickler):
         offset = aligned(self.end)
         self.end = offset + size
         self.arena.reserve(self.end)
-        write(self.arena, offset, value)
+        write_tensor(self.arena, offset, value)
         return ("arena", value.dtype, tuple(value.shape), offset)
 
 
@@ -186,7 +186,7 @@ class _Unpacker(pickle.Unpickler):
             return made.view(shape).to(self.device, non_blocking=True)
         if kind == "arena":
             _, dtype, shape, offset = pid
-            found = read(self.arena, offset, dtype, shape)
+            found = read_tensor(self.arena, offset, dtype, shape)
             return found.clone() if self.device.type == "cpu" else found.to(self.device)
         if kind == "mail":
             return self.post.look_up(self.device, *pid[1:])
@@ -231,12 +231,12 @@ def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(-1).view(torch.uint8)
 
 
-def write(arena: Arena, offset: int, tensor: torch.Tensor) -> None:
+def write_tensor(arena: Arena, offset: int, tensor: torch.Tensor) -> None:
     """Copy a tensor of any layout and device into reserved bytes."""
-    read(arena, offset, tensor.dtype, tuple(tensor.shape)).copy_(tensor)
+    read_tensor(arena, offset, tensor.dtype, tuple(tensor.shape)).copy_(tensor)
 
 
-def read(arena: Arena, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+def read_tensor(arena: Arena, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
     """A tensor that lies in an arena, not copied."""
     size = math.prod(shape) * dtype.itemsize
     if not size:

@@ -18,6 +18,7 @@ from multiprocessing.reduction import send_handle
 from typing import Any
 
 from modular_converter.parallel.engine.base.main_guard import GUARD_TEXT, MISSING_GUARD, main_without_missing_file
+from modular_converter.parallel.engine.ranks.fair_lock import WAIT_S
 from modular_converter.parallel.engine.ranks.gpu_mailbox import Post
 from modular_converter.parallel.engine.ranks.protocol import EARLY, EVENT, FAILURE, Start
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
@@ -26,9 +27,6 @@ from modular_converter.parallel.engine.ranks.worker import serve
 
 # After one rank has failed, the others may be on their way to their answers, or wait for it in a collective.
 GRACE_S = 5.0
-# The longest single wait. A signal that comes just before it begins does not interrupt it: Ctrl-C would be noticed only
-# at its end, which is never where the rank that is waited for hangs.
-WAIT_S = 1.0
 # Frames of a rank that waits for others: in our collectives, or in torch's.
 _WAITING = ("inference/plain_forwards.py", "distributed_c10d.py", "shard/collectives.py")
 _HUNG_SHOWN = 4

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
-from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, names_of, stand_in, write
+from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, names_of, stand_in, write_tensor
 from modular_converter.parallel.engine.ranks.random_states import random_states, set_random_states
 from modular_converter.parallel.engine.ranks.session import RemoteError, Session
 from modular_converter.parallel.engine.remote.give_pages_back import empty_rows, is_alone
@@ -262,7 +262,7 @@ def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: lis
             for span in parcel:
                 tensor = tensors[span.number].detach()
                 rows = (tensor if tensor.dim() else tensor.view(1))[span.first : span.last]
-                write(session.down, base + span.offset, rows)
+                write_tensor(session.down, base + span.offset, rows)
             session.send(("parcel", number, base, parcel))
             waiting.append(parcel)
         while waiting:

@@ -25,7 +25,7 @@ from modular_converter.parallel.engine.inference.agreement import make_agree
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.engine.ranks.gpu_mailbox import Mailbox
-from modular_converter.parallel.engine.ranks.packing import COPY, pack, read, unpack
+from modular_converter.parallel.engine.ranks.packing import COPY, pack, read_tensor, unpack
 from modular_converter.parallel.engine.ranks.profiling import profile
 from modular_converter.parallel.engine.ranks.protocol import ANSWER, EARLY, EVENT, FAILURE, SECONDS, UNSENT
 from modular_converter.parallel.engine.ranks.random_states import adopt, changed_since
@@ -138,7 +138,7 @@ class Worker:
         for span in spans:
             item = loaded.skeleton.items[span.number]
             shape = (span.last - span.first, *item.shape[1:])
-            chunk = read(self.down, base + span.offset, item.dtype, shape)
+            chunk = read_tensor(self.down, base + span.offset, item.dtype, shape)
             piece = loaded.pieces.get(span.number)
             target = loaded.shares[span.number]
             target = target if item.shape else target.view(1)
