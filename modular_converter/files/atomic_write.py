@@ -9,9 +9,12 @@ import os
 import re
 import stat
 import time
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.rules import outside_root, read_only_target
+from modular_converter.settings.regular_file import NO_FOLLOW
 
 
 LEFTOVER = re.compile(r"^\..+\.(\d+)\.modular-tmp$")
@@ -27,17 +30,20 @@ def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.Pat
 
     The text goes to a temporary file beside the target, which then replaces it, so that a kill at any moment leaves
     the old file or the new one. The mode of an existing file is kept, and a symbolic link goes on being one.
+    A folder that becomes a link during the call is not followed, so that nothing is ever written outside of `root`.
     Raises `ConversionError` (MC114) for a path that leads out of `root`, and (MC113) for one that cannot be written.
     """
     target = resolve_inside(path, root)
     content = text.encode("utf-8")
     try:
-        _refuse_special(target)
-        if _holds(target, content):
-            return False
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        _refuse_read_only(target)
-        replace_file(target, content)
+        with opened_folder(os.path.dirname(target)) as folder:
+            name = folder.at(os.path.basename(target))
+            _refuse_special(name, folder)
+            if _holds(name, content, folder):
+                return False
+            _refuse_read_only(name, folder)
+            _replace(name, content, folder)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ConversionError(read_only_target.diagnose(Location(os.fspath(path)), reason)) from None
@@ -92,37 +98,68 @@ def _is_inside(target: str, root: str) -> bool:
         return False
 
 
-def _refuse_special(target: str) -> None:
-    """Raise for a device, a pipe or a folder: a file that takes its place would end it."""
-    try:
-        mode = os.stat(target).st_mode
-    except FileNotFoundError:
+class Folder(NamedTuple):
+    """An open folder. What is done through it stays in it, whatever its path leads to by now."""
+
+    path: str
+    handle: int | None
+    """None on systems that open files by path alone."""
+
+    def at(self, name: str) -> str:
+        """The name to use together with the handle."""
+        return os.path.join(self.path, name) if self.handle is None else name
+
+    def stat(self, name: str) -> os.stat_result:
+        """The facts about a file in it. Links are not followed: names are those of real paths."""
+        return os.stat(name, dir_fd=self.handle, follow_symlinks=False)
+
+
+@contextlib.contextmanager
+def opened_folder(path: str) -> Iterator[Folder]:
+    """Open a folder by its real path. Raises `OSError` where a part of the path has become a link meanwhile."""
+    if os.open not in os.supports_dir_fd or os.rename not in os.supports_dir_fd:
+        yield Folder(path, None)
         return
-    if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "it is not a regular file")
-
-
-def _holds(target: str, content: bytes) -> bool:
-    """Whether a file has this content. One of another size, however large, is not read."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+    handle = os.open(os.sep, flags)
     try:
-        with open(target, "rb") as file:
-            return os.fstat(file.fileno()).st_size == len(content) and file.read() == content
+        for part in path.split(os.sep)[1:]:
+            if part:
+                below = os.open(part, flags, dir_fd=handle)
+                os.close(handle)
+                handle = below
+        yield Folder(path, handle)
+    finally:
+        os.close(handle)
+
+
+def _refuse_special(name: str, folder: Folder) -> None:
+    """Raise for a device, a pipe or a folder: a file that takes its place would end it."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(folder.stat(name).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+
+
+def _holds(name: str, content: bytes, folder: Folder) -> bool:
+    """Whether a file has this content. One of another size, however large, is not read."""
+    flags = os.O_RDONLY | NO_FOLLOW | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        with os.fdopen(os.open(name, flags, dir_fd=folder.handle), "rb") as file:
+            return os.fstat(file.fileno()).st_size == len(content) and file.read(len(content) + 1) == content
     except FileNotFoundError:
         return False
 
 
-def _refuse_read_only(target: str) -> None:
+def _refuse_read_only(name: str, folder: Folder) -> None:
     """Raise for a target or folder without write permission, also for a user who could write it all the same."""
-    folder = os.path.dirname(target)
-    writable = os.access(folder, os.W_OK)
-    if not writable or (os.name != "nt" and not os.stat(folder).st_mode & 0o222):
+    here = folder.at(".")
+    if not os.access(here, os.W_OK, dir_fd=folder.handle) or (
+        os.name != "nt" and not folder.stat(here).st_mode & 0o222
+    ):
         raise PermissionError(0, "its folder is read-only")
-    try:
-        mode = os.stat(target).st_mode
-    except FileNotFoundError:
-        return
-    if not mode & 0o222 or not os.access(target, os.W_OK):
-        raise PermissionError(0, "it is read-only")
+    with contextlib.suppress(FileNotFoundError):
+        if not folder.stat(name).st_mode & 0o222 or not os.access(name, os.W_OK, dir_fd=folder.handle):
+            raise PermissionError(0, "it is read-only")
 
 
 def replace_file(target: str, content: bytes) -> None:
@@ -130,32 +167,38 @@ def replace_file(target: str, content: bytes) -> None:
 
     Any number of threads and processes may do so at once; the last one counts. Raises `OSError`.
     """
-    temporary, handle = _create(target)
+    path, name = os.path.split(target)
+    with opened_folder(os.path.realpath(path)) as folder:
+        _replace(folder.at(name), content, folder)
+
+
+def _replace(name: str, content: bytes, folder: Folder) -> None:
+    temporary, handle = _create(name, folder)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        with contextlib.suppress(FileNotFoundError):  # a new file is as the umask has it
-            os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
-        os.replace(temporary, target)
+            with contextlib.suppress(FileNotFoundError):  # a new file is as the umask has it
+                mode = stat.S_IMODE(folder.stat(name).st_mode)
+                os.chmod(temporary if folder.handle is None else handle, mode)
+        os.replace(temporary, name, src_dir_fd=folder.handle, dst_dir_fd=folder.handle)
     except BaseException:
-        _remove(temporary)
+        _remove(temporary, folder.handle)
         raise
 
 
-def _create(target: str) -> tuple[str, int]:
-    """Open a new file beside `target`, under a name that nobody else has. Links are not followed."""
-    folder, name = os.path.split(target)
-    short = os.fsdecode(os.fsencode(name)[:200])
+def _create(name: str, folder: Folder) -> tuple[str, int]:
+    """Open a new file in a folder, under a name that nobody else has. Links are not followed."""
+    short = os.fsdecode(os.fsencode(os.path.basename(name))[:200])
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     while True:
-        path = os.path.join(folder, f".{short}.{next(_NUMBERS)}.{os.getpid()}.modular-tmp")
+        path = folder.at(f".{short}.{next(_NUMBERS)}.{os.getpid()}.modular-tmp")
         with contextlib.suppress(FileExistsError):  # of an earlier process with our number
-            return path, os.open(path, flags, 0o666)
+            return path, os.open(path, flags, 0o666, dir_fd=folder.handle)
 
 
-def _remove(path: str) -> bool:
+def _remove(path: str, folder: int | None = None) -> bool:
     try:
-        os.unlink(path)
+        os.unlink(path, dir_fd=folder)
     except OSError:
         return False
     return True

@@ -48,7 +48,6 @@ def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bo
         raise ConversionError(read_only_target.diagnose(Location(target), "it belongs to an installed package"))
     if not os.path.isfile(modular):
         raise ConversionError(missing_file.diagnose(Location(modular), reason="it was removed during the run"))
-    if not settings.output_dir:
-        resolve_inside(target, root_of(target, settings))
+    resolve_inside(target, settings.output_dir or os.path.dirname(target))
     sweep(os.path.dirname(target))
-    return write_atomically(target, text, settings.output_dir or os.path.dirname(target))
+    return write_atomically(target, text, settings.output_dir or root_of(target, settings))

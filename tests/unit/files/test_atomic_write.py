@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -153,8 +154,9 @@ def test_the_root_itself_may_be_reached_by_a_link(tmp_path: pathlib.Path) -> Non
 def test_an_interruption_leaves_the_old_file_and_no_other(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    def interrupt(source: str, target: str) -> None:
-        assert pathlib.Path(source).read_text() == "new"
+    def interrupt(source: str, target: str, **folders: int) -> None:
+        (temporary,) = tmp_path.glob(".*.modular-tmp")
+        assert temporary.name == pathlib.Path(source).name and temporary.read_text() == "new"
         raise error
 
     target = tmp_path / "x.py"
@@ -163,6 +165,29 @@ def test_an_interruption_leaves_the_old_file_and_no_other(
     with pytest.raises(error):
         write_atomically(target, "new", tmp_path)
     assert names(tmp_path) == ["x.py"] and target.read_text() == "old"
+
+
+@posix
+@pytest.mark.parametrize("place", ["model", "."])
+def test_a_folder_that_becomes_a_link_is_not_followed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Between the look at a path and the writing, the model's folder or that of all models is swapped for a link."""
+    root, outside = tmp_path / "root/models", tmp_path / "outside"
+    (root / "model").mkdir(parents=True)
+    shutil.copytree(root, outside)
+    resolve = atomic_write.resolve_inside
+
+    def swap(path: str, root_of_it: str) -> str:
+        target = resolve(path, root_of_it)
+        os.rename(root / place, tmp_path / "away")
+        (root / place).symlink_to(outside / place)
+        return target
+
+    monkeypatch.setattr(atomic_write, "resolve_inside", swap)
+    with pytest.raises(ConversionError, match="MC113"):
+        write_atomically(root / "model/x.py", "new", root)
+    assert names(outside) == ["model"] and names(outside / "model") == []
 
 
 WRITER = """

@@ -1,0 +1,34 @@
+"""After random edits, a check with a cache, one without, and a fresh process elsewhere agree."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+
+UTILS = Path(__file__).parents[3] / "utils"
+
+
+@pytest.fixture
+def fuzz_check(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(UTILS))
+    import fuzz_check
+
+    yield fuzz_check
+    sys.modules.pop("fuzz_check")
+
+
+def test_verdicts_agree_after_random_edits(fuzz_check, record_property):
+    seed = random.randrange(1_000_000)
+    figures = fuzz_check.fuzz(fuzz_check.MODELS, 60, seed, fresh_every=30)
+    record_property("summary", f"seed {seed}: {figures}")
+    assert not figures.failures, (seed, figures.failures)
+
+
+def test_a_verdict_that_differs_is_noticed(fuzz_check, monkeypatch):
+    honest = fuzz_check.verdict
+    monkeypatch.setattr(fuzz_check, "verdict", lambda root, cache: ["0"] if cache else honest(root, cache))
+    assert fuzz_check.fuzz(fuzz_check.MODELS, 8, 1).failures
