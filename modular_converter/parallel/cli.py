@@ -28,7 +28,7 @@ def main() -> None:
     converter itself never runs what it reads.
 
     \b
-    Exit code: 0 well, 1 refused or different, 2 it could not be done.
+    Exit code: 0 success, 1 refused or different, 2 not possible.
     """
 
 

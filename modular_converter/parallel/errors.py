@@ -48,7 +48,7 @@ class ApplyError(PlanError):
 
 
 class RankError(PlanError):
-    """Processes of a verification that died, hung or disagreed."""
+    """Ranks that died, hung or disagreed."""
 
 
 class WriteError(PlanError):

@@ -1,4 +1,4 @@
-"""What the commands of ``modular-plan`` share: options, values, errors. Only click is imported."""
+"""Options, values and errors that the commands of ``modular-plan`` share. Only click is imported."""
 
 from __future__ import annotations
 

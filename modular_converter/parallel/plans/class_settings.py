@@ -1,4 +1,4 @@
-"""Which class holds which entry of a plan: transformers gathers a model's plan from its parts when it is built.
+"""The class that holds each entry of a plan: transformers gathers a model's plan from its parts when it is built.
 
 The base model's entries are ``base_model_tp_plan`` of its configuration class; those of a sub-model with another
 configuration class are that class's; what a head adds is ``_tp_plan`` of the head's model class.
@@ -42,8 +42,8 @@ class Setting:
 def base_settings(model: torch.nn.Module, entries: Mapping[str, str]) -> list[Setting]:
     """The entries of a base model, shared out over its configuration class and those of its sub-models.
 
-    What the loader adds by itself (the vocabulary of ``embed_tokens``) is left out. A part without entries is named
-    only when it holds some now.
+    The entry that the loader adds by itself (the vocabulary of ``embed_tokens``) is left out. A part without entries
+    is in the result only if it holds some now.
 
     Raises:
         WriteError: two sub-models share a configuration class and need different styles for one entry.

@@ -64,7 +64,7 @@ def _checked(value: Any, pattern: str) -> Part:
 
 @lru_cache(maxsize=1000)
 def _normal(text: str) -> Part:
-    """An expression as it is written; a number as one. Raises ``ValueError`` or ``SyntaxError`` for anything else."""
+    """An expression in normal form; a number as an integer. Raises ``ValueError`` or ``SyntaxError`` for anything else."""
     if len(text) > LONGEST_EXPRESSION:
         raise ValueError("too long")
     node = ast.parse(text.strip(), mode="eval").body

@@ -1,4 +1,4 @@
-"""Words of messages and plans: what a file holds cut to what a line can show, texts that must stay on a line."""
+"""Texts of plans: cut to a readable length for messages, and checked where they must be a single line."""
 
 from __future__ import annotations
 

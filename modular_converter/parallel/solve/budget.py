@@ -1,6 +1,6 @@
 """The plan that shards most within a number of collectives: a knapsack of column/row pairs, embeddings and gathers.
 
-Whoever has few and slow links gives up the shards that save least for each call between the ranks.
+Where links are few or slow, the shards that save least for each call between the ranks are given up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each tensor of a trace was computed from: model inputs by name, and parameters. Shapes are no data."""
+"""The sources of each tensor of a trace: model inputs by name, and parameters. Reading a shape does not count."""
 
 from __future__ import annotations
 

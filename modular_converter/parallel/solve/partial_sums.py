@@ -1,7 +1,7 @@
 """Whether a partial sum may travel from a product to the border of its module before the ranks add it up.
 
-Experts are summed once a module, behind routing weights and scatters: right only as long as everything in between is
-linear in the partial sum. A norm or an activation there is not, and each product has to be summed by itself.
+Experts are summed once a module, after routing weights and scatters. This is right only if every operation in between
+is linear in the partial sum. A norm or an activation is not; then each product has to be summed by itself.
 """
 
 from __future__ import annotations

@@ -34,14 +34,14 @@ def settings_to_write(
     pool: RankPool | None,
     say: Callable[[str], None],
 ) -> list[Setting]:
-    """What the classes of a file are to hold, for the given base models and the heads on them.
+    """The plans that the classes of a file are to hold, for the given base models and the heads on them.
 
     A base model's plan is also what its heads run with. Where the library's loader cannot run a head whose output is
     tied to a sharded vocabulary, the vocabulary stays whole.
 
     Args:
         pool: the ranks to prove on, both with our application and through the library's loader; None to skip that.
-        say: told what was found about each class.
+        say: gets a line about each class.
 
     Raises:
         WriteError: a plan that is refused, empty, or that transformers' vocabulary cannot say; the reasons are named.
@@ -88,7 +88,7 @@ def _family_settings(
 
 
 def _head_setting(head: _Head, base: Sequence[Setting], pool: RankPool | None) -> tuple[Setting | None, str]:
-    """What a head adds to its base model's plan, None for nothing; and why it does not run with either, or ""."""
+    """The setting that a head adds to its base model's plan (None for nothing), and the reason if it runs with neither."""
     with holding([*base, Setting(head.model_class, HEAD_PLAN, {})]):
         inherited = gathered_plan(head.derived.small.model)
     added = {key: style for key, style in head.entries.items() if key not in inherited}

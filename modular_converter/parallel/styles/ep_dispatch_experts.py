@@ -17,14 +17,14 @@ from modular_converter.parallel.styles.style import SUM_OVER_RANKS, Level, Site,
 
 @dataclass(frozen=True)
 class Routing:
-    """Where among its arguments a module of experts takes the chosen experts and their weights."""
+    """The arguments in which a module of experts takes the chosen experts and their weights: positions or names."""
 
     index: int | str
     weights: int | str
 
 
 def routing_of(arguments: dict[int | str, Any]) -> Routing | None:
-    """The one integer tensor among the arguments, and the one floating tensor of its shape; None if it is not so."""
+    """The one integer tensor among the arguments, and the one floating tensor of its shape; None without exactly one of each."""
     import torch
 
     tensors = {name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)}

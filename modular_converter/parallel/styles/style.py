@@ -64,7 +64,7 @@ SUM_OVER_RANKS, GATHER_OVER_RANKS = Collective("all-reduce", 2), Collective("all
 
 @dataclass(frozen=True)
 class TorchStyle:
-    """The same in ``torch.distributed.tensor.parallel``: its class, the side that is whole there, the kind of layer."""
+    """The form in ``torch.distributed.tensor.parallel``: the class, the side that stays whole, the kind of layer."""
 
     kind: str
     whole_side: str = ""
@@ -134,7 +134,7 @@ class Use:
         kind: ``PRODUCT``, ``LOOKUP``, or empty for any other function.
         rows: the first row of the weight that the rank holds, and the one behind the last.
         entered: the same arguments, the other tensors among them entered into the region.
-        weights_entered: all arguments by keyword or not, the weights that stay whole entered.
+        weights_entered: all arguments, by position and by keyword, the weights that stay whole entered.
     """
 
     function: Callable[..., Any]

@@ -28,7 +28,7 @@ def _advice(reasons: str, config_class: type[Any]) -> str:
     if missing:
         return f"it needs the library {missing[1].partition('.')[0]}, which is not installed"
     if re.search(r"requires the .* library", reasons):
-        return "it needs a library that is not installed: the one that is named above"
+        return "it needs the library that is named above, which is not installed"
     known = (
         [field.name for field in dataclasses.fields(config_class)] if dataclasses.is_dataclass(config_class) else []
     )

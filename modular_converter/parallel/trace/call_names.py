@@ -1,4 +1,4 @@
-"""What a module call is in the words of its caller: bound argument names, local names, and the name of its result.
+"""The names around a module call: its arguments, the caller's local variables, and the variable that takes its result.
 
 They are facts of the run: the forward's signature, the caller's frame, and the instruction after the call.
 """

@@ -22,7 +22,7 @@ Owners = MutableMapping[torch.Tensor, bool]  # by identity
 def local_modules(model: torch.nn.Module, pieces: Mapping[str, Piece]) -> set[int]:
     """The identities of modules that compute a share of their heads, before a sum or a gathering puts them together.
 
-    A module without parameters computes what the next one around it gives it.
+    A module without parameters counts as the next module around it.
     """
     columns = [name.split(".") for name, piece in pieces.items() if piece.roles & {COLWISE.name, SHARD.name}]
     inside = {".".join(parts[:depth]) for parts in columns for depth in range(len(parts))}

@@ -129,10 +129,8 @@ class _VocabularyEmbedding(_PlainForward, torch.nn.Embedding):  # type: ignore[o
         assert weight is not None
         rows = weight.shape[0]
         local = input - self._plain_group.rank * rows
-        outside = (local < 0) | (local >= rows)
-        outside &= (input >= 0) & (
-            input < rows * self._plain_group.size
-        )  # on no rank: a wrong id, which raises as in a whole one
+        known = (input >= 0) & (input < rows * self._plain_group.size)  # any other id raises, as in a whole embedding
+        outside = ((local < 0) | (local >= rows)) & known
         found = F.embedding(local.masked_fill(outside, 0), weight)
         return self._plain_group.sum_(found.masked_fill(outside.unsqueeze(-1), 0))
 

@@ -53,7 +53,7 @@ def open_small_sums(group: dist.ProcessGroup, device: torch.device) -> SmallSums
         made = SmallSums(group, device, (torch.bfloat16, torch.float16, torch.float32))
         trial = torch.full((8,), 1.0, device=device)
         right = bool((made(trial) == dist.get_world_size(group)).all())
-    except Exception:  # no peer access, another host, a build without it: NCCL does
+    except Exception:  # no peer access, another host, a build without it: NCCL sums then
         right = False
     all_right = torch.tensor([int(right)], device=device)
     dist.all_reduce(all_right, dist.ReduceOp.MIN, group)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 
-# Of the CPU; of the current GPU, if this process uses any; the seed.
+# The states of the CPU and of the current GPU (None if this process uses none), and the seed.
 States = tuple[bytes, bytes | None, int]
 
 

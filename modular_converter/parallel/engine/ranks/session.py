@@ -50,7 +50,7 @@ class RemoteError(Exception):
 
     Attributes:
         error: the exception itself, if it could travel.
-        about: kind and model number, as far as it has one, of the message that raised it.
+        about: kind of the message that raised the error, and the number of its model if it has one.
     """
 
     def __init__(self, error: Exception | None, text: str, about: tuple[Any, ...] = ()) -> None:
@@ -67,7 +67,6 @@ class Session:
         init_method: how processes start: ``spawn``, ``forkserver``, or (CPUs only) ``fork``.
         master_port: where the ranks meet; any free port if None.
         limit_s: seconds without a sign of a rank, such as a token for a streamer, before the ranks count as hung.
-
         worker: the class that answers messages on a rank, as ``module:Class``.
 
     Attributes:
@@ -89,7 +88,7 @@ class Session:
         self.store: Any = None
         self.awake_s = 0.0 if self.devices[0] == "cpu" else AWAKE_S
         self.times: list[float] = []
-        self.owed: deque[tuple[Any, ...]] = deque()  # what messages without an answer are about
+        self.owed: deque[tuple[Any, ...]] = deque()  # the first two entries of each message without an answer
         _LIVE.add(self)
 
     def __enter__(self) -> Session:

@@ -1,9 +1,8 @@
 """One rank: it joins the group, then loads, runs and drops models as the main process tells it.
 
-Messages are ``(kind, ...)``. Each gets one answer: a byte that tells answers, failures (traceback and exception),
-results that cannot be sent, and events (what comes before an answer) apart; in an answer, the seconds that it took
-here; and a pickle. If that has come before the GPU was done, the answer itself is without. Only the standard library is
-imported before the rank is connected, so that its end is noticed from the first moment.
+Messages are ``(kind, ...)``. Each gets one answer: a first byte that says what it is (see ``protocol``), the seconds
+that the work took, and a pickle. A pickle that was sent early, before the GPU was done, is not sent a second time. Only
+the standard library is imported before the rank is connected, so that its end is noticed from the first moment.
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ class Placement:
         tensors: the model's own tensors, emptied; they get their data back in the end.
         pieces: how each sharded item is split, by number.
         times: seconds that each rank took for the last call, by its own clock.
-        dropped: numbers of objects on the ranks that nobody here can name any more; the next call tells them.
+        dropped: numbers of objects on the ranks whose handles are gone here; the next call drops them there.
         handles: what stands for objects on the ranks, by number.
-        settings: the model's settings as the ranks have them; see ``settings.settings_of``.
+        settings: the model's settings as the ranks have them; see ``config_changes.settings_of``.
     """
 
     session: Session
