@@ -58,7 +58,7 @@ def verify_pipeline(model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[
     Returns:
         The first failing verdict, which names the cut, or the worst passing one.
     """
-    whole = reference(model, inputs)
+    whole = reference(model, inputs, together=True)
     try:
         layers = layers_entry(model, plan)
         count = len(list(model.get_submodule(layers.module).children()))

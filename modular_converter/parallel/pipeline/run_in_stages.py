@@ -85,9 +85,9 @@ def run_in_stages(
         _forward(stage)
         after.received = {name: _leaf(value) for name, value in stage.sent.items()}
     _hooks(stages[-1])
-    found = run(stages[-1].model, stages[-1].inputs, gradients)
+    found = run(stages[-1].model, stages[-1].inputs, gradients, together=True)
     first_names = _first_names(model)
-    total = {first_names[name]: gradient for name, gradient in found.gradients.items()}
+    total = {first_names[name]: gradient for last in found.gradients for name, gradient in last.items()}
     for stage, after in zip(reversed(stages[:-1]), reversed(stages[1:])):
         if gradients:
             _backward(stage, after)
@@ -95,7 +95,7 @@ def run_in_stages(
                 if parameter.grad is not None:
                     name = first_names[alias]
                     total[name] = total[name] + parameter.grad if name in total else parameter.grad
-    return Reference(found.outputs, total)
+    return Reference(found.outputs, [total] if gradients else [])
 
 
 def _first_names(model: torch.nn.Module) -> dict[str, str]:

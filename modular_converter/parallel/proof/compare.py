@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,18 @@ import torch
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.decode import decoded
+from modular_converter.parallel.proof.deviation import is_inexact, scale_of
 from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
 from modular_converter.parallel.shard.collectives import Group
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
+
+
+# Each output has a backward of its own up to this number; the other outputs share the last one.
+_MOST_BACKWARDS = 6
+# Modules that are tried as starts of gradients where those of the outputs are not finite.
+_TRIES = 8
 
 
 class Counted:
@@ -34,23 +41,61 @@ class Counted:
 
 
 def run(
-    model: torch.nn.Module, inputs: Mapping[str, Any], gradients: bool = True, group: Counted | None = None
+    model: torch.nn.Module,
+    inputs: Mapping[str, Any],
+    gradients: bool = True,
+    group: Counted | None = None,
+    start: str = "",
+    together: bool = False,
+    scales: Sequence[float] = (),
 ) -> Reference:
-    """One forward and backward from a fixed weighting of all floating outputs.
+    """One forward, and a backward from a fixed weighting of each output.
 
     Gradients are by parameter name, one entry for tied names; parameters without one are left out.
+
+    Args:
+        start: the module from whose outputs the backwards start; the model itself if empty.
+        together: one backward from the sum of all outputs, each divided by its scale.
+        scales: those of the whole model, where it is another: rounding must not change the weighting.
     """
     seed_cpu(11)
     model.zero_grad(set_to_none=True)
-    outputs = [t for t in tensors_in(model(**inputs)) if t.is_floating_point()]
+    inner: list[Any] = []
+    handle = model.get_submodule(start).register_forward_hook(lambda module, args, result: inner.append(result))
+    try:
+        outputs = tensors_in(model(**inputs))
+    finally:
+        handle.remove()
     collectives = group.calls if group is not None else 0
-    loss = _loss(outputs) if gradients else None
-    if loss is not None:
-        loss.backward()  # type: ignore[no-untyped-call]
-    found = {name: p.grad.detach().clone() for name, p in model.named_parameters() if p.grad is not None}
+    roots = list({id(t): t for t in tensors_in(inner[-1]) if is_inexact(t) and t.requires_grad}.values())
+    scales = list(scales or [scale_of(root) or 1.0 for root in roots])
+    found = _backwards(model, roots, scales, together) if gradients else []
     model.zero_grad(set_to_none=True)
     _let_go(model)
-    return Reference([t.detach() for t in outputs], found, collectives)
+    return Reference([t.detach() for t in outputs], found, collectives, start=start, scales=scales)
+
+
+def _backwards(
+    model: torch.nn.Module, roots: Sequence[torch.Tensor], scales: Sequence[float], together: bool
+) -> list[dict[str, torch.Tensor]]:
+    """The gradients of each output; of the last outputs of very many in one backward, each at its own scale."""
+    generator = torch.Generator().manual_seed(3)
+    pairs = [(root, _weighting(root, scale, generator)) for root, scale in zip(roots, scales)]
+    alone = 0 if together else _MOST_BACKWARDS - 1
+    groups = [group for group in (*([pair] for pair in pairs[:alone]), pairs[alone:]) if group]
+    found = []
+    for number, group in enumerate(groups):
+        last = number == len(groups) - 1
+        torch.autograd.backward([r for r, _ in group], [w for _, w in group], retain_graph=not last)
+        found.append({n: p.grad.detach().clone() for n, p in model.named_parameters() if p.grad is not None})
+        model.zero_grad(set_to_none=True)
+    return found
+
+
+def _weighting(root: torch.Tensor, scale: float, generator: torch.Generator) -> torch.Tensor:
+    """Random weights of the entries over the scale of the tensor; none for entries that are not finite."""
+    weights = torch.randn(root.shape, generator=generator).to(root.dtype) / scale
+    return torch.where(torch.isfinite(root.detach()), weights, torch.zeros_like(weights))
 
 
 def _let_go(model: torch.nn.Module) -> None:
@@ -61,22 +106,56 @@ def _let_go(model: torch.nn.Module) -> None:
                 setattr(module, name, value.detach())
 
 
-def reference(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:
-    """The whole model's numbers; without gradients where its own backward fails in eval mode (reversible layers)."""
+def reference(model: torch.nn.Module, inputs: Mapping[str, Any], together: bool = False) -> Reference:
+    """The whole model's numbers.
+
+    Where a gradient of the outputs is not finite, gradients start at the last module whose are. There are none where
+    the model's own backward fails in eval mode (reversible layers).
+    """
+    for both in dict.fromkeys((together, True)):
+        try:
+            found = run(model, inputs, together=both)
+        except (AssertionError, RuntimeError, NotImplementedError, AttributeError):
+            continue
+        return found if _finite(found) else _from_a_module(model, inputs, found)
+    return replace(run(model, inputs, gradients=False), gaps=("gradients: the model's own backward fails",))
+
+
+def _from_a_module(model: torch.nn.Module, inputs: Mapping[str, Any], found: Reference) -> Reference:
+    """The numbers with gradients from the last module call that gives finite ones, or as they are."""
+    for path in _last_calls(model, inputs):
+        try:
+            again = run(model, inputs, start=path)
+        except (AssertionError, RuntimeError, NotImplementedError, AttributeError):
+            continue
+        if again.gradients and _finite(again):
+            return replace(again, gaps=(f"gradients of what follows {path}: they are not finite",))
+    names = {name for gradients in found.gradients for name, g in gradients.items() if not torch.isfinite(g).all()}
+    return replace(found, gaps=(f"gradients of {len(names)} weights: they are not finite",))
+
+
+def _last_calls(model: torch.nn.Module, inputs: Mapping[str, Any]) -> list[str]:
+    """The modules whose forwards ended last, the latest first."""
+    ended: dict[str, None] = {}
+
+    def note(path: str) -> None:
+        ended.pop(path, None)
+        ended[path] = None
+
+    paths = [(path, module) for path, module in model.named_modules() if path]
+    handles = [module.register_forward_hook(lambda *_, path=path: note(path)) for path, module in paths]
     try:
-        return run(model, inputs)
-    except (AssertionError, RuntimeError, NotImplementedError, AttributeError):
-        return run(model, inputs, gradients=False)
+        with torch.no_grad():
+            seed_cpu(11)
+            model(**inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return list(reversed(ended))[:_TRIES]
 
 
-def _loss(outputs: list[torch.Tensor]) -> torch.Tensor | None:
-    generator = torch.Generator().manual_seed(3)
-    terms = []
-    for tensor in outputs:
-        weights = torch.randn(tensor.shape, generator=generator).to(tensor.dtype)
-        if tensor.requires_grad:
-            terms.append((torch.where(torch.isfinite(tensor), tensor, torch.zeros_like(tensor)) * weights).sum())
-    return torch.stack([term.double() for term in terms]).sum() if terms else None
+def _finite(found: Reference) -> bool:
+    return all(bool(torch.isfinite(g).all()) for gradients in found.gradients for g in gradients.values())
 
 
 def check(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], group: Group, whole: Reference) -> Verdict:
@@ -84,7 +163,8 @@ def check(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], group: 
     counted = Counted(group)
     try:
         applied = apply(model, plan, counted)
-        found = run(model, inputs, gradients=bool(whole.gradients), group=counted)
+        together = len(whole.gradients) == 1
+        found = run(model, inputs, bool(whole.gradients), counted, whole.start, together, whole.scales)
         found.tokens = decoded(model, inputs) if whole.tokens else []
     except PlanError as error:
         return refused(group.size, str(error).partition(":")[0], str(error))
@@ -96,7 +176,8 @@ def check(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], group: 
         return local_part(gradient, pieces[name], group) if name in pieces else gradient
 
     sharded = [name for name, piece in pieces.items() if piece.dim >= 0]
-    unproven = tuple(name for name in sharded if not _has_gradient(name, applied, whole))
+    proven = whole.proven
+    unproven = tuple(name for name in sharded if not _is_proven(name, applied, proven))
     return replace(judge(found, whole, group.size, share), unproven=unproven)
 
 
@@ -112,8 +193,7 @@ def _failed_in(error: BaseException, model: torch.nn.Module) -> str:
     return found
 
 
-def _has_gradient(name: str, applied: Applied, whole: Reference) -> bool:
-    """Whether a gradient other than zero reached a parameter, under any of its names."""
+def _is_proven(name: str, applied: Applied, proven: set[str]) -> bool:
+    """Whether a parameter has a telling gradient, under any of its names."""
     parameter = applied.model.get_parameter(name)
-    names = (key for key, other in applied.model.named_parameters() if other is parameter)
-    return any(key in whole.gradients and bool(whole.gradients[key].any()) for key in names)
+    return any(key in proven for key, other in applied.model.named_parameters() if other is parameter)

@@ -1,25 +1,47 @@
 """Whether the numbers of a sharded model are those of the whole one: outputs, decoded tokens, gradients.
 
-Nothing here runs a model. Other runs are compared with the whole model's, number by number, relative to a scale.
+Nothing here runs a model. The tensors of a run are compared with the whole model's, entry by entry.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
+from modular_converter.parallel.proof.deviation import (
+    Share,
+    errors_of,
+    gradient_errors,
+    is_inexact,
+    relative_error,
+    scale_of,
+    telling,
+    worst_error,
+)
 
-# Relative to the largest entry of the whole model's tensor, float32. Right plans stay below 1e-5 of it; the smallest
-# wrong ones seen in the tests are above 1e-2.
+
+__all__ = [
+    "GRADIENT_TOLERANCE",
+    "OUTPUT_TOLERANCE",
+    "Reference",
+    "Share",
+    "Verdict",
+    "both_draws",
+    "errors_of",
+    "gradient_errors",
+    "judge",
+    "refused",
+    "relative_error",
+    "scale_of",
+    "worst_error",
+]
+
+# Relative to the entry, or to the scale of its tensor where the entry is smaller.
 OUTPUT_TOLERANCE = 2e-4
 GRADIENT_TOLERANCE = 1e-3
-# Added to every scale, so that a tensor of zeros has one.
-_FLOOR = 1e-6
-# A gradient is judged beside this share of the largest one: key biases under a softmax have none but rounding.
-_SMALL = 1e-3
 
 
 @dataclass(frozen=True)
@@ -28,9 +50,10 @@ class Verdict:
 
     Attributes:
         ranks: how many there are, or stages.
-        output_error, gradient_error: largest deviation, relative to the largest entry of the tensor.
+        output_error, gradient_error: largest relative deviation of an entry.
         collectives: calls between the ranks in one forward, counted.
-        unproven: sharded parameters that no gradient reaches, so that only the outputs speak for them.
+        unproven: sharded parameters without a telling gradient, so that only the outputs speak for them.
+        gaps: outputs and gradients that were not compared, each in words.
     """
 
     ranks: int
@@ -40,6 +63,7 @@ class Verdict:
     reason: str = ""
     collectives: int = 0
     unproven: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -51,24 +75,46 @@ class Reference:
     """The numbers of one run.
 
     Attributes:
-        outputs: floating tensors, in order.
-        gradients: by the parameter's first name.
+        outputs: all tensors that the model returned, in order.
+        gradients: of each backward, by the parameter's first name.
         collectives: calls between ranks in the forward.
         tokens: logits of the first decoded tokens, for a model that generates.
+        scales: of the tensors that gradients start from.
+        start: the module from whose outputs gradients were taken; empty for the model's own outputs.
+        unstable: numbers of the outputs that rounding decides.
+        gaps: numbers that were left out of the comparison, in words.
     """
 
     outputs: list[torch.Tensor]
-    gradients: dict[str, torch.Tensor]
+    gradients: list[dict[str, torch.Tensor]]
     collectives: int = 0
     tokens: list[torch.Tensor] = field(default_factory=list)
+    scales: list[float] = field(default_factory=list)
+    start: str = ""
+    unstable: frozenset[int] = frozenset()
+    gaps: tuple[str, ...] = ()
 
-
-Share = Callable[[str, torch.Tensor], torch.Tensor]
+    @property
+    def proven(self) -> set[str]:
+        """The parameters with a telling gradient in one of the backwards."""
+        return set().union(*(telling(gradients) for gradients in self.gradients))
 
 
 def refused(ranks: int, layer: str, reason: str) -> Verdict:
     """The verdict on a run that came to no numbers, or to none that can be compared."""
     return Verdict(ranks, math.inf, math.inf, layer, reason)
+
+
+def both_draws(first: Verdict, second: Verdict) -> Verdict:
+    """The verdict on a plan that passed with one draw of weights and was run with another."""
+    if not second.passed:
+        return replace(second, reason=f"{second.reason} (with other weights)")
+    return replace(
+        first,
+        output_error=max(first.output_error, second.output_error),
+        gradient_error=max(first.gradient_error, second.gradient_error),
+        unproven=tuple(name for name in first.unproven if name in second.unproven),
+    )
 
 
 def judge(found: Reference, whole: Reference, ranks: int, share: Share | None = None) -> Verdict:
@@ -77,25 +123,51 @@ def judge(found: Reference, whole: Reference, ranks: int, share: Share | None = 
     Args:
         share: from a parameter's name and whole gradient to the part of it that this rank has; all of it if None.
     """
-    reason = _cannot_compare(found, whole)
+    silent = _silent(whole)
+    reason = _cannot_compare(found, whole, silent)
     if reason:
         return refused(ranks, "the outputs", reason)
-    outputs = errors_of(found.outputs, whole.outputs)
+    pairs = enumerate(zip(found.outputs, whole.outputs))
+    outputs = [0.0 if n in whole.unstable else relative_error(got, want) for n, (got, want) in pairs]
     tokens = errors_of(found.tokens, whole.tokens)
-    gradients = gradient_errors(found.gradients, whole.gradients, share)
+    gradients = _gradients(found, whole, share)
     layer, reason = _first_difference(outputs, tokens, gradients)
     worst = max(gradients.values(), default=0.0)
-    return Verdict(ranks, max(outputs + tokens), worst, layer, reason, found.collectives)
+    gaps = (*whole.gaps, *(f"output {n} {why}" for n, why in silent.items()))
+    return Verdict(ranks, max(outputs + tokens), worst, layer, reason, found.collectives, gaps=gaps)
 
 
-def _cannot_compare(found: Reference, whole: Reference) -> str:
-    if not whole.outputs:
+def _silent(whole: Reference) -> dict[int, str]:
+    """The numbers of outputs that prove nothing -> why."""
+    found = {}
+    for number, tensor in enumerate(whole.outputs):
+        if number in whole.unstable:
+            found[number] = "is decided by rounding"
+        elif tensor.numel() and is_inexact(tensor) and not scale_of(tensor):
+            found[number] = "has nothing but zeros" if bool((tensor == 0).any()) else "has no finite entry"
+    return found
+
+
+def _cannot_compare(found: Reference, whole: Reference, silent: Mapping[int, str]) -> str:
+    inexact = [number for number, tensor in enumerate(whole.outputs) if is_inexact(tensor) and tensor.numel()]
+    if not inexact:
         return "no floating output to compare"
-    if not any(torch.isfinite(tensor).all() for tensor in whole.outputs):
-        return "the whole model's own outputs are not finite"
+    if not set(inexact) - silent.keys():
+        why = silent[inexact[0]]
+        return "the whole model's own outputs are not finite" if "finite" in why else f"each output {why}"
     if len(found.outputs) != len(whole.outputs):
         return f"{len(found.outputs)} outputs instead of {len(whole.outputs)}"
     return ""
+
+
+def _gradients(found: Reference, whole: Reference, share: Share | None) -> dict[str, float]:
+    """The largest error of each parameter's gradients over the backwards."""
+    errors: dict[str, float] = {}
+    for number, want in enumerate(whole.gradients):
+        got = found.gradients[number] if number < len(found.gradients) else {}
+        for name, error in gradient_errors(got, want, share).items():
+            errors[name] = error if not error <= errors.get(name, 0.0) else errors.get(name, 0.0)
+    return errors
 
 
 def _first_difference(
@@ -111,64 +183,3 @@ def _first_difference(
         if not error <= GRADIENT_TOLERANCE:
             return name, f"the gradient of {name} differs by {error:.2g} of its scale"
     return "", ""
-
-
-def errors_of(found: Sequence[torch.Tensor], want: Sequence[torch.Tensor]) -> list[float]:
-    """The relative error of each tensor; infinite for one that only one side has."""
-    missing = abs(len(found) - len(want))
-    return [*(relative_error(one, other) for one, other in zip(found, want)), *[math.inf] * missing]
-
-
-def worst_error(found: Sequence[torch.Tensor], want: Sequence[torch.Tensor]) -> float:
-    """The largest relative error; infinite where there is nothing to compare."""
-    return max(errors_of(found, want), default=math.inf)
-
-
-def gradient_errors(
-    found: Mapping[str, torch.Tensor], want: Mapping[str, torch.Tensor], share: Share | None = None
-) -> dict[str, float]:
-    """The relative error of each gradient, by name; infinite for one that is missing.
-
-    Args:
-        share: as in ``judge``. Scales are those of whole gradients; small ones are judged beside the largest of all.
-    """
-    scales = {name: scale_of(gradient) for name, gradient in want.items()}
-    least = max(scales.values(), default=0.0) * _SMALL
-    errors = dict.fromkeys(want, math.inf)
-    for name in want.keys() & found.keys():
-        local = want[name] if share is None else share(name, want[name])
-        errors[name] = relative_error(found[name], local, max(scales[name], least))
-    return errors
-
-
-def scale_of(tensor: torch.Tensor) -> float:
-    """The largest finite entry."""
-    if math.isfinite(largest := _largest(tensor)):
-        return largest
-    finite = tensor[torch.isfinite(tensor)]
-    return float(finite.abs().max()) if finite.numel() else 0.0
-
-
-def relative_error(got: torch.Tensor, want: torch.Tensor, scale: float | None = None) -> float:
-    """The largest deviation over the scale; infinite for another shape or other non-finite entries."""
-    if got.shape != want.shape:
-        return math.inf
-    size = (scale_of(want) if scale is None else scale) + _FLOOR
-    if math.isfinite(largest := _largest(got - want)):  # so both are finite everywhere
-        return largest / size
-    finite = torch.isfinite(want)
-    if not torch.equal(torch.isfinite(got), finite):
-        return math.inf
-    if not torch.allclose(got[~finite], want[~finite], equal_nan=True):
-        return math.inf
-    return float((got[finite] - want[finite]).abs().max()) / size if finite.any() else 0.0
-
-
-def _largest(tensor: torch.Tensor) -> float:
-    """The largest magnitude, in one pass; not finite if any entry is not."""
-    if not tensor.numel():
-        return 0.0
-    if tensor.is_complex():
-        return float(tensor.abs().max())
-    low, high = tensor.aminmax()
-    return max(-float(low), float(high)) + 0.0

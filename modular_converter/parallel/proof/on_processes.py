@@ -164,7 +164,7 @@ def _end_with(parent: int) -> None:
 def _answer(task: Task) -> Any:
     from modular_converter.parallel.plans.plan import Plan
     from modular_converter.parallel.proof.compare import check
-    from modular_converter.parallel.proof.judge import refused
+    from modular_converter.parallel.proof.judge import both_draws, refused
     from modular_converter.parallel.proof.precision import subject_of
     from modular_converter.parallel.shard.collectives import ProcessGroup
     from modular_converter.parallel.tiny.build import build
@@ -176,7 +176,11 @@ def _answer(task: Task) -> Any:
         if task.route != "ours":
             return _through_loader(task, small, plan, group.size)
         subject = subject_of(small.model, small.inputs)
-        return check(subject.model, plan, subject.inputs, group, subject.whole)
+        verdict = check(subject.model, plan, subject.inputs, group, subject.whole)
+        other = subject.again
+        if not verdict.passed or other is None:
+            return verdict
+        return both_draws(verdict, check(other.model, plan, other.inputs, group, other.whole))
     except PlanError as error:
         return refused(group.size, "", str(error))
     except Exception as error:  # an answer is owed whatever happens

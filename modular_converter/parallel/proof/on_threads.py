@@ -11,7 +11,7 @@ import torch
 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.compare import check
-from modular_converter.parallel.proof.judge import Verdict
+from modular_converter.parallel.proof.judge import Verdict, both_draws
 from modular_converter.parallel.proof.precision import Subject, subject_of
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
 
@@ -25,8 +25,15 @@ def check_on_threads(subject: Subject, plan: Plan, ranks: int) -> Verdict:
     """Run a plan on ranks that are threads, each with a copy of the model, and compare with the whole model's numbers.
 
     Returns:
-        The first failing verdict of a rank, or the first rank's.
+        The first failing verdict of a rank, or the first rank's; of both draws of weights.
     """
+    first = _checked(subject, plan, ranks)
+    if not first.passed or subject.again is None:
+        return first
+    return both_draws(first, _checked(subject.again, plan, ranks))
+
+
+def _checked(subject: Subject, plan: Plan, ranks: int) -> Verdict:
     board = ThreadBoard(ranks)
     verdicts: list[Verdict | None] = [None] * ranks
     copies = [copy.deepcopy(subject.model) for _ in range(ranks)]

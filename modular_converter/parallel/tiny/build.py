@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -78,7 +78,7 @@ def _attempt(
             if sum(p.numel() for p in model_class(config).parameters()) > limit:
                 raise BuildError("more than 30 M parameters; give smaller widths")
         model: torch.nn.Module = model_class(config).eval()
-        _randomise(model)
+        randomise(model)
         return Small(target.name, strategy, model, _inputs_that_run(model, text_alone))
 
 
@@ -96,9 +96,12 @@ def _inputs_that_run(model: torch.nn.Module, text_alone: bool) -> dict[str, Any]
     raise refusal or BuildError("its towers take none of the layouts of images or audio that are known")
 
 
-def _randomise(model: torch.nn.Module) -> None:
-    """Weights of a size that keeps every layer's effect visible: zeros and tiny inits would hide a wrong plan."""
-    generator = torch.Generator().manual_seed(SEED)
+def randomise(model: torch.nn.Module, seed: int = SEED) -> None:
+    """Weights of a size that keeps every layer's effect visible: zeros and tiny inits would hide a wrong plan.
+
+    Buffers that a checkpoint fills are changed too, and keep their signs.
+    """
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             if not parameter.is_floating_point():
@@ -108,6 +111,22 @@ def _randomise(model: torch.nn.Module) -> None:
             else:
                 scale = 1.0 / max(parameter.shape[-1], 1) ** 0.5
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
+        for buffer in _filled_by_checkpoints(model):
+            noise = torch.randn(buffer.shape, generator=generator).to(buffer.dtype) * 0.1
+            buffer.copy_(buffer * noise.exp() if bool(buffer.any()) else noise)
+
+
+def _filled_by_checkpoints(model: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Floating buffers that are saved, without masks of zeros and ones, and without single numbers, which are switches."""
+    seen: set[int] = set()
+    for module in model.modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            if name in module._non_persistent_buffers_set or id(buffer) in seen:
+                continue
+            seen.add(id(buffer))
+            is_mask = bool(((buffer == 0) | (buffer == 1)).all()) and bool(buffer.any()) and not bool(buffer.all())
+            if buffer.is_floating_point() and buffer.numel() > 1 and not is_mask:
+                yield buffer
 
 
 def _one_line(error: Exception) -> str:

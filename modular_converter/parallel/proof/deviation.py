@@ -1,0 +1,115 @@
+"""The deviation of one run's tensors from another's, entry by entry, on a scale that no extreme entry sets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+
+Share = Callable[[str, torch.Tensor], torch.Tensor]
+Gradients = Mapping[str, torch.Tensor]
+# Entries that a scale is estimated from: enough for a quartile, and quick to sort.
+_SAMPLE = 4096
+# Gradients are sums of terms that cancel: their small entries are rounding.
+_MEDIAN = 0.5
+# A gradient is judged beside this share of the largest one: key biases under a softmax have none but rounding.
+_SMALL = 1e-3
+# A gradient below this share of the largest one proves nothing: with the share above, half of it could be missing.
+_NOTHING = 1e-5
+
+
+def is_inexact(tensor: torch.Tensor) -> bool:
+    """Whether the entries are rounded: floating or complex numbers. Integers and booleans are compared exactly."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def scale_of(tensor: torch.Tensor, part: float = 0.25) -> float:
+    """The lower quartile of the distinct magnitudes, without zeros and non-finite entries; 0 if there are no others.
+
+    A mask value counts once, however many entries hold it, and one large region cannot hide a small one.
+
+    Args:
+        part: the share of the magnitudes below the scale.
+    """
+    flat = tensor.detach().reshape(-1)
+    if flat.numel() > _SAMPLE:
+        picked = torch.randint(flat.numel(), (_SAMPLE,), generator=torch.Generator().manual_seed(5))
+        found = _magnitudes(flat[picked.to(flat.device)])
+        if found.numel():
+            return float(found[int((found.numel() - 1) * part)])
+    found = _magnitudes(flat)
+    return float(found[int((found.numel() - 1) * part)]) if found.numel() else 0.0
+
+
+def _magnitudes(flat: torch.Tensor) -> torch.Tensor:
+    sizes = flat.abs()
+    found: torch.Tensor = torch.unique(sizes[torch.isfinite(sizes) & (sizes > 0)])
+    return found
+
+
+def relative_error(got: torch.Tensor, want: torch.Tensor, scale: float | None = None) -> float:
+    """The largest deviation of an entry over its own magnitude, or over the scale where the entry is smaller.
+
+    Infinite for another shape, for exact tensors that differ, and for other non-finite entries.
+    """
+    if got.shape != want.shape or is_inexact(got) != is_inexact(want):
+        return math.inf
+    if not is_inexact(want):
+        return 0.0 if got.dtype == want.dtype and torch.equal(got, want) else math.inf
+    if not want.numel():
+        return 0.0
+    size = scale_of(want) if scale is None else scale
+    error = float(_largest_error(got, want, size))
+    if math.isfinite(error):
+        return error
+    finite = torch.isfinite(want)
+    if not torch.equal(torch.isfinite(got), finite):
+        return math.inf
+    if not torch.allclose(got[~finite], want[~finite], equal_nan=True):
+        return math.inf
+    return float(_largest_error(got[finite], want[finite], size)) if finite.any() else 0.0
+
+
+def _largest_error(got: torch.Tensor, want: torch.Tensor, size: float) -> torch.Tensor:
+    magnitudes = want.abs()
+    if want.dtype in (torch.bfloat16, torch.float16):
+        magnitudes = magnitudes.float()
+    return ((got - want).abs() / magnitudes.clamp_min(max(size, torch.finfo(magnitudes.dtype).tiny))).max()
+
+
+def errors_of(found: Sequence[torch.Tensor], want: Sequence[torch.Tensor]) -> list[float]:
+    """The relative error of each tensor; infinite for a tensor that only one side has."""
+    missing = abs(len(found) - len(want))
+    return [*(relative_error(one, other) for one, other in zip(found, want)), *[math.inf] * missing]
+
+
+def worst_error(found: Sequence[torch.Tensor], want: Sequence[torch.Tensor]) -> float:
+    """The largest relative error; infinite where there is nothing to compare."""
+    return max(errors_of(found, want), default=math.inf)
+
+
+def gradient_errors(found: Gradients, want: Gradients, share: Share | None = None) -> dict[str, float]:
+    """The relative error of each gradient of one backward, by name; infinite for a missing gradient.
+
+    Args:
+        share: from a parameter's name and whole gradient to the part of this rank; all of it if None. Scales are those
+            of whole gradients; small gradients are judged beside the largest of all.
+    """
+    scales = {name: scale_of(gradient, _MEDIAN) for name, gradient in want.items()}
+    least = max(scales.values(), default=0.0) * _SMALL
+    errors = dict.fromkeys(want, math.inf)
+    for name in want.keys() & found.keys():
+        local = want[name] if share is None else share(name, want[name])
+        errors[name] = relative_error(found[name], local, max(scales[name], least))
+    return errors
+
+
+def telling(gradients: Gradients) -> set[str]:
+    """The parameters whose gradients of one backward say something: finite, and more than rounding beside the largest."""
+    finite = {name: gradient for name, gradient in gradients.items() if bool(torch.isfinite(gradient).all())}
+    largest = {name: float(gradient.abs().max()) if gradient.numel() else 0.0 for name, gradient in finite.items()}
+    scales = {name: scale_of(gradient, _MEDIAN) for name, gradient in finite.items()}
+    least = max(scales.values(), default=0.0) * _NOTHING
+    return {name for name in finite if largest[name] > least}
