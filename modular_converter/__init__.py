@@ -18,7 +18,7 @@ _PUBLIC = {
     "convert_file": "api",
     "convert_paths": "api",
     "convert_source": "api",
-    "Settings": "settings.load",
+    "Settings": "settings.values",
     "load_settings": "settings.load",
     "Diagnostic": "diagnostics",
     "Location": "diagnostics",

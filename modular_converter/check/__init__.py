@@ -1,1 +1,1 @@
-"""Whether generated files are what their modular files give, and why not."""
+"""The check: whether generated files equal their conversion, and the reason if they do not."""

@@ -1,4 +1,4 @@
-"""Why a generated file is out of date, as far as git can prove it."""
+"""The reason why a generated file is out of date, if git can prove one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modular_converter.git.work_tree import GitError, Repository, Touched, WorkT
 NAMED = 3
 """Files that a cause names; the rest are counted."""
 COMMITS = 20
-"""How many commits of a file are searched for the one in which it was right."""
+"""The number of commits of a file that are searched for one in which it was right."""
 
 
 class History:

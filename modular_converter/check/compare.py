@@ -23,7 +23,7 @@ BETWEEN = "\n\n\n"
 
 
 class StaleFile(NamedTuple):
-    """A generated file that is not what its conversion gives."""
+    """A generated file whose text differs from its conversion."""
 
     path: str
     """Its path as the conversion names it: beside the modular file."""
@@ -47,7 +47,7 @@ class Difference(NamedTuple):
 
 
 def compare(conversions: Iterable[Conversion], settings: Settings) -> tuple[list[StaleFile], list[Diagnostic]]:
-    """The generated files that are not what these conversions give, sorted by path, and those that may not be read."""
+    """The generated files that differ from these conversions, sorted by path, and those that may not be read."""
     stale: list[StaleFile] = []
     unreadable: list[Diagnostic] = []
     for conversion in conversions:

@@ -15,7 +15,7 @@ from modular_converter.settings.values import Settings
 
 
 _MARK = b"modular_"
-"""A part of every banner. Few other files have it in their first bytes."""
+"""A part of every banner. Few other files begin with these bytes."""
 HEAD_BYTES = 8192
 """How many bytes of a file are searched for a banner."""
 

@@ -64,7 +64,7 @@ class CheckResult:
 
 
 def check(options: CheckOptions) -> CheckResult:
-    """Check that generated files are what their modular files give. Nothing is written without `fix`."""
+    """Check that generated files equal their conversion. Nothing is written without `fix`."""
     listings = Listings()
     problems: list[Diagnostic] = []
     try:

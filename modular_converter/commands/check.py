@@ -23,31 +23,35 @@ from modular_converter.commands.options import (
 
 @click.command(cls=FilesCommand, context_settings=CONTEXT_SETTINGS)
 @files_argument
-@click.option("--fix", "--fix_and_overwrite", "--fix-and-overwrite", "fix", is_flag=True, help="Write what differs.")
-@click.option("--changed-since", metavar="REF", help="Check only what the changes since this commit can affect.")
+@click.option(
+    "--fix", "--fix_and_overwrite", "--fix-and-overwrite", "fix", is_flag=True, help="Write the files that differ."
+)
+@click.option("--changed-since", metavar="REF", help="Check only files that changes since this commit can affect.")
 @workers_option
 @package_option
 @root_option
 @format_option
 @click.option("--statistics", is_flag=True, help="Count the findings by rule.")
 @click.option("--no-cache", is_flag=True, help="Convert every file, and store nothing for the next run.")
-@click.option("--clear-cache", is_flag=True, help="Remove what earlier runs have stored, before the check.")
+@click.option(
+    "--clear-cache", is_flag=True, help="Remove the results that earlier runs have stored, before the check."
+)
 @strict_option
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only, and no diffs.")
 @version_option("check-modular-conversion")
 def check_command(files: tuple[str, ...], listed: tuple[str, ...], **options: Any) -> None:
-    """Check that generated files are what their modular files give. Nothing is written without --fix.
+    """Check that generated files equal the conversion of their modular files. Nothing is written without --fix.
 
     FILES are modular files, globs, folders, model names, or "all", which is the default.
 
     \b
     Exit code: 0 all files are current; 1 findings; 2 something could not be checked.
     """
-    gc.disable()  # a run that converts nothing spends a fortieth of its time on looking for cyclic garbage
+    gc.disable()  # the search for cyclic garbage takes a fortieth of a run that converts nothing
     from modular_converter.commands.run_check import run
 
     code = run((*files, *listed) or ("all",), **options)
-    gc.freeze()  # the interpreter would collect once more at its end
+    gc.freeze()  # else the interpreter searches once more at its end
     raise SystemExit(code)
 
 

@@ -45,7 +45,7 @@ def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
 @package_option
 @root_option
 @click.option("--output-dir", metavar="DIR", help="Write to DIR/<model>/ instead of beside the modular files.")
-@click.option("--diff", is_flag=True, help="Print what would change, and write nothing.")
+@click.option("--diff", is_flag=True, help="Print the changes, and write nothing.")
 @click.option("--dry-run", is_flag=True, help="Convert and report, and write nothing.")
 @click.option("--watch", is_flag=True, help="Keep running, and convert again whenever a file is saved.")
 @workers_option

@@ -76,7 +76,7 @@ def _warn_of_cache(folder: str, trouble: str) -> None:
     from modular_converter.reporting import safe
 
     advice = f"set {VARIABLE} to a folder that can be written to, or give --no-cache"
-    click.echo(safe.line(f"the cache {folder} {trouble}; {advice}", safe.WIDEST_MESSAGE), err=True)
+    click.echo(safe.report_line(f"the cache {folder} {trouble}; {advice}", safe.WIDEST_MESSAGE), err=True)
 
 
 def print_statistics(diagnostics: Sequence[Diagnostic]) -> None:

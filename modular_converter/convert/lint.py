@@ -23,7 +23,7 @@ from modular_converter.facts.conversion import (
     NeighbourFacts,
     Parent,
 )
-from modular_converter.facts.members import parse_class
+from modular_converter.facts.members import Members, class_node
 from modular_converter.rules import checks
 
 
@@ -124,7 +124,7 @@ def _attributes(name: str, module: Module, library: Library, depth: int = 0) -> 
         return None if elsewhere is None else _attributes(name, elsewhere, library, depth + 1)
     if statement.role is not Role.CLASS:
         return None
-    found = parse_class(statement.text).names
+    found = Members(class_node(statement.text)).names
     for base in statement.bases:
         inherited = _attributes(base, module, library, depth + 1)
         if inherited is None:

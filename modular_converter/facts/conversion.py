@@ -1,4 +1,4 @@
-"""What a finished conversion came to, as the checks of rules read it. No check reads a file by itself."""
+"""A finished conversion as the checks of rules read it. No check reads a file by itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.diagnostics import Location, Severity, locate, locate_word
-from modular_converter.facts.members import Members, parse_class
+from modular_converter.facts.members import Members, class_node
 
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class _Parsed:
     @cached_property
     def members(self) -> Members:
         """The members in `text`."""
-        return parse_class(self.text)
+        return Members(class_node(self.text))
 
     def defines(self, method: str) -> bool:
         """Whether the class itself defines a method."""
@@ -69,7 +69,7 @@ class NeighbourFacts:
     asked: tuple[str, ...]
     """The prefixes that the names of the modular file's classes ask for, the most wanted first."""
     collides_with: str
-    """The class of the neighbour for whose sake the wanted prefix was not chosen; "" for none."""
+    """The class of the neighbour that collides with the wanted prefix; "" for none."""
 
 
 class Grandparent(NamedTuple):

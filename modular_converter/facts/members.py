@@ -142,16 +142,11 @@ class Members:
         return any(id(one) not in changed for one in stored) or any(_registers(node, attribute) for node in nodes)
 
 
-def parse_class(text: str) -> Members:
-    """The members of the class that a text defines."""
-    return Members(class_node(text))
-
-
 @functools.lru_cache(maxsize=128)
 def class_node(text: str) -> ast.ClassDef:
     """The syntax tree of a class, which nobody may change: building a class and the checks of rules share it."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is not our finding
+        warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is no finding
         (node,) = ast.parse(text).body
     assert isinstance(node, ast.ClassDef)
     return node

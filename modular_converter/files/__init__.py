@@ -1,1 +1,1 @@
-"""Files on disk: what the command line means, which folders and links there are, where generated files go, writing."""
+"""Files on disk: the files that a command line means, folders, links, the places of generated files, writing."""

@@ -18,7 +18,7 @@ def target_of(path: str, settings: Settings) -> str:
 
 
 def current_text(target: str, settings: Settings) -> str | None:
-    """What a generated file holds now, with its line breaks as they are; None when it is missing or unreadable.
+    """The text of a generated file on disk, line breaks unchanged; None when it is missing or unreadable.
 
     Raises `ConversionError` for a link out of the root, and for a file over the size limit.
     """

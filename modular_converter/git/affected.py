@@ -1,4 +1,4 @@
-"""Which modular files are affected by what has changed since a commit, or by files that were saved."""
+"""The modular files that are affected by changes since a commit, or by saved files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PACKAGE = os.path.dirname(os.path.realpath(modular_converter.__file__))
 
 
 def touched_since(ref: str, paths: Collection[str], library: Library) -> list[str]:
-    """The modular files that what has changed since a commit affects, directly or through others, sorted.
+    """The modular files that changes since a commit affect, directly or through others, sorted.
 
     A modular file is affected when one of the files that it is made from has changed, come or gone: itself, its
     generated files, its neighbours, what these are generated from in turn, and, where it removes attributes, the files
@@ -53,7 +53,7 @@ def touched_since(ref: str, paths: Collection[str], library: Library) -> list[st
 
 
 def affected(changed: Iterable[str], paths: Iterable[str], library: Library) -> list[str]:
-    """The modular files that are changed, whose generated files are, or that build on such, however far away."""
+    """The modular files that have changed, whose generated files have changed, or that build on these, at any distance."""
     return _affected(Touched(changed), paths, _Grounds(library))
 
 
@@ -63,13 +63,13 @@ class _Grounds:
     def __init__(self, library: Library) -> None:
         self.settings = library.settings
         self.unreadable: set[str] = set()
-        """Modular files that cannot be read or are not Python: nobody knows what they are made from."""
+        """Modular files that cannot be read or are not Python, so that their sources are unknown."""
         self._library = library
         self._direct: dict[str, frozenset[str]] = {}
         self._ancestors: dict[str, frozenset[str]] = {}
 
     def of(self, start: str) -> set[str]:
-        """The file itself, and all that it is made from, however far away."""
+        """The file itself and all its sources, at any distance."""
         seen, waiting = {start}, [start]
         while waiting:
             new = self._of_one(waiting.pop()) - seen
@@ -123,7 +123,7 @@ def _affected(changed: Touched, paths: Iterable[str], grounds: _Grounds) -> list
 
 
 def _links_of(path: str, settings: Settings) -> Iterator[str]:
-    """The generated files of a modular file that are links: what they lead to may have any name."""
+    """The generated files of a modular file that are links: their targets may have any name."""
     if os.path.basename(path).startswith("modular_"):
         target = target_of(path, settings)
         with contextlib.suppress(OSError), os.scandir(os.path.dirname(target)) as found:
@@ -131,7 +131,7 @@ def _links_of(path: str, settings: Settings) -> Iterator[str]:
 
 
 def _changed_since(ref: str, paths: Collection[str], grounds: _Grounds) -> set[str]:
-    """What has changed in all work trees that matter. Raises `GitError` when it cannot be told of the models' own."""
+    """The changes in all work trees that matter. Raises `GitError` when those of the models' own tree are unknown."""
     trees = WorkTrees()
     own = {_own_tree(path, trees) for path in paths}
     told = {tree: tree.changed_since(ref) for tree in own}
@@ -151,7 +151,7 @@ def _changed_since(ref: str, paths: Collection[str], grounds: _Grounds) -> set[s
 
 
 def _folders(paths: Collection[str], grounds: _Grounds) -> set[str]:
-    """Those of all files that decide what these modular files give, but for the tool and installed packages."""
+    """The files that decide the conversion of these modular files, apart from the tool and installed packages."""
     settings = grounds.settings
     files = {file for path in paths for file in grounds.of(path)}
     files |= {target_of(path, settings) for path in paths} | named_settings(settings) | _tables(paths, settings)
@@ -179,7 +179,7 @@ def _own_tree(path: str, trees: WorkTrees) -> Repository:
 
 
 def _base(ref: str, tree: Repository, own: Collection[Repository], trees: WorkTrees) -> str:
-    """The commit to compare with: in a submodule, the one that the work tree around it names for it."""
+    """The commit to compare with: in a submodule, the commit that the surrounding work tree records for it."""
     above = os.path.dirname(tree.top)
     if tree not in own and above != tree.top:
         try:
@@ -192,7 +192,7 @@ def _base(ref: str, tree: Repository, own: Collection[Repository], trees: WorkTr
 
 
 def _means_all(changed: Touched, paths: Collection[str], settings: Settings) -> bool:
-    """Whether settings, what pins versions, the table of model names, or this tool are among what has changed."""
+    """Whether the changes include settings, pins of versions, the table of model names, or this tool."""
     if not settings.ruff_is_followed or any(
         path in changed for path in _tables(paths, settings) | named_settings(settings)
     ):

@@ -14,11 +14,11 @@ from modular_converter.settings.regular_file import read_regular
 
 
 SECONDS = 60
-"""How long one call of git may take."""
+"""Seconds that one call of git may take."""
 _OF_A_HOOK = frozenset(
     {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"}
 )
-"""Variables that git sets for its hooks; they would lead it away from the folder that is asked about."""
+"""Variables that git sets for its hooks; with them, git would look at another folder."""
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=dirty")
 """Options of `git diff` that keep it from running programs, also those of submodules."""
 _SAFE = tuple(
@@ -98,7 +98,7 @@ class Repository:
         return found.decode("ascii").strip()
 
     def link(self, commit: str, path: str) -> str:
-        """The commit that a submodule is at in a commit; "" for what is no submodule there."""
+        """The commit of a submodule that a commit records; "" for a path that is no submodule there."""
         found = _git(self.top, "ls-tree", commit, "--", self._name(path))
         return found[len(_LINK) :].split()[0].decode("ascii") if found.startswith(_LINK) else ""
 
@@ -137,7 +137,7 @@ class WorkTrees:
         self._opened: dict[str, Repository | GitError] = {}
 
     def of(self, folder: str) -> Repository:
-        """The innermost work tree that a folder lies in, be it there or not. Raises `GitError` where there is none."""
+        """The innermost work tree that a folder, which need not exist, lies in. Raises `GitError` if there is none."""
         folder = os.path.realpath(folder)
         while folder != os.path.dirname(folder) and not os.path.isdir(folder):
             folder = os.path.dirname(folder)
@@ -153,7 +153,7 @@ class WorkTrees:
         return found
 
     def _marked_above(self, folder: str) -> str:
-        """The folder with a `.git` at or above a folder, which asks no git; the topmost one where none has any."""
+        """The nearest folder with a `.git`, at or above a folder, without a call of git; the topmost folder if none has."""
         if folder not in self._marked:
             above = os.path.dirname(folder)
             ends = above == folder or os.path.lexists(os.path.join(folder, ".git"))
@@ -162,7 +162,7 @@ class WorkTrees:
 
 
 class Touched:
-    """Paths that have changed, each with all that lies below it. A link counts as itself and as what it leads to."""
+    """Changed paths, each with everything below it. A link counts as itself and as its target."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._folders: dict[str, str] = {}
@@ -173,7 +173,7 @@ class Touched:
         return any(place in self.paths or self._is_below(os.path.dirname(place)) for place in self._places(path))
 
     def place_of(self, path: str) -> str:
-        """Where a file itself lies, be it a link or not."""
+        """The path of a file with the links of its folders followed, but not the file's own link."""
         folder, name = os.path.split(path)
         if folder not in self._folders:
             self._folders[folder] = os.path.realpath(folder)
@@ -200,7 +200,7 @@ def open_repository(folder: str) -> Repository:
 
 
 def _without_filters(folder: str) -> tuple[str, ...]:
-    """Options that switch off what git would run to compare a file: filters that the repository configures."""
+    """Options that switch off the filters which the repository configures and git would run to compare a file."""
     pattern = r"^filter\..*\.(clean|smudge|process|required)$"
     found = _git(folder, "config", "-z", "--name-only", "--get-regexp", pattern, no_match=1)
     names = sorted({os.fsdecode(name) for name in found.split(b"\0") if name})

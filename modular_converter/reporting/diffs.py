@@ -1,4 +1,4 @@
-"""Unified diffs between a file on disk and the text that it should have, in bounded time."""
+"""Unified diffs between a file on disk and its expected text, in bounded time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def unified(path: str, old: str | None, new: str) -> list[str]:
     name = os.path.relpath(path)
     before = "/dev/null" if old is None else f"a/{name}"
     olds, news = _lines(old or ""), _lines(new)
-    found = [safe.line(f"--- {before}"), safe.line(f"+++ b/{name}")]
+    found = [safe.report_line(f"--- {before}"), safe.report_line(f"+++ b/{name}")]
     matcher = _Matcher(olds, news)
     for group in matcher.get_grouped_opcodes():
         first, last = group[0], group[-1]
@@ -100,7 +100,7 @@ def _lines(text: str) -> list[str]:
 
 def _shown(sign: str, lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
-        yield safe.line(sign + line.removesuffix("\n"))
+        yield safe.report_line(sign + line.removesuffix("\n"))
         if not line.endswith("\n"):
             yield NO_NEWLINE
 

@@ -6,7 +6,7 @@ from modular_converter.diagnostics import Example, Rule
 
 
 def page(rule: Rule) -> str:
-    """The rule in Markdown: what it is about, and files that break it beside the same files put right."""
+    """The rule in Markdown: its explanation, files that break it, and the same files corrected."""
     parts = [
         f"# {rule.code} {rule.name}",
         f"*{rule.severity.value.capitalize()}*: {rule.summary}.",
@@ -18,7 +18,7 @@ def page(rule: Rule) -> str:
 
 
 def explain(rule: Rule, *, color: bool = False) -> str:
-    """The page as a terminal shows it: the Markdown itself, or set in colours."""
+    """The page for a terminal: the Markdown itself, or the same in colours."""
     if not color:
         return page(rule)
     import io
@@ -32,7 +32,7 @@ def explain(rule: Rule, *, color: bool = False) -> str:
 
 
 def _changed(rule: Rule) -> Example:
-    """The files of the good example that are not in the bad one as they are."""
+    """The files of the good example that differ from the bad example."""
     return tuple(file for file in rule.good if file not in rule.bad)
 
 

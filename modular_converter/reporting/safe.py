@@ -1,4 +1,4 @@
-"""Text of a stranger's tree made fit for a terminal and a CI log: no control characters, no line without end."""
+"""Text of a stranger's tree made safe for a terminal and a CI log: no control characters, no endless lines."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ WIDEST = 300
 WIDEST_MESSAGE = 2000
 """The same of a message, which may hold several paths."""
 _UNFIT = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters but for the tab, separators of lines, and signs that turn the direction of what follows."""
+"""Control characters but for the tab, line separators, and signs that change the direction of writing."""
 _COMMAND = re.compile(r"^(\s*):(?=:)")
 _OLD_COMMAND = re.compile(r"#(?=#\[)")
 """GitHub and Azure take such text in a log for commands: the first in front of a line, the second anywhere."""
 
 
 def escaped(text: str) -> str:
-    """The text on one line, with what is not fit for a terminal as `\\x1b` or `\\u202e`."""
+    """The text on one line; characters that are unsafe in a terminal are shown as `\\x1b` or `\\u202e`."""
     return _UNFIT.sub(_escape, text)
 
 
 def harmless(text: str) -> str:
-    """The start of a line, or a whole one, which is then no command to what reads the log."""
+    """A line, or its start, that no reader of the log takes for a command."""
     return _OLD_COMMAND.sub(r"\\x23", _COMMAND.sub(r"\1\\x3a", text))
 
 
-def line(text: str, widest: int = WIDEST) -> str:
+def report_line(text: str, widest: int = WIDEST) -> str:
     """A line of a report: escaped, harmless, and cut with `…`."""
     if len(text) <= widest and text.isprintable() and "::" not in text and "##[" not in text:
-        return text  # as nearly all are
+        return text  # nearly all lines
     return harmless(escaped(text[:widest])) + ("…" if len(text) > widest else "")
 
 
 def message(text: str) -> str:
-    """A text of some lines, each of them fit; those after the first are set in, so that none looks like a finding."""
-    return "\n    ".join(line(one, WIDEST_MESSAGE) for one in text.split("\n"))
+    """A text of several lines, each made safe; all but the first are indented, so that none looks like a finding."""
+    return "\n    ".join(report_line(one, WIDEST_MESSAGE) for one in text.split("\n"))
 
 
 def _escape(match: re.Match[str]) -> str:

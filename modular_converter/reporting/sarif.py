@@ -1,4 +1,4 @@
-"""The report in SARIF 2.1.0, which code scanning services read: the findings, and what each rule says of itself."""
+"""The report in SARIF 2.1.0, which code scanning services read: the findings and their rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report for people: `path:line:col: error CODE message`, the line with a caret, and what to write instead."""
+"""The report for people: `path:line:col: error CODE message`, the line with a caret, and the help."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 
 def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
-    """Plain text, as it is piped into files and other programs."""
+    """Plain text, for files and other programs."""
     return "".join(_plain(diagnostic, folder) for diagnostic in diagnostics)
 
 
@@ -41,7 +41,7 @@ def render_rich(diagnostics: Sequence[Diagnostic], folder: str) -> str:
 
 
 def excerpt(diagnostic: Diagnostic) -> tuple[str, str, str] | None:
-    """The line number, the offending line, and the carets below it; of a long line what is around the place.
+    """The line number, the offending line, and the carets below it; of a long line, the part around the place.
 
     None when the line is not known.
     """

@@ -1,7 +1,7 @@
 """The rules: one file each, with its text (`RULE`), its message (`diagnose`) and mostly its check (`check`).
 
-A rule that the conversion itself comes upon, while it reads or writes files, has no `check`: the code that comes upon
-it imports the rule's file and calls `diagnose`. To add a rule, add its file. Nothing else lists the rules.
+A mistake that the conversion meets while it reads or writes files needs no `check`: the code that meets it imports the
+rule's file and calls `diagnose`. To add a rule, add its file. Nothing else lists the rules.
 """
 
 from __future__ import annotations

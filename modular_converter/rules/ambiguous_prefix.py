@@ -96,7 +96,7 @@ __all__ = ["NewTextMLP", "NewTextAttention"]
 
 
 def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chosen: str) -> Diagnostic:
-    """`prefixes` are those asked for, `chosen` the one that everything from `neighbour` is renamed to."""
+    """`prefixes` are asked for by classes; all copies from `neighbour` get `chosen`."""
     listed = ", ".join(f"`{prefix}`" for prefix in prefixes)
     return Diagnostic(
         RULE,
@@ -107,7 +107,7 @@ def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chos
 
 
 def check(facts: Facts) -> Iterator[Diagnostic]:
-    """Find neighbours of which something arrives under a name that the classes do not agree on."""
+    """Find neighbours whose copies get a prefix that not all classes ask for."""
     for neighbour in facts.neighbours:
         is_ambiguous = len(neighbour.asked) > 1 and not neighbour.collides_with
         heir = facts.renamed_heir(neighbour) if is_ambiguous and facts.names_unseen(neighbour) else None

@@ -23,8 +23,8 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="a base of a class is not a plain or dotted name",
     explanation="""\
-Bases decide which source a class is built from, so each must be readable without running anything: a name (`OldMLP`)
-or a dotted one (`nn.Module`). A call, a subscript or a condition has a value only at run time.
+Bases decide which source a class is built from, so each must be readable without running code: a name (`OldMLP`)
+or a dotted name (`nn.Module`). A call, a subscript or a condition has a value only at run time.
 
 Give the class by its name. If the expression chooses between classes, write one class for each.
 """,

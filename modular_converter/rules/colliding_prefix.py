@@ -1,4 +1,4 @@
-"""MC307: a prefix under which two classes would have one name."""
+"""MC307: a prefix that would give two classes one name."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def diagnose(location: Location, neighbour: str, prefix: str, taken: str, chosen
 
 
 def check(facts: Facts) -> Iterator[Diagnostic]:
-    """Find neighbours of which something arrives under another name than the classes ask for."""
+    """Find neighbours whose copies get another prefix than the classes ask for."""
     for neighbour in facts.neighbours:
         heir = facts.renamed_heir(neighbour) if neighbour.collides_with and facts.names_unseen(neighbour) else None
         if heir is not None:

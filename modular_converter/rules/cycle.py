@@ -32,8 +32,8 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="modular files depend on each other in a circle",
     explanation="""\
-A modular file builds on the generated files of the models that it imports from, so those must be made first. In a
-circle there is no first one.
+A modular file builds on the generated files of the models that it imports from, so these must be generated
+first. In a circle there is no first file.
 
 Break the circle at one place: let one of the files import from a model outside it, or write the class out in full
 there.

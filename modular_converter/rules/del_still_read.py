@@ -39,7 +39,7 @@ RULE = Rule(
 The assignment of `self.x` is gone from the generated class, but a method that it inherits still reads `self.x` and
 would fail with an `AttributeError` when it is called.
 
-Override that method as well, without the attribute, or keep the attribute.
+Override that method too, without the attribute, or keep the attribute.
 """,
     bad=(
         NEIGHBOUR,

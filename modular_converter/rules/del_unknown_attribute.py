@@ -1,4 +1,4 @@
-"""MC303: `del self.x` of something that the parent does not assign."""
+"""MC303: `del self.x` of an attribute that the parent does not assign."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ RULE = Rule(
     code="MC303",
     name="del-unknown-attribute",
     severity=Severity.WARNING,
-    summary="`del self.x` names something that the parent does not assign",
+    summary="`del self.x` names an attribute that the parent does not assign",
     explanation="""\
 After a `super()` call, `del self.x` takes the parent's statement `self.x = …` out of the body that replaces the call.
 The parent's method has no such statement at its top level, so nothing is taken out, and the `del` is dropped.
 
-Correct the name. What the parent assigns within an `if` or a loop is not found: write that method out in full.
+Correct the name. Assignments of the parent within an `if` or a loop are not found: write that method out in full.
 """,
     bad=(
         NEIGHBOUR,

@@ -1,4 +1,4 @@
-"""MC401: a generated file that is not what its modular file gives."""
+"""MC401: a generated file that differs from the conversion of its modular file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ RULE = Rule(
     code="MC401",
     name="generated-file-differs",
     severity=Severity.ERROR,
-    summary="a generated file is not what its modular file gives",
+    summary="a generated file differs from the conversion of its modular file",
     explanation="""\
-Either the generated file was edited by hand, or the modular file or something that it builds on has changed since
-it was generated. The next conversion would overwrite what stands there.
+Either the generated file was edited by hand, or the modular file or a file that it builds on has changed since the
+last conversion. The next conversion would overwrite the generated file.
 
-Put edits into the modular file. Then run `check-modular-conversion --fix`, and commit what it writes.
+Put edits into the modular file. Then run `check-modular-conversion --fix`, and commit the files that it writes.
 """,
 )
 

@@ -1,4 +1,4 @@
-"""MC402: a modular file whose generated file is not there."""
+"""MC402: a modular file whose generated file does not exist."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="a modular file was never converted, or its generated file was removed",
     explanation="""\
-The modular file gives a file that does not exist. Whoever imports the model imports that file.
+The conversion of the modular file gives a file that does not exist, so the model cannot be imported.
 
-Run `check-modular-conversion --fix`, and commit what it writes.
+Run `check-modular-conversion --fix`, and commit the files that it writes.
 """,
 )
 

@@ -1,4 +1,4 @@
-"""MC403: a file with the banner of a generated one that nothing generates."""
+"""MC403: a file with the banner of a generated file that no modular file generates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RULE = Rule(
     code="MC403",
     name="generated-file-orphaned",
     severity=Severity.ERROR,
-    summary="a file says that it is generated, and nothing generates it",
+    summary="no modular file generates a file with the banner of generated files",
     explanation="""\
 The comment at the top names a modular file that does not exist, or that no longer generates this file. No check keeps
 the file up to date, but the comment forbids editing it.

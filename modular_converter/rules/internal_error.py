@@ -1,4 +1,4 @@
-"""MC199: a mistake of the tool itself."""
+"""MC199: an error of the tool itself."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ RULE = Rule(
 The converter met something that it was not written for. This is a mistake in the converter, not in your file, even if
 a small change of the file may avoid it. Nothing was written for the file; the others went on.
 
-Please report it with the modular file, or the named class and its parent, and with the output of `--verbose`, which
-holds the traceback.
+Please report it with the modular file, or the named class and its parent, and with the traceback, which
+`MODULAR_CONVERTER_DEBUG=1` shows.
 """,
 )
 
@@ -28,5 +28,6 @@ def diagnose(location: Location, error: BaseException, *, class_name: str = "") 
         RULE,
         location,
         f"internal error{where}: {type(error).__name__}{said}",
-        help="This is a bug in modular-converter. Please report it with this file and the output of `--verbose`.",
+        help="This is a bug in modular-converter. Please report it with this file and the traceback, which "
+        "`MODULAR_CONVERTER_DEBUG=1` shows.",
     )

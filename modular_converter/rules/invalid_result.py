@@ -26,9 +26,9 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="the generated code is not valid Python",
     explanation="""\
-The text that the converter put together does not compile, so nothing is written. The parts come from two files: a
-method of the parent that is asynchronous, say, cannot be inlined into a plain one. The finding points at the class of
-the modular file from which the text comes.
+The text that the converter put together does not compile, so nothing is written. Its parts come from two files: an
+asynchronous method of the parent, for example, cannot be inlined into a plain method. The finding points at the class
+of the modular file from which the text comes.
 
 Write the method out without `super()`, or change its signature so that both parts go together.
 """,

@@ -13,7 +13,7 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="a file or folder does not exist or cannot be read",
     explanation="""\
-A path on the command line leads to no file, or to one that may not be read. Or a folder that is searched for models
+A path on the command line leads to no file, or to a file that may not be read. Or a folder that is searched for models
 cannot be listed: a model in it would go unchecked.
 
 Paths are taken relative to the current directory. A bare model name (`gemma`) is looked up under the models folder of

@@ -29,11 +29,11 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="a generated file imports a name that its sibling does not have",
     explanation="""\
-One generated file imports from another of the same model a name that is not there, so that importing it fails. Most
-often the name stands in an annotation of an inherited method: `OldConfig | OldTextConfig` becomes
+A generated file imports a name from another generated file of its model, which does not have it, so the import
+fails. Most often the name stands in an annotation of an inherited method: `OldConfig | OldTextConfig` becomes
 `NewConfig | NewTextConfig`, but the modular file defines `NewConfig` alone.
 
-Define the name in the modular file, or override the method with an annotation that names what the model has.
+Define the name in the modular file, or override the method with an annotation of names that the model has.
 """,
     bad=(
         NEIGHBOUR,

@@ -12,7 +12,7 @@ RULE = Rule(
     summary="the file is not encoded in UTF-8",
     explanation="""\
 Sources are read and written as UTF-8 on every platform, so that a generated file is the same wherever it is made.
-This one holds bytes that are no UTF-8. Usually an editor has saved it in a local encoding such as Latin-1 or
+This file holds bytes that are not UTF-8. Usually an editor has saved it in a local encoding such as Latin-1 or
 Windows-1252.
 
 Save it as UTF-8 in the editor, or convert it: `iconv -f latin1 -t utf-8 FILE > FILE.new`.

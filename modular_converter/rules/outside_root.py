@@ -1,4 +1,4 @@
-"""MC114: a path that leaves the tree that the run is about."""
+"""MC114: a path that leads out of the root."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="a path leads out of the root",
     explanation="""\
-Once symbolic links and `..` are followed, this path lies outside the folder that the run may read from or write to.
-A link in a stranger's pull request must not make the converter overwrite a file of yours, or copy one into the tree.
+Once symbolic links and `..` are followed, this path lies outside the folder that the run may read from or write to. A
+link in a stranger's pull request must not make the converter overwrite a file of yours, or copy your files into the
+tree.
 
 Remove the link, or name the folder that holds both ends with `--root DIR` or `--output-dir DIR`.
 """,

@@ -1,4 +1,4 @@
-"""MC202: the removal of a class attribute that is not there."""
+"""MC202: the removal of a class attribute that the parent does not have."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULE = Rule(
     code="MC202",
     name="remove-unknown-attribute",
     severity=Severity.ERROR,
-    summary="`x = AttributeError()` names something that the parent does not have",
+    summary="`x = AttributeError()` names an attribute that the parent does not have",
     explanation="""\
 `x = AttributeError()` in a class body takes the attribute `x` of the parent out of the generated class. Here the
 parent has no such attribute: it is misspelt, or the parent has changed since, and the line does nothing.

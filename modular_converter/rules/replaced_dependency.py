@@ -1,4 +1,4 @@
-"""MC201: a changed class that the generated model would not use."""
+"""MC201: a changed class that the generated model does not use."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="`**super_kwargs` in a method that the parent does not define",
     explanation="""\
-`**super_kwargs` in the signature of an override stands for the parameters of the parent's method of that name. This
-method has no counterpart in the parent's own body, so there is nothing that it could stand for.
+`**super_kwargs` in the signature of an override stands for the parameters of the parent's method of that name. The
+parent itself does not define this method, so there are no parameters to insert.
 
 Write the parameters out, use an ordinary `**kwargs`, or correct the name of the method.
 """,

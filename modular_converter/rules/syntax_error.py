@@ -27,7 +27,7 @@ A modular file, or a neighbour that it takes code from, cannot be parsed, so the
 The place is the one that Python's own parser gives; the mistake is there or just above, often a bracket or a quote
 that was never closed.
 
-Put the file right first: `python -m py_compile FILE` must pass. When the file uses syntax of a newer Python than the
+Correct the file first: `python -m py_compile FILE` must pass. When the file uses syntax of a newer Python than the
 one that runs the converter, run the converter with that newer Python.
 """,
     bad=(

@@ -12,7 +12,7 @@ RULE = Rule(
     summary="a source file is larger than the limit",
     explanation="""\
 Time and memory of a conversion grow with the sources that it reads, and the check may run on strangers' pull requests.
-So no source larger than `max-file-bytes` is read. The largest model files that people write are far below the default.
+So no source larger than `max-file-bytes` is read. The largest published model files are far below the default.
 
 If the file is meant to be that large, raise the limit:
 

@@ -33,12 +33,12 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="a class inherits from two classes of neighbours",
     explanation="""\
-A generated class is one parent's body with the child's changes laid over it. Two neighbour parents give two bodies
-that would have to be woven together, and a reader could not tell whose method comes first.
+A generated class is the body of one parent with the child's changes. Two neighbour parents give two bodies, and a
+reader could not tell which of two methods of one name counts.
 
-Inherit from the one that gives most, and write what you want of the other into the child: its methods, or a call such
-as `super().forward(…)` beside your own lines. Ordinary bases that come from no neighbour (`nn.Module`, mixins of the
-library) may be added freely.
+Inherit from the class that gives most, and write the methods that you want from the other into the child, or a call
+such as `super().forward(…)` beside your own lines. Ordinary bases that come from no neighbour (`nn.Module`, mixins of
+the library) may be added freely.
 """,
     bad=(
         *NEIGHBOURS,

@@ -24,7 +24,7 @@ RULE = Rule(
     summary="generated code uses a name that it neither defines nor imports",
     explanation="""\
 The generated file would fail with a `NameError` when it reaches this name, so nothing is written. The finding stands
-at the place in the modular file from which the code comes, and says what is known of the cause: a name that is not
+at the place in the modular file from which the code comes, and names the cause if it is known: a name that is not
 imported, a parameter that the override lacks, a helper that was renamed together with its model.
 
 Import the name in the modular file or define it there: what a class uses is carried along with it.

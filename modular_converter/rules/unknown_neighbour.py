@@ -1,4 +1,4 @@
-"""MC104: an import from a model file that is not there."""
+"""MC104: an import from a model file that does not exist."""
 
 from __future__ import annotations
 

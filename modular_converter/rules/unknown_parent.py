@@ -28,8 +28,8 @@ RULE = Rule(
 The model file exists, but the class or function that is imported from it does not. Perhaps it was renamed, or lives
 in another file of that model, such as `configuration_old` instead of `modeling_old`.
 
-Import the name as the neighbour's source spells it. A name that the neighbour merely imports from elsewhere must be
-imported from where it is defined.
+Import the name as the neighbour's source spells it. A name that the neighbour itself imports must be
+imported from the module that defines it.
 """,
     bad=(
         NEIGHBOUR,

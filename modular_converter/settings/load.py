@@ -116,7 +116,7 @@ def _project_folder(path: str) -> str:
 
 
 def _inside(project: TomlFile, key: str, value: str) -> str:
-    """The absolute path that a setting names. The tree that is read may be a stranger's: it stays within itself."""
+    """The absolute path that a setting names. It stays within the tree, which may be a stranger's."""
     path = project.beside(value)
     real, folder = os.path.realpath(path), os.path.realpath(os.path.dirname(project.path))
     if real != folder and not real.startswith(os.path.join(folder, "")):

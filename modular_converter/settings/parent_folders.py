@@ -17,7 +17,7 @@ def models_folder_of(path: str) -> str:
 
 
 def upwards(folder: str) -> Iterator[str]:
-    """A folder and those above it, the nearest first."""
+    """A folder and all folders above it, the nearest first."""
     yield folder
     while (parent := os.path.dirname(folder)) != folder:
         yield parent

@@ -23,7 +23,7 @@ def parse_release(version: str) -> Release:
 
 
 def release_of(folder: str, package: str) -> Release:
-    """The release of the package of this name that a folder lies in; `()` outside of it, or where it does not say."""
+    """The release of the named package that a folder lies in; `()` outside the package or without a version."""
     for above in upwards(folder):
         if os.path.basename(above) == package:
             try:

@@ -14,7 +14,7 @@ from modular_converter.settings.regular_file import read_regular
 
 
 TOOL_TABLES = (b"modular-converter", b"ruff", b"black")
-"""A pyproject.toml without one of these words holds nothing for us, and is not parsed."""
+"""A pyproject.toml without any of these words has no table that counts here, and is not parsed."""
 RUFF_NAMES = (".ruff.toml", "ruff.toml")
 """Before pyproject.toml in ruff's own order of precedence."""
 MOST_BYTES = 4_000_000
@@ -47,7 +47,7 @@ class TomlFile(NamedTuple):
         return options if isinstance(options, dict) else {}
 
     def beside(self, path: str) -> str:
-        """An absolute path of what is written relative to this file's folder."""
+        """The absolute path of a path that is relative to this file's folder."""
         return os.path.normpath(os.path.join(os.path.dirname(self.path), os.path.expanduser(path)))
 
     def error(self, key: str, problem: str) -> SettingsError:
@@ -72,7 +72,7 @@ class TomlFile(NamedTuple):
 
 
 def read_toml(path: str) -> TomlFile:
-    """Read and parse a TOML file. Raises `SettingsError` when it cannot be."""
+    """Read and parse a TOML file. Raises `SettingsError` when this fails."""
     return _parse(path, _read(path))
 
 

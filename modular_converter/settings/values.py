@@ -40,7 +40,7 @@ class Settings:
     config_table: str
     """Name of that table in them."""
     config_suffix: str
-    """What the name of a configuration class ends with; the rest of it is the model's cased name."""
+    """The end of the name of a configuration class; the rest is the model's cased name."""
     no_models: tuple[str, ...]
     """Folders beside those of the models that hold no model."""
     kept_names: tuple[str, ...]
@@ -60,7 +60,7 @@ class Settings:
     availability_check: str
     """The function of the package that tells whether a library is there: `utils.is_{library}_available`."""
     model_base: str
-    """The library's base of all models; a model has one of its own, with this name in its name."""
+    """The library's base class of all models; the base class of one model has this name in its own name."""
     implied_bases: Mapping[str, str] = field(hash=False)
     """Base class -> the base that it inherits from itself, so that a class with the first does not list the second."""
     last_statement: str

@@ -16,7 +16,7 @@ from modular_converter.convert.conversion import Conversion
 
 
 class Entry(NamedTuple):
-    """A conversion that went through: what it depends on and what it gave, without any text."""
+    """A successful conversion without its texts: the files that it depends on, and its results."""
 
     place: str
     """What the result takes from the place of the modular file."""
@@ -42,7 +42,7 @@ class Entries:
         self._folder = os.path.join(folder, "")
         self.by_name: dict[str, Entry] = {}
         self.files: list[tuple[str, str]] = []
-        """Number -> name of a file, and its hash or the word in place of it (see `Conversion.reads`)."""
+        """Number -> name of a file, and its hash or the word instead of a hash (see `Conversion.reads`)."""
         self._numbers: dict[tuple[str, str], int] = {}
 
     def get(self, path: str) -> Entry | None:
@@ -50,7 +50,7 @@ class Entries:
         return self.by_name.get(self.name(path))
 
     def name(self, path: str) -> str:
-        """`llama/modeling_llama.py`; a path outside the folder as it is."""
+        """The path below the folder (`llama/modeling_llama.py`); a path outside the folder is unchanged."""
         return path[len(self._folder) :] if path.startswith(self._folder) else path
 
     def path(self, name: str) -> str:

@@ -19,7 +19,7 @@ class CurrentHashes:
         self._hashes: dict[str, str] = {}
 
     def matches(self, path: str, value: str) -> bool:
-        """Whether a file still is as a conversion has noted it.
+        """Whether a file has not changed since a conversion read it.
 
         Raises `OSError` for a file that cannot be read, and `ConversionError` for a link out of the root.
 

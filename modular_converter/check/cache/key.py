@@ -1,4 +1,4 @@
-"""What decides the result of every conversion besides the files that it reads: tool, settings, formatter.
+"""The key of the cache: everything but the files read that decides a conversion, such as tool, settings, formatter.
 
 By content and path, so that it is the same after a fresh checkout or install of the same things at the same places.
 """
@@ -39,7 +39,7 @@ def key_of(settings: Settings, version_of: VersionOf | None = None) -> str:
 
 
 def packages_above(folder: str, known: MutableMapping[str, tuple[bool, ...]]) -> tuple[bool, ...]:
-    """For a folder and each one above it, whether it is a package: that decides what its imports mean."""
+    """For a folder and each folder above it, whether it is a package: this decides what its imports mean."""
     if folder not in known:
         parent = os.path.dirname(folder)
         above = packages_above(parent, known) if parent != folder else ()

@@ -1,4 +1,4 @@
-"""Diagnostics as plain values and back again, without loss: for what is remembered between runs."""
+"""Diagnostics as plain values and back, without loss, for the cache."""
 
 from __future__ import annotations
 

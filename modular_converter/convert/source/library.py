@@ -130,7 +130,7 @@ class Library:
         text = self.text(path)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is none of ours
+                warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is no finding
                 return _index_of(text, path)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             diagnostic = syntax_error.diagnose(*locate_parse_error(path, error))

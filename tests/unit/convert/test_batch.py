@@ -179,6 +179,9 @@ def test_an_error_of_our_own_names_the_file_and_the_class_and_stops_no_other(tmp
     assert "FirstMLP" in finding.message and "boom" in finding.message
     assert finding.location.path == str(paths[0]) and finding.location.line == 4
     assert other.files
+    monkeypatch.setenv("MODULAR_CONVERTER_DEBUG", "1")
+    with pytest.raises(RuntimeError, match="boom"):
+        convert_paths(paths, workers=1)
 
 
 @pytest.mark.parametrize(

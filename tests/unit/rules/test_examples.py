@@ -13,7 +13,7 @@ from modular_converter.settings.load import profile_settings
 
 
 WHOLE_RUN = {"cycle"}
-"""Rules about several modular files at once: their examples are converted in `test_runner.py`."""
+"""Rules about several modular files at once: their examples are converted in `tests/unit/convert/test_batch.py`."""
 
 WITH_EXAMPLES = [rule for rule in rules.all_rules() if rule.bad and rule.name not in WHOLE_RUN]
 

@@ -1,0 +1,31 @@
+"""No two public classes or functions of the core share a name."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+
+PACKAGE = Path(__file__).parents[2] / "modular_converter"
+ONE_IN_EACH = {
+    "main": "commands",
+    "run": "commands and formatters",
+    "stamp": "formatters",
+    "diagnose": "rules",
+    "check": "rules; the check of generated files is called like its command",
+    "render": "formats of reports and of the graph",
+}
+"""Names that each module of a kind has, so that a caller can exchange one for another."""
+
+
+def test_no_two_public_things_share_a_name() -> None:
+    places = defaultdict(list)
+    for file in sorted(PACKAGE.rglob("*.py")):
+        if PACKAGE / "parallel" not in file.parents:
+            for node in ast.parse(file.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    places[node.name].append(str(file.relative_to(PACKAGE)))
+    shared = {name for name, files in places.items() if len(files) > 1 and not name.startswith("_")}
+    assert {name: places[name] for name in shared - ONE_IN_EACH.keys()} == {}
+    assert ONE_IN_EACH.keys() <= shared, "a name that only one module has needs no exception"
