@@ -12,6 +12,7 @@ ONE_IN_EACH = {
     "main": "commands",
     "run": "commands and formatters",
     "stamp": "formatters",
+    "version": "formatters",
     "diagnose": "rules",
     "check": "rules; the check of generated files is called like its command",
     "render": "formats of reports and of the graph",
