@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.assemble import assemble
+from modular_converter.convert.examine.lost import report_lost_statements
 from modular_converter.convert.examine.report import report_changed_meanings
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
@@ -40,7 +41,8 @@ def convert(path: str, library: Library) -> Conversion:
         collection = collect(neighbours, classes, library)
         files = assemble(neighbours, collection, library)
         changed = report_changed_meanings(neighbours, classes, collection, library)
-        diagnostics = _findings(classes, (*lint(neighbours, classes, collection, library), *changed))
+        lost = report_lost_statements(neighbours, collection, library)
+        diagnostics = _findings(classes, (*lint(neighbours, classes, collection, library), *changed, *lost))
     except ConversionError as error:
         return Conversion(path, {}, error.diagnostics, reads=seen.reads)
     if any(diagnostic.is_error for diagnostic in diagnostics):

@@ -10,14 +10,26 @@ from modular_converter.convert.source.module import Statement
 
 
 def exported_names(statement: Statement | None) -> list[str]:
-    """The names in the statement `__all__ = […]`, which may be a sum of lists; those that are no literals are left out."""
+    """The names in `__all__ = […]` and in what extends it below; lists may be added up, what is no literal is left out."""
     return list(_names_in(statement.text)) if statement is not None else []
 
 
 @functools.lru_cache(maxsize=1024)  # the checks ask for the names of one neighbour once for each of its heirs
 def _names_in(text: str) -> tuple[str, ...]:
-    node = ast.parse(text).body[0]
-    return tuple(_strings(node.value)) if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value else ()
+    return tuple(name for node in ast.parse(text).body for name in _strings_of(node))
+
+
+def _strings_of(node: ast.stmt) -> Iterator[str]:
+    """The names that `__all__ = […]`, `__all__ += […]`, `__all__.extend([…])` or `__all__.append("…")` adds."""
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value is not None:
+        yield from _strings(node.value)
+    elif (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute)
+    ):
+        if node.value.func.attr == "append":
+            yield from _strings(ast.List(node.value.args))
+        elif node.value.func.attr == "extend":
+            yield from (name for argument in node.value.args for name in _strings(argument))
 
 
 def _strings(node: ast.expr) -> Iterator[str]:

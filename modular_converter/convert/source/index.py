@@ -34,24 +34,46 @@ def index_module(text: str, path: str) -> Module:
 
 
 def _attach_stores(statements: list[Statement]) -> list[Statement]:
-    """Join each store into a global (`TABLE["x"] = f`) to the assignment of that global.
+    """Join each change of a global to the definition that it changes, so that the two travel together.
 
-    A store into an imported global becomes a definition of its name.
+    `TABLE["x"] = f`, `TABLE.update(…)`, `helper.calls = 0` and `helper = wrap(helper)` change what stands above them. A
+    store into an imported global becomes a definition of its name. A change of a class stays a statement of its own
+    with the name of the class, since classes are taken apart.
     """
     attached: list[Statement] = []
     places: dict[str, int] = {}
+    classes: set[str] = set()
     for statement in statements:
         place = places.get(statement.name) if statement.name else None
-        if statement.role is Role.OTHER and statement.name:
-            if place is not None:
-                before = attached[place]
-                attached[place] = replace(before, text=f"{before.text}\n{statement.lead}{statement.text}")
-                continue
+        if statement.name in classes and (statement.role is Role.OTHER or _rebinds(statement)):
+            attached.append(replace(statement, role=Role.OTHER))
+            continue
+        if place is not None and (statement.role is Role.OTHER or _rebinds(statement)):
+            before = attached[place]
+            attached[place] = replace(before, text=f"{before.text}\n{statement.lead}{statement.text}")
+            continue
+        if statement.role is Role.OTHER and statement.name and not _binds_nothing(statement):
             statement = replace(statement, role=Role.ASSIGNMENT, is_store=True)
-        if statement.role is Role.ASSIGNMENT:
+        if statement.role in (Role.ASSIGNMENT, Role.FUNCTION):
             places[statement.name] = len(attached)
+        elif statement.role is Role.CLASS:
+            classes.add(statement.name)
         attached.append(statement)
     return attached
+
+
+def _rebinds(statement: Statement) -> bool:
+    """Whether an assignment builds on what its name stands for already: `helper = torch.compile(helper)`."""
+    if statement.role is not Role.ASSIGNMENT or statement.is_store:
+        return False
+    value = getattr(ast.parse(statement.text).body[0], "value", None)
+    return value is not None and any(
+        isinstance(node, ast.Name) and node.id == statement.name for node in ast.walk(value)
+    )
+
+
+def _binds_nothing(statement: Statement) -> bool:
+    return isinstance(ast.parse(statement.text).body[0], (ast.Expr, ast.Delete))
 
 
 def first_line(node: ast.stmt, lines: list[str]) -> int:
@@ -137,12 +159,16 @@ def assigned_name(node: ast.stmt) -> str:
 
 
 def _stored_into(node: ast.stmt) -> str:
-    """The global into which `GLOBAL["key"] = …`, `GLOBAL.x = …` or `GLOBAL += …` stores, or ""."""
+    """The global that `GLOBAL["key"] = …`, `GLOBAL.x = …`, `GLOBAL += …` or `GLOBAL.update(…)` changes, or ""."""
     target: ast.expr | None = None
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+        target = node.value.func
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         target = node.targets[0]
     elif isinstance(node, ast.AugAssign):
         target = node.target
+    elif isinstance(node, ast.Delete) and len(node.targets) == 1 and not isinstance(node.targets[0], ast.Name):
+        target = node.targets[0]
     while isinstance(target, (ast.Subscript, ast.Attribute)):
         target = target.value
     return target.id if isinstance(target, ast.Name) else ""

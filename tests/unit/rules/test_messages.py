@@ -28,6 +28,7 @@ from modular_converter.rules import (
     inconsistent_bases,
     internal_error,
     invalid_result,
+    lost_statement,
     missing_file,
     missing_from_all,
     missing_in_sibling,
@@ -144,6 +145,9 @@ WORDED = [
     (generated_file_differs.diagnose(AT, "modular_new.py", ["NewMLP"], "edited"), "`NewMLP` differs", "--fix"),
     (generated_file_missing.diagnose(AT, "modular_new.py"), "does not exist", "--fix"),
     (generated_file_orphaned.diagnose(AT, "modular_new.py", "does not exist"), "does not exist", "Remove"),
+    (lost_statement.diagnose(AT, "A, B = 1, 2"), "`A, B = 1, 2` would reach", "one name to an assignment"),
+    (lost_statement.diagnose(AT, "NewMLP.x = 1", "NewMLP"), "`NewMLP.x = 1` would", "body of `NewMLP`"),
+    (lost_statement.in_neighbour(AT, "OldMLP", "old.py:3"), "`OldMLP` is changed below", "inherits from `OldMLP`"),
     (
         changed_meaning.diagnose(AT, "scale", ["NewMLP"], "`..b`", "`..a`", is_class=False),
         "`NewMLP` would use `scale` of `..a`, not of `..b`",

@@ -1,0 +1,80 @@
+"""Statements at the top level that no generated file would hold: what an author wrote never vanishes in silence."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
+from modular_converter.convert.inline.generated import GeneratedFiles
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Role, Statement
+from modular_converter.diagnostics import Diagnostic, Location, locate_word
+from modular_converter.rules import lost_statement
+
+
+SHOWN = 60
+"""Characters of a statement that a finding quotes."""
+
+
+def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Diagnostic]:
+    """An error for each statement of the modular file, and for each change of a neighbour's class, that would be lost."""
+    target = neighbours.target
+    text = library.text(target.path)
+    for statement in target.module.statements:
+        if _is_lost(statement):
+            changed = statement.name if statement.name in neighbours.classes else ""
+            first = statement.text.lstrip().partition("\n")[0]
+            shown = first if len(first) <= SHOWN else first[:SHOWN] + "…"
+            yield lost_statement.diagnose(Location(target.path, statement.line), shown, changed).with_source(text)
+    yield from _changed_parents(neighbours, files, text)
+
+
+def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str) -> Iterator[Diagnostic]:
+    """The neighbours' classes in use that a statement below them changes, where no heir sets the same attribute."""
+    heirs: dict[tuple[str, str], list[Statement]] = {}
+    for heir in neighbours.classes.values():
+        if found := neighbours.parent_of(heir):
+            heirs.setdefault(found[1:], []).append(heir)
+    copied = {name for file in files.files for name in file.definitions} - set(neighbours.classes)
+    for dotted, renamed in neighbours.neighbours.items():
+        for statement in renamed.neighbour.module.statements:
+            if statement.role is not Role.OTHER or not statement.name:
+                continue
+            name = renamed.definitions.renamer.name(statement.name)
+            attribute = _attribute(statement)
+            lacking = [heir for heir in heirs.get((dotted, name), []) if attribute not in heir.uses]
+            if lacking or name in copied:
+                place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
+                where = locate_word(neighbours.target.path, lacking[0].name if lacking else statement.name, text)
+                yield lost_statement.in_neighbour(where, statement.name, place).with_source(text)
+
+
+def _attribute(statement: Statement) -> str:
+    """The attribute that `Class.attribute = …` sets, "" for another change."""
+    targets = getattr(ast.parse(statement.text).body[0], "targets", [])
+    return targets[0].attr if len(targets) == 1 and isinstance(targets[0], ast.Attribute) else ""
+
+
+def _is_lost(statement: Statement) -> bool:
+    """Whether no generated file holds a statement, and whether that makes a difference."""
+    if statement.role is Role.PROTECTED_IMPORT:
+        return any(map(_defines, ast.walk(ast.parse(statement.text))))
+    if statement.role is not Role.OTHER:
+        return False
+    node = ast.parse(statement.text).body[0]
+    return not (
+        isinstance(node, ast.Pass)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        or (isinstance(node, ast.If) and _is_main(node.test))
+    )
+
+
+def _defines(node: ast.AST) -> bool:
+    return isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+
+
+def _is_main(test: ast.expr) -> bool:
+    """Whether a condition is `__name__ == "__main__"`: what only runs in a script is none of the model's."""
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"

@@ -1,0 +1,87 @@
+"""MC506: a top-level statement that would reach no generated file."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC506",
+    name="lost-statement",
+    severity=Severity.ERROR,
+    summary="a statement at the top level would reach no generated file",
+    explanation="""\
+A generated file is put together from imports, functions, classes and assignments to one name each, with the changes
+that follow an assignment or a function (`TABLE["x"] = 1`, `TABLE.update(…)`, `helper.calls = 0`). Any other statement
+has no name under which it could be carried along: a class or function under `if`, a loop, `A, B = 1, 2`, a change of a
+class below it.
+
+Write each definition at the top level, one name to an assignment, and what belongs to a class inside of it.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+NewMLP.is_fast = True
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    is_fast = True
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, statement: str, changed_class: str = "") -> Diagnostic:
+    """`statement` is its first line; `changed_class` the class that it changes, if it does."""
+    if changed_class:
+        cure = f"Write what it sets into the body of `{changed_class}`."
+    else:
+        cure = "Write definitions at the top level, one name to an assignment; move other code into a function."
+    return Diagnostic(RULE, location, f"`{statement}` would reach no generated file", help=cure)
+
+
+def in_neighbour(location: Location, changed_class: str, place: str) -> Diagnostic:
+    """`place` is the path and line of the neighbour's statement that changes `changed_class` below its definition."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{changed_class}` is changed below its definition, at {place}, which would reach no generated file",
+        help=f"Write what is set there into the body of the class that inherits from `{changed_class}`.",
+    )

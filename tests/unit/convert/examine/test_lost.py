@@ -1,0 +1,95 @@
+"""Statements at the top level: carried along with what they change, or refused at their line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.convert.examine.test_report import convert
+
+
+NEIGHBOUR = """\
+import functools
+
+
+TABLE = {}
+TABLE["a"] = 1
+TABLE.update({"b": 2})
+
+
+def helper(x):
+    return x
+
+
+helper.calls = 0
+helper = functools.lru_cache(helper)
+
+
+class OldMLP:
+    def forward(self, x):
+        return helper(x), TABLE
+
+
+"""
+CHILD = "from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    pass\n"
+
+
+def codes(conversion):
+    return [(one.code, one.location.line) for one in conversion.diagnostics if one.is_error]
+
+
+def execute(conversion):
+    [text] = [text for path, text in conversion.files.items() if "modeling" in path]
+    names: dict[str, object] = {"__name__": "generated"}
+    exec(compile(text, "<generated>", "exec"), names)
+    return names
+
+
+def test_changes_travel_with_what_they_change(tmp_path):
+    names = execute(convert(tmp_path, CHILD, neighbour=NEIGHBOUR))
+    assert names["NewMLP"]().forward(3) == (3, {"a": 1, "b": 2})
+    assert names["helper"].cache_info().misses == 1 and names["helper"].__wrapped__.calls == 0
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "if True:\n    class NewHead: ...\n",
+        "try:\n    import torch\n    def helper(): ...\nexcept ImportError:\n    pass\n",
+        "A, B = 1, 2\n",
+        "C = D = 3\n",
+        "for x in (): ...\n",
+        "NewMLP.flag = True\n",
+        "NewMLP = functools.wraps(NewMLP)\n",
+        "REGISTRY.update(new=NewMLP)\n",
+        "setattr(NewMLP, 'flag', 1)\n",
+        "with x: ...\n",
+        "assert NewMLP\n",
+        "del TABLE['x']\n",
+    ],
+)
+def test_what_would_vanish_is_an_error_at_its_line(tmp_path, statement):
+    conversion = convert(tmp_path, CHILD + statement, neighbour=NEIGHBOUR)
+    assert codes(conversion) == [("MC506", 6)] and conversion.files == {}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ['"A note."\n', "pass\n", "if __name__ == '__main__':\n    print(1)\n", "TABLE = {}\nTABLE['x'] = 1\n"],
+)
+def test_what_makes_no_difference_is_none(tmp_path, statement):
+    assert codes(convert(tmp_path, CHILD + statement, neighbour=NEIGHBOUR)) == []
+
+
+def test_a_parent_that_is_changed_below_its_definition(tmp_path):
+    changed = NEIGHBOUR + "OldMLP.flag = True\n"
+    assert codes(convert(tmp_path, CHILD, neighbour=changed)) == [("MC506", 4)]
+    cured = CHILD.replace("pass", "flag = True")
+    assert execute(convert(tmp_path, cured, neighbour=changed))["NewMLP"].flag is True
+
+
+@pytest.mark.parametrize(
+    "extension", ['__all__ += ["NewHead"]', '__all__.extend(("NewHead",))', '__all__.append("NewHead")']
+)
+def test_every_spelling_of_all_counts(tmp_path, extension):
+    modular = CHILD + f'\n\nclass NewHead:\n    pass\n\n\n__all__ = ["NewMLP"]\n{extension}\n'
+    assert execute(convert(tmp_path, modular, neighbour=NEIGHBOUR))["__all__"] == ["NewMLP", "NewHead"]
