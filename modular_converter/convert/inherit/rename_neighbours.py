@@ -8,6 +8,7 @@ from functools import cached_property
 
 from modular_converter.convert.inherit.prefix import Prefix, choose_prefix
 from modular_converter.convert.inherit.resolve import Neighbour, Resolution, Target
+from modular_converter.convert.source.global_names import rename_globals
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 from modular_converter.convert.source.names import ModelNames
@@ -16,8 +17,9 @@ from modular_converter.convert.source.rename import (
     Renamer,
     absolute_imports,
     absolute_module,
-    rename_identifiers,
 )
+from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.rules import syntax_error
 from modular_converter.settings.parent_folders import models_folder_of
 
 
@@ -121,11 +123,19 @@ def _with_new_names(neighbours: Neighbourhood) -> Neighbourhood:
     resolution = neighbours.resolution
     module = resolution.target.module
     statements = tuple(
-        statement if statement.imports else replace(statement, text=rename_identifiers(statement.text, renames))
+        statement if statement.imports else _with_new_globals(statement, renames, resolution.target)
         for statement in module.statements
     )
     target = replace(resolution.target, module=replace(module, statements=statements))
     return replace(neighbours, resolution=replace(resolution, target=target))
+
+
+def _with_new_globals(statement: Statement, renames: Mapping[str, str], target: Target) -> Statement:
+    try:
+        return replace(statement, text=rename_globals(statement.text, renames))
+    except SyntaxError as error:
+        place = Location(target.path, statement.line)
+        raise ConversionError(syntax_error.diagnose(place, f"{error.msg}, as libcst reads it")) from None
 
 
 def _names_around(neighbour: Neighbour, names: ModelNames, library: Library) -> ModelNames:

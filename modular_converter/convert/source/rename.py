@@ -198,17 +198,6 @@ def rename_statement(statement: Statement, renamer: Renamer) -> Statement:
     )
 
 
-def rename_identifiers(text: str, names: Mapping[str, str]) -> str:
-    """The text with whole identifiers renamed in its code; attributes, strings and comments stay."""
-    pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})(?!\w)")
-    pieces: list[str] = []
-    position = 0
-    for match in pattern.finditer(lexer.code_only(text)):
-        pieces += (text[position : match.start()], names[match.group()])
-        position = match.end()
-    return "".join((*pieces, text[position:]))
-
-
 def absolute_module(module: str, package: str) -> str:
     """`...activations` in package `transformers.models.llama` -> `transformers.activations`; absolute ones stay."""
     stripped = module.lstrip(".")
