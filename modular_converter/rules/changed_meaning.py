@@ -115,3 +115,13 @@ def diagnose(
         cure = f"Write `{name}` out in the modular file under another name, and override what uses it in {who}."
     message = f"the generated {who} would use `{name}` of {found}, not of {wanted} as written"
     return Diagnostic(RULE, location, message, help=cure)
+
+
+def displaced(location: Location, name: str, found: str) -> Diagnostic:
+    """The modular file's own `name` is kept out of a generated file by that of `found`, a neighbour."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{name}` of the modular file gives way to `{name}` of {found}, which inherited code was written for",
+        help=f"Give yours another name, and override what has to use it in place of `{name}`.",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from modular_converter.convert.conversion import Conversion, Origin
@@ -58,18 +58,22 @@ def report_changed_meanings(
     changes: dict[tuple[str, str, str], list[Change]] = {}
     for change in find_changes(neighbours, classes, files, library.settings.package):
         changes.setdefault((change.name, str(change.wanted), str(change.found)), []).append(change)
-    return [
-        changed_meaning.diagnose(
-            _in_modular(path, text, first.user.origin, first.name),
-            first.name,
-            list(dict.fromkeys(one.user.name for one in same)),
-            str(first.wanted),
-            str(first.found),
-            is_class=first.found.statement is not None and first.found.statement.role is Role.CLASS,
-        ).with_source(text)
-        for same in changes.values()
-        for first in same[:1]
-    ]
+    return [_changed_meaning(same, path, text).with_source(text) for same in changes.values()]
+
+
+def _changed_meaning(changes: Sequence[Change], path: str, text: str) -> Diagnostic:
+    """The warning for a name that several definitions use in the same wrong way."""
+    first = changes[0]
+    if first.user.name == first.name:
+        return changed_meaning.displaced(locate_word(path, first.name, text), first.name, str(first.found))
+    return changed_meaning.diagnose(
+        _in_modular(path, text, first.user.origin, first.name),
+        first.name,
+        list(dict.fromkeys(one.user.name for one in changes)),
+        str(first.wanted),
+        str(first.found),
+        is_class=first.found.statement is not None and first.found.statement.role is Role.CLASS,
+    )
 
 
 @dataclass(frozen=True)

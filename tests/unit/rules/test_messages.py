@@ -153,6 +153,7 @@ WORDED = [
         "`NewMLP` would use `scale` of `..a`, not of `..b`",
         "Write `scale` out",
     ),
+    (changed_meaning.displaced(AT, "SCALE", "`..a`"), "`SCALE` of the modular file gives way", "Give yours another"),
     (invalid_result.diagnose(AT, "'return' outside function", "`NewMLP`"), "outside function, in `NewMLP`", "--diff"),
     (typing_only_name.diagnose(AT, "Sequence", "`NewMLP`"), "`NewMLP` reads `Sequence`", '"Sequence"'),
     (inconsistent_bases.diagnose(AT, "NewMLP", "Module, Mixin"), "`NewMLP(Module, Mixin)`", "Name each base once"),

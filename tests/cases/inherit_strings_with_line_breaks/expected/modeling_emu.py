@@ -11,6 +11,7 @@ class EmuMLP(nn.Module):
     def forward(self, x):
         y = 1
         text = """
+# Copied from somewhere
 def forward(self):
     emu
 """
