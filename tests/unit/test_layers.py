@@ -105,6 +105,7 @@ OVERRIDES = ("base_calls", "indentation", "override", "signature", "statements",
 """The files of `convert/inherit` that are imported when a class has an override to merge."""
 MAY_IMPORT = {
     "modular_converter.convert.emit.format_black": {"black"},
+    "modular_converter.convert.source.global_names": {"libcst"},
     **{f"modular_converter.convert.inherit.{name}": {"libcst"} for name in OVERRIDES},
 }
 
