@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,9 +48,115 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
+def row(covered: dict[str, Any], session: Any) -> dict[str, Any]:
+    """One line of the table of models: a verified model through `parallelize` on a running session.
+
+    Args:
+        covered: a row of the coverage: ``model``, ``plan`` as text, and where they are known ``folder`` and ``class``.
+        session: running ranks; its death is the row's reason.
+    """
+    from modular_converter.parallel.errors import PlanError
+    from modular_converter.parallel.tiny.build import build
+
+    name = covered["model"]
+    found: dict[str, Any] = {"model": name, "forward": None, "generate": None, "reason": ""}
+    start = time.monotonic()
+    try:
+        small = build(_target(covered))
+        found["forward"] = _compared(small.model, small.inputs, covered["plan"], session, False)
+        head = _generating(name)
+        if head is not None:
+            found["generate"] = _generated(head, session)
+    except PlanError as error:
+        found["reason"] = str(error)[:300]
+    except Exception as error:  # one model must not stop the table
+        found["reason"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    found["seconds"] = round(time.monotonic() - start, 2)
+    return found
+
+
+def _target(covered: dict[str, Any]) -> Any:
+    from modular_converter.parallel.tiny.build import target_of
+    from modular_converter.parallel.tiny.targets import targets_of_folder
+
+    if not covered.get("folder"):
+        return target_of(covered["model"])
+    targets = targets_of_folder(covered["folder"])
+    return next(t for t in targets if t.name == covered["model"] and t.model_class.endswith(f".{covered['class']}"))
+
+
+def _generating(name: str) -> str | None:
+    """The class path of a type's model that generates text from ids; None without one."""
+    import transformers
+    from transformers.models.auto import modeling_auto as auto
+
+    for table in (auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES):
+        kind = getattr(transformers, str(table.get(name, "")), None)
+        if kind is not None and kind.can_generate():
+            return f"{kind.__module__}.{kind.__qualname__}"
+    return None
+
+
+def _generated(head: str, session: Any) -> str:
+    from modular_converter.parallel.errors import BuildError
+    from modular_converter.parallel.tiny.build import build, target_of
+
+    target = target_of(head)
+    for overrides in ({}, {"is_decoder": True}):  # some classes generate only when they are told that they may
+        try:
+            small = build(target, overrides)
+        except BuildError:
+            continue
+        return _compared(small.model, small.inputs, None, session, True)
+    return "no: it cannot be built small"
+
+
+def _doubled(value: Any) -> Any:
+    return value.double() if hasattr(value, "is_floating_point") and value.is_floating_point() else value
+
+
+def _compared(model: Any, inputs: dict[str, Any], plan: str | None, session: Any, generate: bool) -> str:
+    """``equal``, or how the answers differ; the ranks have dropped the model afterwards."""
+    import torch
+
+    from modular_converter.parallel.api import parallelize
+    from modular_converter.parallel.proof.decode import generation_inputs
+
+    def answers() -> list[Any]:
+        torch.manual_seed(0)
+        with torch.no_grad():
+            if generate:
+                given = generation_inputs(model, inputs) or {}
+                return [model.generate(**given, max_new_tokens=6, min_new_tokens=6, do_sample=False)]
+            from modular_converter.parallel.trace.record import tensors_in
+
+            return [t for t in tensors_in(model(**inputs)) if t.is_floating_point()]
+
+    try:
+        want = answers()
+    except Exception as error:  # a small instance that does not generate says nothing about its parallel form
+        if generate:
+            return f"no: whole it fails too ({type(error).__name__})"
+        raise
+    parallelize(model, plan=plan, session=session)
+    try:
+        got = answers()
+    finally:
+        if not session.ended:
+            model.cpu()
+    if generate:
+        return "equal" if torch.equal(got[0], want[0]) else f"other tokens: {json.dumps(got[0].tolist())[:80]}"
+    from modular_converter.parallel.commands.run import deviation
+
+    worst = deviation(got, want)
+    if worst > 2e-4 and next(model.parameters()).dtype == torch.float32:
+        # Random weights can make a model so ill-conditioned that any other order of sums gives other numbers.
+        return _compared(model.double(), {k: _doubled(v) for k, v in inputs.items()}, plan, session, False)
+    return "equal" if worst <= 2e-4 else f"differs by {worst:.1e}"
+
+
 def run_all(rows: list[dict[str, Any]], done: Path, limit: int | None) -> None:
     """Append a row for each verified model that has none yet."""
-    from modular_converter.parallel.commands.run import row
     from modular_converter.parallel.engine.ranks.session import Session
 
     known = {found["model"] for found in read(done)}

@@ -83,3 +83,17 @@ def test_a_part_of_a_page_is_replaced_alone(utils, tmp_path):
     with pytest.raises(SystemExit, match="has no lines <!-- c: start --> and <!-- c: end -->"):
         write_part(page, "c", "text")
     assert page.read_text() == whole
+
+
+def test_rows_of_the_table_of_models(utils, ranks):
+    from modular_converter.parallel.proof.prove import derive_model
+    from modular_converter.parallel.tiny.build import target_of
+
+    row = utils("run_verified").row
+    plan = str(derive_model(target_of("gpt2")).plan)
+    found = row({"model": "gpt2", "plan": plan}, ranks)
+    assert (found["forward"], found["generate"], found["reason"]) == ("equal", "equal", "")
+    wrong = plan.replace("packed_colwise dim=1 parts=1:1:1", "colwise dim=1")
+    assert row({"model": "gpt2", "plan": wrong}, ranks)["forward"].startswith("differs")
+    lost = {"model": "gpt2", "folder": "gpt2", "class": "GPT2Model", "plan": plan.replace("c_attn", "c_nothing")}
+    assert "matches no module" in row(lost, ranks)["reason"]

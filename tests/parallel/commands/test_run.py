@@ -7,7 +7,7 @@ from click.testing import CliRunner
 pytest.importorskip("transformers")
 import modular_converter.parallel.engine.ranks.session as sessions  # noqa: E402
 from modular_converter.parallel.cli import main  # noqa: E402
-from modular_converter.parallel.commands.run import load, row  # noqa: E402
+from modular_converter.parallel.commands.run import load  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
 
@@ -52,15 +52,3 @@ def test_what_cannot_be_loaded_is_said(tmp_path):
     assert found.exit_code == 2 and "cannot be loaded" in found.output
     found = CliRunner().invoke(main, ["run", "lama"])
     assert found.exit_code == 2 and "did you mean" in found.output
-
-
-def test_rows_of_the_table_of_models(ranks):
-    from modular_converter.parallel.proof.prove import derive_model
-
-    plan = str(derive_model(target_of("gpt2")).plan)
-    found = row({"model": "gpt2", "plan": plan}, ranks)
-    assert (found["forward"], found["generate"], found["reason"]) == ("equal", "equal", "")
-    wrong = plan.replace("packed_colwise dim=1 parts=1:1:1", "colwise dim=1")
-    assert row({"model": "gpt2", "plan": wrong}, ranks)["forward"].startswith("differs")
-    lost = {"model": "gpt2", "folder": "gpt2", "class": "GPT2Model", "plan": plan.replace("c_attn", "c_nothing")}
-    assert "matches no module" in row(lost, ranks)["reason"]
