@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
-
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC109",
@@ -29,7 +18,7 @@ or a dotted name (`nn.Module`). A call, a subscript or a condition has a value o
 Give the class by its name. If the expression chooses between classes, write one class for each.
 """,
     bad=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
@@ -45,20 +34,8 @@ __all__ = ["NewMLP"]
         ),
     ),
     good=(
-        NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+        OLD_MLP,
+        NEW_MLP,
     ),
 )
 

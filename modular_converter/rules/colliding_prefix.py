@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules._examples import NEW_MLP
 
 
 if TYPE_CHECKING:
@@ -69,19 +70,7 @@ __all__ = ["NewTextMLP"]
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+        NEW_MLP,
     ),
 )
 

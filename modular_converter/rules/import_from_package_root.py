@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules._examples import OLD_MLP
 
-
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC107",
@@ -33,7 +22,7 @@ Import from the module that defines the name:
     from transformers.models.llama.modeling_llama import LlamaMLP
 """,
     bad=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
@@ -55,7 +44,7 @@ __all__ = ["NewPreTrainedModel", "NewMLP"]
         ),
     ),
     good=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\

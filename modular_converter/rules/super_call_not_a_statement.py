@@ -6,23 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules._examples import OLD_MLP
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
 
-
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC302",
@@ -37,7 +26,7 @@ but from the parent's bases, so the call reaches those: most likely it fails or 
 Write the parent's lines out and change what you need, or put the call on a line of its own and your lines around it.
 """,
     bad=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
@@ -55,7 +44,7 @@ __all__ = ["NewMLP"]
         ),
     ),
     good=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\

@@ -6,23 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules._examples import OLD_MLP
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
 
-
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC301",
@@ -37,7 +26,7 @@ Python.
 If you want the method of a base, name the base: `nn.Module.m(self, …)`. Otherwise check the name of the method.
 """,
     bad=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
@@ -54,7 +43,7 @@ __all__ = ["NewMLP"]
         ),
     ),
     good=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\

@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
-
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC101",
@@ -31,7 +20,7 @@ Correct the file first: `python -m py_compile FILE` must pass. When the file use
 one that runs the converter, run the converter with that newer Python.
 """,
     bad=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
@@ -47,20 +36,8 @@ __all__ = ["NewMLP"]
         ),
     ),
     good=(
-        NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+        OLD_MLP,
+        NEW_MLP,
     ),
 )
 

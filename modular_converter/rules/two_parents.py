@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules._examples import OLD_MLP
 
 
 NEIGHBOURS = (
-    (
-        "models/old/modeling_old.py",
-        """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-    ),
+    OLD_MLP,
     (
         "models/other/modeling_other.py",
         """\

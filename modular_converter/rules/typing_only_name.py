@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules._examples import OLD_MLP
 
-
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC502",
@@ -30,7 +19,7 @@ annotations of a signature when the file is imported, and an import under `if TY
 Write the annotation in quotes, or import the name outside of `if TYPE_CHECKING:`.
 """,
     bad=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
@@ -55,7 +44,7 @@ __all__ = ["NewMLP"]
         ),
     ),
     good=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\

@@ -6,23 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
 
-
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC310",
@@ -36,7 +25,7 @@ imports of the package.
 Correct its spelling, define it, or take it out of `__all__`.
 """,
     bad=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
@@ -52,20 +41,8 @@ __all__ = ["NewMLP", "NewModel"]
         ),
     ),
     good=(
-        NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+        OLD_MLP,
+        NEW_MLP,
     ),
 )
 

@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
-
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC104",
@@ -33,7 +22,7 @@ spelling of the model and of the file (`..llama.modeling_llama`). If the neighbo
 modular file in the same run. If it belongs to another package, name that package with `--package` or `--root`.
 """,
     bad=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
@@ -49,20 +38,8 @@ __all__ = ["NewMLP"]
         ),
     ),
     good=(
-        NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+        OLD_MLP,
+        NEW_MLP,
     ),
 )
 

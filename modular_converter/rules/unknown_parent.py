@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
-
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC105",
@@ -32,7 +21,7 @@ Import the name as the neighbour's source spells it. A name that the neighbour i
 imported from the module that defines it.
 """,
     bad=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
@@ -48,20 +37,8 @@ __all__ = ["NewMLP"]
         ),
     ),
     good=(
-        NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+        OLD_MLP,
+        NEW_MLP,
     ),
 )
 

@@ -6,23 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules._examples import OLD_MLP
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
 
-
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC308",
@@ -37,7 +26,7 @@ Use the definition or remove it. If it is meant to replace a function of another
 function has after renaming (`new_helper` for `old_helper`).
 """,
     bad=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
@@ -57,7 +46,7 @@ __all__ = ["NewMLP"]
         ),
     ),
     good=(
-        NEIGHBOUR,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
