@@ -9,6 +9,7 @@ from dataclasses import replace
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.workers import Progress
+from modular_converter.settings.folders import load_settings_of
 from modular_converter.settings.load import load_settings
 from modular_converter.settings.values import Settings
 
@@ -47,7 +48,7 @@ def convert_paths(
 
     Args:
         paths: modular files, in any order.
-        settings: those of the nearest `pyproject.toml` of the first file, when left out.
+        settings: for each file those of the nearest `pyproject.toml`, when left out.
         workers: processes at most; 0 chooses by the number of files.
         progress: called with the number of files converted since the last call.
 
@@ -57,5 +58,5 @@ def convert_paths(
     absolute = sorted({os.path.abspath(path) for path in paths})
     if not absolute:
         return []
-    run = Run(settings or load_settings(os.path.dirname(absolute[0])), workers=workers)
+    run = Run(settings or load_settings_of(absolute), workers=workers)
     return (replace(run, progress=progress) if progress else run).convert(absolute)

@@ -135,9 +135,9 @@ def set_project(tree: Tree) -> None:
 
 
 def set_ruff(tree: Tree) -> None:
-    """The project's own formatter settings."""
+    """The project's own formatter settings, also those of one model."""
     (tree.root / "pyproject.toml").write_text("[tool.modular-converter]\n")
-    folder = tree.random.choice([tree.root, tree.root / "models"])
+    folder = tree.random.choice([tree.root, tree.root / "models", tree.one("modular_*.py").parent])
     text = tree.random.choice(
         ["line-length = 60\n", "line-length = 110\n", "[format]\nquote-style = 'single'\n", "x = ("]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,9 +72,19 @@ class Run:
     def _batch(self, paths: Sequence[str], library: Library) -> list[Conversion]:
         """Convert files and format what they give, all together."""
         conversions = convert_all(paths, library, self.workers, self.progress)
+        by_settings: dict[int, list[Conversion]] = {}
+        formattings = dict(enumerate(self.settings.formattings))
+        numbers = {folder: number for number, (folder, _) in enumerate(self.settings.by_folder, 1)}
+        for conversion in conversions:
+            by_settings.setdefault(numbers.get(os.path.dirname(conversion.path), 0), []).append(conversion)
+        finished = (self._format(some, formattings[number], library) for number, some in by_settings.items())
+        return sorted((one for some in finished for one in some), key=lambda one: one.path)
+
+    def _format(self, conversions: Sequence[Conversion], settings: Settings, library: Library) -> list[Conversion]:
+        """Format what conversions give, all by the same settings."""
         texts = {path: text for conversion in conversions for path, text in conversion.files.items()}
         try:
-            result = format_files(texts, self.settings)
+            result = format_files(texts, settings)
         except ConversionError as error:
             return [replace(one, files={}, diagnostics=(*one.diagnostics, *error.diagnostics)) for one in conversions]
         return [self._finish(conversion, result, library) for conversion in conversions]

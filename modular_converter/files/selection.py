@@ -11,6 +11,7 @@ from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.arguments import discover, models_folder
 from modular_converter.files.listing import Listings
 from modular_converter.rules import bad_setting
+from modular_converter.settings.folders import load_settings_of
 from modular_converter.settings.load import load_settings
 from modular_converter.settings.values import Settings
 
@@ -60,7 +61,7 @@ def select(
 
 def _project_settings(paths: Sequence[str], arguments: Sequence[str]) -> Settings:
     """The settings for `paths`; raises `ConversionError` where the arguments name folders of two projects."""
-    settings = load_settings(os.path.dirname(paths[0]))
+    settings = load_settings_of(paths)
     starts = {argument if os.path.isdir(argument) else os.path.dirname(argument) for argument in arguments}
     for start in sorted(start for start in starts if start and os.path.isdir(start)):
         other = load_settings(start)

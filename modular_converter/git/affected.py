@@ -166,8 +166,10 @@ def _tables(paths: Collection[str], settings: Settings) -> set[str]:
 
 def named_settings(settings: Settings) -> set[str]:
     """The files that settings come from, as far as they can be followed."""
-    extended = (path for path, _ in settings.ruff_extended)
-    return {settings.pyproject, settings.ruff_config_path, settings.black_config_path, *extended} - {""}
+    formattings = settings.formattings
+    extended = (path for one in formattings for path, _ in one.ruff_extended)
+    own = (path for one in formattings for path in (one.ruff_config_path, one.black_config_path))
+    return {settings.pyproject, *own, *extended} - {""}
 
 
 def _own_tree(path: str, trees: WorkTrees) -> Repository:
@@ -193,7 +195,7 @@ def _base(ref: str, tree: Repository, own: Collection[Repository], trees: WorkTr
 
 def _means_all(changed: Touched, paths: Collection[str], settings: Settings) -> bool:
     """Whether the changes include settings, pins of versions, the table of model names, or this tool."""
-    if not settings.ruff_is_followed or any(
+    if not all(one.ruff_is_followed for one in settings.formattings) or any(
         path in changed for path in _tables(paths, settings) | named_settings(settings)
     ):
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,6 +21,18 @@ class PinnedFormatter(NamedTuple):
     """Such as `0.14.10`; "" for any."""
     place: Location | None = None
     """Where a file of the project names the version; None where the profile does."""
+
+
+FORMATTER_FIELDS = (
+    "ruff_config",
+    "ruff_config_path",
+    "ruff_extended",
+    "ruff_is_followed",
+    "ruff_folder",
+    "ruff_source_roots",
+    "black_config_path",
+)
+"""The fields that the formatter's own files decide; they may differ from folder to folder."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,21 @@ class Settings:
     """The only version of a formatter that may write; it holds for no other formatter. None accepts every version."""
     project_folder: str = ""
     """The nearest folder at or above the files with a `pyproject.toml` or `.git`. No program in it is run."""
+
+    by_folder: tuple[tuple[str, Settings], ...] = ()
+    """Folders of models whose files are formatted by other settings, sorted, each with these settings."""
+
+    def formatting(self, folder: str) -> Settings:
+        """These settings, with the formatter's own settings of a folder of a model."""
+        other = dict(self.by_folder).get(folder)
+        if other is None:
+            return self
+        return replace(self, by_folder=(), **{name: getattr(other, name) for name in FORMATTER_FIELDS})
+
+    @property
+    def formattings(self) -> tuple[Settings, ...]:
+        """These settings, and those of each folder with other settings of the formatter."""
+        return (self, *(self.formatting(folder) for folder, _ in self.by_folder))
 
     @cached_property
     def file_kinds(self) -> tuple[str, ...]:

@@ -26,12 +26,12 @@ WING_RULES = os.path.join(TOOL, OWN_WING, "lint")
 
 def key_of(settings: Settings, version_of: VersionOf | None = None) -> str:
     """A hash of all that, "" when it cannot be told. `version_of` is that of `find_ruff`. Raises `ConversionError` (MC115) when the formatter is missing."""
-    if not settings.ruff_is_followed:
+    if not all(one.ruff_is_followed for one in settings.formattings):
         return ""
     try:
         tool = (__version__, sys.version, [digest(_content(path)) for path in _own_files()])
-        formatter = (formatter_stamp(settings, version_of), _black_options(settings))
-        sources = [_importable(folder) for folder in settings.ruff_source_roots]
+        formatter = (formatter_stamp(settings, version_of), [_black_options(one) for one in settings.formattings])
+        sources = [_importable(folder) for one in settings.formattings for folder in one.ruff_source_roots]
     except (OSError, ValueError):
         return ""
     facts = (tool, formatter, sources, replace(settings, workers=0, strict=False, pinned_formatter=None))

@@ -151,6 +151,26 @@ def test_no_file_is_built_on_a_text_that_is_never_written(tree, cache):
     assert ddd.read_text() == right
 
 
+@pytest.mark.parametrize("first", ["heir", "leaf"])
+def test_a_model_s_own_formatter_settings_hold_for_it_alone_and_always(tree, first):
+    long = "        return {}\n".format(" + ".join(["x"] * 20))
+    with open(tree / "models/base/modeling_base.py", "a") as file:
+        file.write("\n    def long(self, x):\n" + long)
+    (tree / "pyproject.toml").write_text("[tool.modular-converter]\n")
+    (tree / "models" / first / "ruff.toml").write_text("line-length = 60\n")
+    texts = {}
+    for arguments in (("all",), ("heir",), ("leaf",)):
+        assert check(CheckOptions(arguments, root=str(tree), fix=True)).exit_code == 0
+        for name in ("heir", "leaf"):
+            texts.setdefault(name, set()).add((tree / f"models/{name}/modeling_{name}.py").read_text())
+            assert result(tree, name).exit_code == 0
+        assert result(tree).exit_code == 0
+    assert {name: [long in text for text in found] for name, found in texts.items()} == {
+        "heir": [first != "heir"],
+        "leaf": [first != "leaf"],
+    }
+
+
 HOOK = '#!/bin/sh\ntouch "{mark}"\n'
 
 
