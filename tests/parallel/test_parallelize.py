@@ -183,7 +183,7 @@ def test_half_precision(ranks):
         want = found.model(**found.inputs).logits
     parallelize(found.model, session=ranks, dtype=torch.bfloat16)
     got = found.model(**found.inputs).logits
-    assert got.dtype == torch.bfloat16 and relative_error(got.float(), want) < 0.1
+    assert got.dtype == torch.bfloat16 and (got.float() - want).abs().max() < 0.1 * want.abs().max()
     found.model.cpu()
     assert found.model.lm_head.weight.dtype == torch.bfloat16
 

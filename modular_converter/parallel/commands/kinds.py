@@ -92,6 +92,8 @@ def _report(model: str, how: str, verdict: Verdict) -> bool:
     state = "verified" if verdict.passed else f"refused: {placed(verdict.layer, verdict.reason)}"
     errors = f"outputs {verdict.output_error:.1e}, gradients {verdict.gradient_error:.1e}"
     click.echo(f"{model} on {how}: {state} ({errors})")
+    if verdict.passed and verdict.uncovered:
+        click.echo(f"  not covered: {'; '.join(verdict.uncovered)}")
     return verdict.passed
 
 

@@ -42,6 +42,8 @@ __all__ = [
 # Relative to the entry, or to the scale of its tensor where the entry is smaller.
 OUTPUT_TOLERANCE = 2e-4
 GRADIENT_TOLERANCE = 1e-3
+# Weights without a proof that are named.
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,14 @@ class Verdict:
     @property
     def passed(self) -> bool:
         return not self.reason
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """The parts of a model that the verdict says nothing about, in words."""
+        if not self.unproven:
+            return self.gaps
+        more = "" if len(self.unproven) <= _NAMED else f" and {len(self.unproven) - _NAMED} more"
+        return (*self.gaps, f"gradients of {', '.join(self.unproven[:_NAMED])}{more}")
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.choice.kept import Kept, kept, log_kept
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError, PlanFormatError
 from modular_converter.parallel.plans.files import parse_plan, read_plan
 from modular_converter.parallel.plans.patterns import entries_for, matches, names_of_parts
@@ -53,31 +54,60 @@ def given_plan(given: GivenPlan, name: str) -> Plan:
 def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
     """The plan for a model on ``size`` ranks, and where it is from.
 
-    A given plan is taken as it is; where a small instance refuses it, a warning says so.
+    A given plan is taken as it is; where a small instance refuses it, a warning says so. The plan in the model's classes
+    is taken if it verifies and leaves no more bytes on a rank than the derived one. What a rank keeps is logged.
 
     Raises:
         PlanError: there is none: the model is not the library's, or neither plan verifies; with the reasons.
     """
-    name = type(model).__name__
     ranks = 4 if size % 4 == 0 else 2
     if given is not None:
-        return _tried(model, given_plan(given, name), ranks)
-    target = target_like(model)
-    overrides = small_settings(model)
+        plan, origin = _tried(model, given_plan(given, type(model).__name__), ranks)
+    else:
+        plan, origin = _own_or_derived(model, ranks)
+    log_kept(model, plan, size)
+    return plan, origin
+
+
+def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str]:
+    name, target, overrides = type(model).__name__, target_like(model), small_settings(model)
     committed = committed_plan(model, target, overrides)
-    refused = committed if isinstance(committed, str) else ""
+    refused, own = committed if isinstance(committed, str) else "", None
     if isinstance(committed, Plan):
         verdict = _verified(target, overrides, ranks, committed)
-        if verdict.passed:
-            return committed, f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance"
         refused = f"the one in its classes is refused ({placed(verdict.layer, verdict.reason)})"
+        own = kept(model, committed, ranks) if verdict.passed else None
+    if isinstance(committed, Plan) and own is not None:
+        said = f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance{_uncovered(verdict)}"
+        better = _better(model, target, overrides, ranks, own)
+        if better is None:
+            return committed, said
+        refused = f"the one in its classes leaves {own.share:.1%} of the weights on each of {ranks} ranks"
     found = _derived(target, overrides, ranks)
     if found.verdict.passed and found.plan.rules:
-        return found.plan, f"the derived plan, verified on {ranks} ranks of a small instance; {refused}"
+        said = f"the derived plan, verified on {ranks} ranks of a small instance{_uncovered(found.verdict)}"
+        return found.plan, f"{said}; {refused}"
     reason = (
         placed(found.verdict.layer, found.verdict.reason) if not found.verdict.passed else "nothing can be sharded"
     )
     raise ApplyError(f"{name} has no plan: {refused}, and the derived one does not hold ({reason}); give one as plan=")
+
+
+def _better(
+    model: torch.nn.Module, target: Target, overrides: dict[str, Any], ranks: int, own: Kept
+) -> Derived | None:
+    """The derived plan, if it holds and leaves fewer bytes on a rank than the plan in the model's classes."""
+    try:
+        found = _derived(target, overrides, ranks)
+        passed = found.verdict.passed and bool(found.plan.rules)
+        return found if passed and kept(model, found.plan, ranks).rank < own.rank else None
+    except PlanError as error:
+        logger.info("no plan to set beside the one in the model's classes: %s", str(error).splitlines()[0])
+        return None
+
+
+def _uncovered(verdict: Verdict) -> str:
+    return f" (not covered: {'; '.join(verdict.uncovered)})" if verdict.uncovered else ""
 
 
 def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:

@@ -5,6 +5,7 @@ import logging
 import pytest
 import torch
 
+from modular_converter.parallel.engine.choice.kept import kept
 from modular_converter.parallel.engine.choice.select_plan import (
     given_plan,
     select_plan,
@@ -124,3 +125,19 @@ def test_the_forms_of_a_given_plan(tmp_path):
         assert given_plan(form, "x") == plan
     with pytest.raises(PlanFormatError, match="none.txt: it cannot be read"):
         given_plan(str(tmp_path / "none.txt"), "x")
+
+
+def test_a_plan_of_the_head_alone_gives_way_to_one_that_leaves_less_on_a_rank(caplog):
+    """The plan in the classes of DiffLlama shards the head and leaves the layers whole."""
+    model = build(target_of("transformers.models.diffllama.modeling_diffllama.DiffLlamaForCausalLM")).model
+    with caplog.at_level(logging.INFO, "modular_converter"):
+        plan, where = select_plan(model, None, 2)
+    assert "the derived plan, verified" in where and "the one in its classes leaves" in where
+    assert any("layers" in rule.pattern for rule in plan.rules)
+    assert kept(model, plan, 2).share < 0.6 and "each of 2 ranks keeps" in caplog.text
+
+
+def test_weights_that_stay_whole_are_named_where_a_rank_keeps_most(caplog):
+    with caplog.at_level(logging.WARNING, "modular_converter"):
+        select_plan(llama(), "plan x\nrule layers.*.mlp.gate_proj colwise_gather_output\n", 2)
+    assert "of the weights; whole: " in caplog.text and "(no rule of the plan)" in caplog.text

@@ -1,0 +1,83 @@
+"""The bytes that a plan leaves on a rank, and the weights that stay whole."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import torch
+
+from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.plans.patterns import matches
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import resolve
+
+
+logger = logging.getLogger(__name__)
+# A rank that keeps this many times its part is warned of.
+_CLEARLY_MORE = 1.5
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Bytes of all parameters and of those on one rank; the names of whole parameters, the largest first."""
+
+    all: int
+    rank: int
+    whole: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """The part of the bytes on one rank, 0 to 1."""
+        return self.rank / self.all if self.all else 1.0
+
+
+def kept(model: torch.nn.Module, plan: Plan, ranks: int) -> Kept:
+    """The bytes that a plan leaves on one of several ranks.
+
+    Raises:
+        PlanError: a rule of the plan does not fit the model.
+    """
+    pieces = resolve(plan, model).pieces
+    names: dict[int, list[str]] = {}
+    parameters = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+        parameters[id(parameter)] = parameter
+    total = rank = 0
+    whole = []
+    for key, parameter in parameters.items():
+        size = parameter.numel() * parameter.element_size()
+        split = any(name in pieces and pieces[name].dim >= 0 for name in names[key])
+        total, rank = total + size, rank + (size // ranks if split else size)
+        if not split:
+            whole.append((size, names[key][0]))
+    return Kept(total, rank, tuple(name for _, name in sorted(whole, key=lambda pair: -pair[0])))
+
+
+def log_kept(model: torch.nn.Module, plan: Plan, ranks: int) -> None:
+    """Log the share of the weights that a rank keeps; warn where it is clearly more than the rank's part."""
+    try:
+        found = kept(model, plan, ranks)
+    except PlanError:  # said, with its place, where the plan is applied
+        return
+    name = type(model).__name__
+    logger.info("%s: each of %d ranks keeps %.1f %% of the weights", name, ranks, 100 * found.share)
+    if ranks > 1 and found.share > _CLEARLY_MORE / ranks:
+        said = ", ".join(f"{weight} ({_reason(plan, weight)})" for weight in found.whole[:_NAMED])
+        more = f" and {len(found.whole) - _NAMED} more" if len(found.whole) > _NAMED else ""
+        logger.warning(
+            "%s: each of %d ranks keeps %.1f %% of the weights; whole: %s%s",
+            name,
+            ranks,
+            100 * found.share,
+            said,
+            more,
+        )
+
+
+def _reason(plan: Plan, weight: str) -> str:
+    """The plan's own reason for a whole weight, or that it has no rule."""
+    owner = weight.rpartition(".")[0]
+    return next((why for pattern, why in plan.whole if matches(pattern, [weight, owner])), "no rule of the plan")
