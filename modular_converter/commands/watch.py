@@ -1,7 +1,9 @@
 """`modular-convert --watch`: convert again the files that a saved file affects, and print one line for each change.
 
-Each pass reads the settings and finds the files again, so no pass works with outdated knowledge. Between passes only
-two things are kept: the files that each conversion has read, and the files that this process has written.
+Only what a saved file affects is written, and at the start the files that the command line names: other models may be
+out of date for reasons that are not this user's. Each pass reads the settings and finds the files again, so no pass
+works with outdated knowledge. Between passes only two things are kept: the files that each conversion has read with
+their hashes, and the files that this process has written.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from modular_converter.check.cache.hashes import CurrentHashes
 from modular_converter.commands.output import report
 from modular_converter.commands.run_convert import ConvertOptions, prepare
 from modular_converter.convert.batch import Run
@@ -21,7 +24,8 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic
-from modular_converter.files.generated_files import put_in_place, target_of
+from modular_converter.files.arguments import ALL
+from modular_converter.files.generated_files import current_text, put_in_place, target_of
 from modular_converter.files.links import is_installed
 from modular_converter.files.selection import Selection
 from modular_converter.git.affected import SETTINGS_FILES, affected, named_settings
@@ -52,8 +56,10 @@ class Watch:
     """The state between passes."""
 
     options: ConvertOptions
-    reads: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Modular file -> the files that its last conversion asked for, missing files included."""
+    reads: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """Modular file -> `Conversion.reads` of its last conversion, missing files included."""
+    generated: set[str] = field(default_factory=set)
+    """The generated files of all conversions."""
     own: dict[str, Stamp] = field(default_factory=dict)
     """Generated file -> its stamp after this process wrote it."""
     roots: frozenset[str] = frozenset()
@@ -102,7 +108,10 @@ def _follow(state: Watch) -> None:
     batches = _batches([folder for folder in folders if os.path.isdir(folder)])
     next(batches)  # the folders are being watched now, so no change is lost
     settings = _stamps(state.settings)
-    _pass(state, None, "other folders" if state.started else "start")
+    if state.started:  # what was saved while nothing was watched
+        _pass(state, _changed_since_read(state), "other folders")
+    else:
+        _pass(state, None, "start", writes=state.options.arguments != (ALL,))
     state.started = True
     if state.folders != folders:  # the first pass has found the folders of the neighbours
         return
@@ -154,61 +163,79 @@ def _saved(state: Watch, batch: Batch) -> list[str]:
     )
 
 
-def _pass(state: Watch, saved: Sequence[str] | None, label: str) -> None:
-    """Convert the files that `saved` affects, or all for None; write the files that differ, and print one line."""
+def _changed_since_read(state: Watch) -> list[str]:
+    """The files that a conversion has read and that hold something else now, but for generated ones."""
+    hashes = CurrentHashes(prepare(state.options).settings)
+    read = {entry for reads in state.reads.values() for entry in reads.items()}
+    return sorted(path for path, value in read if path not in state.generated and not _is_same(hashes, path, value))
+
+
+def _is_same(hashes: CurrentHashes, path: str, value: str) -> bool:
+    try:
+        return hashes.matches(path, value)
+    except (OSError, ConversionError):
+        return False
+
+
+def _pass(state: Watch, saved: Sequence[str] | None, label: str, *, writes: bool = True) -> None:
+    """Convert the files that `saved` affects, or all for None; write or count those that differ, and print one line."""
     started = time.perf_counter()
     try:
         selection = prepare(state.options)
         paths = selection.paths if saved is None else _affected(state, saved, selection)
         conversions = Run(selection.settings, workers=selection.settings.workers).convert(paths)
     except ConversionError as error:  # settings in the middle of an edit, or a missing formatter
-        _print_line(state, label, (), [], list(error.diagnostics), started)
+        _print_line(state, label, (), "", list(error.diagnostics), started)
         return
-    state.reads = {path: state.reads.get(path, frozenset()) for path in selection.paths}
-    state.reads.update({conversion.path: frozenset(conversion.reads) for conversion in conversions})
-    written, problems = _write(state, selection, conversions)
+    state.reads = {path: state.reads.get(path, {}) for path in selection.paths}
+    state.reads.update({conversion.path: conversion.reads for conversion in conversions})
+    state.generated.update(path for conversion in conversions for path in conversion.files)
+    different, problems = _write(state, selection, conversions, writes)
     _update_folders(state, selection)
-    _print_line(state, label, conversions, written, [*selection.problems, *problems], started)
+    action = f"wrote {_named(different)}" if writes else f"left as they are, though out of date: {_named(different)}"
+    _print_line(state, label, conversions, action if different else "", [*selection.problems, *problems], started)
 
 
 def _affected(state: Watch, saved: Sequence[str], selection: Selection) -> list[str]:
     """The modular files that were saved, are new, or have read a saved file, and all their heirs."""
     changed = {os.path.realpath(path) for path in saved}
     for path in selection.paths:
-        if path not in state.reads or not state.reads[path].isdisjoint(saved):
+        if path not in state.reads or not state.reads[path].keys().isdisjoint(saved):
             changed.add(os.path.realpath(path))
     return affected(changed, selection.paths, Library(selection.settings))
 
 
 def _write(
-    state: Watch, selection: Selection, conversions: Sequence[Conversion]
+    state: Watch, selection: Selection, conversions: Sequence[Conversion], writes: bool
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Write the generated files that differ; return their paths, and all findings."""
-    written: list[str] = []
+    """Write the generated files that differ, or only look for them; return their paths, and all findings."""
+    different: list[str] = []
     problems = [diagnostic for conversion in conversions for diagnostic in conversion.diagnostics]
     for conversion in conversions:
         for path, text in conversion.files.items():
             target = target_of(path, selection.settings)
             try:
-                if put_in_place(target, text, conversion.path, selection.settings):
-                    written.append(target)
+                if not writes and current_text(target, selection.settings) != text:
+                    different.append(target)
+                elif writes and put_in_place(target, text, conversion.path, selection.settings):
+                    different.append(target)
                     state.own[target] = _stamp(target)
             except ConversionError as error:
                 problems += error.diagnostics
-    return written, problems
+    return different, list(dict.fromkeys(problems))
 
 
 def _print_line(
     state: Watch,
     label: str,
     conversions: Sequence[Conversion],
-    written: Sequence[str],
+    action: str,
     problems: Sequence[Diagnostic],
     started: float,
 ) -> None:
-    """Print the line of a pass: the files written, the first error, the number of warnings, the time."""
+    """Print the line of a pass: what was done with which files, the first error, the number of warnings, the time."""
     errors = [problem for problem in problems if problem.is_error]
-    parts = [f"wrote {_named(written)}"] if written else []
+    parts = [action] if action else []
     if errors:
         first = errors[0]
         place = f"{shown(first.location.path, os.getcwd())}:{first.location.line}:{first.location.column}"

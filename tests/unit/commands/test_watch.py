@@ -92,9 +92,10 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def watched(tree: Path) -> Iterator[Watched]:
+    assert CliRunner().invoke(convert_command, ["--root", str(tree), "all"]).exit_code == 0
     found = Watched(tree)
     try:
-        assert found.line() == "start: wrote models/first/modeling_first.py, models/second/modeling_second.py"
+        assert found.line() == "start: 2 modular files up to date"
         assert found.line() == "watching 2 modular files, Ctrl-C ends"
         yield found
         assert found.end() == 0
@@ -192,6 +193,41 @@ def test_only_the_files_that_are_named_are_converted_and_a_quiet_one_speaks_of_e
         assert found.end() == 0
         assert not (tree / "models/second/modeling_second.py").exists()
         assert not generated.exists() or "x + 6" in generated.read_text()
+    finally:
+        found.process.kill()
+        found.process.wait()
+
+
+def test_a_file_that_no_save_affects_is_left_as_it_is(tree):
+    """Not at the start, and not when another model is saved: only when something that it is made from is."""
+    assert CliRunner().invoke(convert_command, ["--root", str(tree), "all"]).exit_code == 0
+    add(tree / "models", "third", "base")
+    stale = tree / "models/first/modeling_first.py"
+    stale.write_text(stale.read_text() + "# of somebody else\n")
+    before = stale.read_bytes()
+    found = Watched(tree)
+    try:
+        left = "models/first/modeling_first.py, models/third/modeling_third.py"
+        assert found.line() == f"start: left as they are, though out of date: {left}"
+        assert found.line() == "watching 3 modular files, Ctrl-C ends"
+        third = tree / "models/third/modular_third.py"
+        save(third, third.read_text().replace("    pass", "    size = 3"))
+        assert found.line() == "models/third/modular_third.py saved: wrote models/third/modeling_third.py"
+        assert stale.read_bytes() == before
+        save(tree / "models/base/modeling_base.py", BASE.replace("x + 1", "x + 5"))
+        assert "wrote models/first/modeling_first.py" in found.line()
+        assert found.end() == 0
+    finally:
+        found.process.kill()
+        found.process.wait()
+
+
+def test_files_that_are_named_are_written_at_the_start(tree):
+    found = Watched(tree, "models/first/modular_first.py")
+    try:
+        assert found.until("start") == "start: wrote models/first/modeling_first.py"
+        assert not (tree / "models/second/modeling_second.py").exists()
+        assert found.end() == 0
     finally:
         found.process.kill()
         found.process.wait()
