@@ -44,6 +44,11 @@ class Rule(NamedTuple):
     good: Example = ()
     """The same files put right; their conversion gives no diagnostic."""
 
+    @property
+    def can_be_ignored(self) -> bool:
+        """Whether an author may silence it. An error means a wrong result, however a setting weighs it."""
+        return self.severity is Severity.WARNING
+
 
 @dataclass(frozen=True)
 class Location:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from modular_converter.check.cache.lookup import Cache
 from modular_converter.convert.build_order import cycles, dependencies
 from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.silence import judged
 from modular_converter.settings.values import Settings
 
 
@@ -42,8 +43,8 @@ def find_conversions(
         return Conversions({}, {})
     cache = Cache(cache_folder, settings, errors_only=errors_only and not settings.strict) if cache_folder else None
     known = {path: found for path in paths if cache and (found := cache.look_up(path))}
-    if settings.strict:  # the cache stores findings with their own weight
-        known = {path: one.strictly() for path, one in known.items()}
+    if settings.strict or settings.silences:  # the cache stores all findings with their own weight
+        known = {path: judged(one, settings) for path, one in known.items()}
     if len(known) == len(paths) and not _form_cycle(known, settings):
         return Conversions(known, {})
     from modular_converter.convert.batch import Run  # loads the whole converter

@@ -54,6 +54,7 @@ def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
 @click.option("--verbose", "-v", is_flag=True, help="Print the origin of each generated definition.")
 @format_option
+@click.option("--list-rules", is_flag=True, help="List all rules, also with --format json.")
 @click.option(
     "--explain",
     metavar="CODE",
@@ -63,7 +64,9 @@ def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
     help="Explain a rule, such as MC201.",
 )
 @version_option("modular-convert")
-def convert_command(files: tuple[str, ...], listed: tuple[str, ...], watch: bool, **options: Any) -> None:
+def convert_command(
+    files: tuple[str, ...], listed: tuple[str, ...], watch: bool, list_rules: bool, **options: Any
+) -> None:
     """Generate single-file models from modular files.
 
     FILES are modular files, globs, folders, model names, or "all"; with --watch, "all" is the default. The generated
@@ -73,6 +76,8 @@ def convert_command(files: tuple[str, ...], listed: tuple[str, ...], watch: bool
     Exit code: 0 success; 1 only findings, or differences with --diff or --dry-run;
     2 something could not be converted.
     """
+    if list_rules:
+        return _list_rules(options["output_format"])
     from modular_converter.commands.run_convert import ConvertOptions, run
 
     arguments = (*files, *listed) or (("all",) if watch else ())
@@ -80,6 +85,16 @@ def convert_command(files: tuple[str, ...], listed: tuple[str, ...], watch: bool
         raise click.UsageError("Name the files to convert: paths, globs, folders, model names, or `all`.")
     chosen = ConvertOptions(arguments=arguments, **options)
     raise SystemExit(_watch(chosen) if watch else run(chosen))
+
+
+def _list_rules(output_format: str) -> None:
+    """Print all rules in short."""
+    if output_format not in ("text", "json"):
+        raise click.UsageError("--list-rules prints text or json.")
+    from modular_converter.reporting.rule_list import render
+    from modular_converter.rules import all_rules
+
+    click.echo(render(all_rules(), output_format), nl=False)
 
 
 def _watch(options: ConvertOptions) -> int:

@@ -12,6 +12,7 @@ from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.emit.format import FormatResult, format_files
 from modular_converter.convert.examine.report import examine
 from modular_converter.convert.required_files import required_files
+from modular_converter.convert.silence import judged, obey_comments
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.observations import Observations
 from modular_converter.convert.workers import Progress, convert_all, without_collector
@@ -95,13 +96,14 @@ class Run:
         seen = Observations()
         diagnostics += examine(conversion, result, library.observing(seen))
         diagnostics.sort(key=lambda diagnostic: diagnostic.sort_key)
+        diagnostics = obey_comments(diagnostics, conversion.path, _on_disk(conversion.path, library) or "")
         failed = any(diagnostic.is_error for diagnostic in diagnostics)
         files = {} if failed else {path: result.texts[path] for path in conversion.files}
         reads = _merged(
             conversion.reads, {path: at for path, at in seen.files.items() if path not in conversion.files}
         )
         finished = replace(conversion, files=files, diagnostics=tuple(diagnostics), reads=reads)
-        return finished.strictly() if self.settings.strict else finished
+        return judged(finished, self.settings)
 
     def _lay_over(
         self,

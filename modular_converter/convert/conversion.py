@@ -34,6 +34,7 @@ class Conversion:
     files: Mapping[str, str]
     """Absolute path of each generated file -> its text. Empty when there are errors."""
     diagnostics: tuple[Diagnostic, ...] = ()
+    """The findings, without those that the author silences."""
     origins: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     """Path of each generated file -> where each of its definitions comes from, in order."""
     reads: Mapping[str, str] = field(default_factory=dict)
@@ -42,6 +43,9 @@ class Conversion:
     """Every package that was looked for by name -> its folder, "" for a package that was not found."""
     requires: frozenset[str] = frozenset()
     """The neighbour files that the modular file imports from, whether they exist or not."""
+
+    found: tuple[Diagnostic, ...] = ()
+    """The findings before the settings leave out some of them, or weigh them otherwise."""
 
     @property
     def failed(self) -> bool:

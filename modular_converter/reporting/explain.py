@@ -9,7 +9,7 @@ def page(rule: Rule) -> str:
     """The rule in Markdown: its explanation, files that break it, and the same files corrected."""
     parts = [
         f"# {rule.code} {rule.name}",
-        f"*{rule.severity.value.capitalize()}*: {rule.summary}.",
+        f"*{rule.severity.value.capitalize()}*: {rule.summary}. It {'can' if rule.can_be_ignored else 'cannot'} be ignored.",
         rule.explanation.strip(),
     ]
     if rule.bad:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import re
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -32,6 +33,10 @@ Check = Callable[["Facts"], Iterable[Diagnostic]]
 
 class UnknownRuleError(LookupError):
     """Raised for a code or name that no rule has; the message holds a spelling hint."""
+
+
+class NotIgnorableError(LookupError):
+    """Raised for rules that cannot be ignored; the message says why."""
 
 
 def all_rules() -> tuple[Rule, ...]:
@@ -63,6 +68,25 @@ def by_code(code: str) -> Rule:
         hint = did_you_mean(wanted.upper(), rules) or did_you_mean(wanted.lower(), rules)
         raise UnknownRuleError(f"there is no rule `{code}`. {hint}".strip())
     return rule
+
+
+def rule_prefix(entry: str) -> str:
+    """The code, or the beginning of codes, that a setting means: `MC307`, `colliding-prefix`, `MC3`.
+
+    Raises `UnknownRuleError`.
+    """
+    wanted = entry.strip().upper()
+    if re.fullmatch(r"MC\d{0,2}", wanted) and any(rule.code.startswith(wanted) for rule in all_rules()):
+        return wanted
+    return by_code(entry).code
+
+
+def ignorable_prefix(entry: str) -> str:
+    """The same for rules to be ignored. Raises `NotIgnorableError` where the entry means errors alone."""
+    prefix = rule_prefix(entry)
+    if not any(rule.can_be_ignored for rule in all_rules() if rule.code.startswith(prefix)):
+        raise NotIgnorableError(f"`{entry}` cannot be ignored, because an error means a wrong result.")
+    return prefix
 
 
 @functools.lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from modular_converter.diagnostics import Severity
+from modular_converter.rules import ignorable_prefix, rule_prefix
 from modular_converter.settings.toml_files import TomlFile
 from modular_converter.settings.values import FORMATTERS
 
@@ -90,6 +91,20 @@ def _severity(value: object) -> Severity:
     return Severity(_one_of(tuple(severity.value for severity in Severity))(value))
 
 
+def _rules(resolve: Callable[[str], str], value: object) -> tuple[str, ...]:
+    """Codes and beginnings of codes; `resolve` is a function of `modular_converter.rules`."""
+    try:
+        return tuple(resolve(entry) for entry in _texts(value))
+    except LookupError as error:
+        raise ValueError(f"cannot be obeyed: {error}") from None
+
+
+def _rules_by_pattern(value: object) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, dict):
+        raise ValueError(f"must be a table of lists, not {value!r}")
+    return {pattern: _rules(ignorable_prefix, entries) for pattern, entries in value.items()}
+
+
 READERS: Mapping[str, Callable[[object], object]] = {
     "profile": _one_of(PROFILES),
     "package": _text,
@@ -123,6 +138,9 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "output-dir": _text,
     "workers": functools.partial(_at_least, 0),
     "strict": _flag,
+    "select": functools.partial(_rules, rule_prefix),
+    "ignore": functools.partial(_rules, ignorable_prefix),
+    "per-file-ignores": _rules_by_pattern,
 }
 """The keys of a settings table, each with the function that checks its value."""
 

@@ -98,6 +98,12 @@ class Settings:
     """Processes at most; 0 lets the run decide."""
     strict: bool = False
     """Whether warnings count as errors."""
+    select: tuple[str, ...] = ("MC",)
+    """Codes, or beginnings of codes, of the warnings that are reported."""
+    ignore: tuple[str, ...] = ()
+    """The same of those that are not reported. The longest entry of either that fits a code decides."""
+    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """Pattern of paths -> the same for modular files with such a path."""
     ruff_config: str = ""
     """Text of the ruff configuration in force."""
     ruff_config_path: str = ""
@@ -138,6 +144,11 @@ class Settings:
     def file_kinds(self) -> tuple[str, ...]:
         """All kinds of file, a longer one before those that it begins with."""
         return tuple(sorted({*self.kinds.values(), self.default_kind}, key=lambda kind: (-len(kind), kind)))
+
+    @property
+    def silences(self) -> bool:
+        """Whether the settings leave out some warnings."""
+        return bool(self.ignore or self.per_file_ignores or self.select != ("MC",))
 
     @property
     def formatter_version(self) -> str:

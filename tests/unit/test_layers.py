@@ -41,6 +41,7 @@ FLOORS = {
         "examine",
         "lint",
         "pipeline",
+        "silence",
         "workers",
         "build_order",
         "required_files",

@@ -95,7 +95,7 @@ class Entries:
             self._add_files(gives),
             [self.name(path) for path in sorted(conversion.requires)],
             conversion.packages,
-            [pack(one) for one in conversion.diagnostics],
+            [pack(one) for one in conversion.found],
         )
 
     def _add_files(self, files: Iterable[tuple[str, str]]) -> list[int]:

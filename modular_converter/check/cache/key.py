@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import replace
+from typing import Any
 
 import modular_converter
 from modular_converter import __version__
@@ -17,6 +18,8 @@ from modular_converter.convert.emit.formatter_version import VersionOf, formatte
 from modular_converter.settings.values import Settings
 
 
+NO_PART: Mapping[str, Any] = {"workers": 0, "strict": False, "select": (), "ignore": (), "per_file_ignores": {}}
+"""Settings that a conversion does not depend on: the cache stores findings before they are left out or weighed."""
 TOOL = os.path.dirname(os.path.abspath(modular_converter.__file__))
 """The folder of this tool's own files."""
 OWN_WING = "parallel"
@@ -34,7 +37,7 @@ def key_of(settings: Settings, version_of: VersionOf | None = None) -> str:
         sources = [_importable(folder) for one in settings.formattings for folder in one.ruff_source_roots]
     except (OSError, ValueError):
         return ""
-    facts = (tool, formatter, sources, replace(settings, workers=0, strict=False, pinned_formatter=None))
+    facts = (tool, formatter, sources, replace(settings, pinned_formatter=None, **NO_PART))
     return digest(repr(facts).encode("utf-8", "surrogatepass"))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 
 from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
+from modular_converter.convert.source.ignore_comments import without_ignore_comments
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.module import Module
 from modular_converter.convert.source.names import ModelNames, read_model_names
@@ -128,10 +129,11 @@ class Library:
 
     def _index(self, path: str) -> Module:
         text = self.text(path)
+        is_modular = os.path.basename(path).startswith("modular_")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is no finding
-                return _index_of(text, path)
+                return _index_of(without_ignore_comments(text) if is_modular else text, path)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             diagnostic = syntax_error.diagnose(*locate_parse_error(path, error))
             raise ConversionError(diagnostic.with_source(text)) from None

@@ -9,6 +9,7 @@ from modular_converter.parallel.lint import plan_lacks_new_layer, plan_names_mis
 from modular_converter.rules import (
     all_rules,
     ambiguous_prefix,
+    bad_ignore,
     bad_setting,
     base_not_a_name,
     changed_meaning,
@@ -55,6 +56,7 @@ from modular_converter.rules import (
     unknown_parent,
     unknown_revision,
     unused_definition,
+    unused_ignore,
 )
 
 
@@ -141,6 +143,9 @@ WORDED = [
     (plan_names_missing_layer.diagnose(AT, "mlp.up", "base_model_tp_plan"), "`mlp.up`", "Override"),
     (plan_lacks_new_layer.diagnose(AT, "gate", "up", "NewMLP"), "splits `up` of `NewMLP`, but has no", "Override"),
     (deep_inheritance.diagnose(AT, "NewMLP", "OldMLP", "OlderMLP", "m.py"), "`OlderMLP` of m.py", "`OlderMLP`"),
+    (unused_ignore.diagnose(AT, "MC307"), "no finding of `MC307`", "Remove `MC307`"),
+    (bad_ignore.names_none(AT), "names no rule", "--list-rules"),
+    (bad_ignore.diagnose(AT, "there is no rule `MC399`"), "no rule `MC399`", "Correct the comment"),
     (undefined_name.diagnose(AT, "torhc", "`NewMLP`", "Import `torch`."), "`NewMLP` uses `torhc`", "Import `torch`."),
     (generated_file_differs.diagnose(AT, "modular_new.py", ["NewMLP"], "edited"), "`NewMLP` differs", "--fix"),
     (generated_file_missing.diagnose(AT, "modular_new.py"), "does not exist", "--fix"),

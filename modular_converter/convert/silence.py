@@ -1,0 +1,108 @@
+"""Leave out the warnings that an author silences: by a comment on the line, or by `select` and `ignore` in the settings.
+
+Only warnings can be left out: an error means a wrong result. Comments are part of the modular file, so they are obeyed
+once and the cache stores what is left. Settings are obeyed after the cache, so that a changed setting holds at once.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from modular_converter.convert.conversion import Conversion
+from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.settings.values import Settings
+
+
+def judged(conversion: Conversion, settings: Settings) -> Conversion:
+    """A conversion with the findings that the settings select, weighed as they say; `found` keeps all of them."""
+    found = conversion.diagnostics
+    if not found:
+        return conversion
+    kept = found
+    if settings.silences:
+        kept = tuple(one for one in found if not _is_silenced(one, conversion.path, settings))
+    result = replace(conversion, diagnostics=kept, found=found)
+    return result.strictly() if settings.strict else result
+
+
+def _is_silenced(finding: Diagnostic, path: str, settings: Settings) -> bool:
+    if not finding.rule.can_be_ignored:
+        return False
+    code = finding.code
+    if any(
+        _longest(code, entries)
+        for pattern, entries in settings.per_file_ignores.items()
+        if _fits(path, pattern, settings)
+    ):
+        return True
+    selected = _longest(code, settings.select)
+    return not selected or _longest(code, settings.ignore) >= selected
+
+
+def _longest(code: str, prefixes: Iterable[str]) -> int:
+    """The length of the longest of some prefixes of a code; 0 for none."""
+    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=0)
+
+
+def _fits(path: str, pattern: str, settings: Settings) -> bool:
+    """Whether a pattern means a file: by its name, or by its path below the folder of the settings."""
+    relative = os.path.relpath(path, os.path.dirname(settings.pyproject) or os.curdir).replace(os.sep, "/")
+    return fnmatch.fnmatchcase(os.path.basename(path), pattern) or fnmatch.fnmatchcase(relative, pattern)
+
+
+def obey_comments(findings: Sequence[Diagnostic], path: str, text: str) -> list[Diagnostic]:
+    """The findings about a modular file that its comments leave, and those about the comments themselves.
+
+    Args:
+        findings: all findings, sorted.
+        path: the modular file.
+        text: its text.
+    """
+    from modular_converter.convert.source.ignore_comments import ignore_comments
+
+    comments = ignore_comments(text)
+    if not comments:
+        return list(findings)
+    left = list(findings)
+    failed = any(one.is_error for one in findings)
+    about: list[Diagnostic] = []
+    for comment in comments:
+        place = Location(path, comment.line, comment.column, comment.line, comment.end_column)
+        silenced, problems = _silenced_by(comment.entries, place, left, failed)
+        left = [one for one in left if one not in silenced]
+        about += (one.with_source(text) for one in problems)
+    return sorted([*left, *about], key=lambda one: one.sort_key)
+
+
+def _silenced_by(
+    entries: Sequence[str], place: Location, findings: Sequence[Diagnostic], failed: bool
+) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    """The findings that one comment silences, and those about its entries."""
+    from modular_converter.rules import bad_ignore, unused_ignore
+
+    silenced: list[Diagnostic] = []
+    problems = [] if entries else [bad_ignore.names_none(place)]
+    for entry in entries:
+        prefix, problem = bad_ignore.resolve(place, entry)
+        if problem is not None:
+            problems.append(problem)
+            continue
+        now = [one for one in findings if _is_about(one, place, prefix)]
+        if not now and not failed:  # an error keeps some rules from being checked
+            problems.append(unused_ignore.diagnose(place, entry))
+        silenced += now
+    return silenced, problems
+
+
+def _is_about(finding: Diagnostic, place: Location, prefix: str) -> bool:
+    location = finding.location
+    lines = range(location.line, (location.end_line or location.line) + 1)
+    return (
+        finding.rule.can_be_ignored
+        and location.path == place.path
+        and place.line in lines
+        and finding.code.startswith(prefix)
+    )
