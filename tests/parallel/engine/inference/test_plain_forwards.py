@@ -36,7 +36,7 @@ def test_every_way_to_use_a_weight(ranks, latent):
     got = model(IDS)
     model.cpu()
     errors = {name: relative_error(got[name], want[name]) for name in want}
-    assert max(errors.values()) < 1e-5, errors
+    assert max(errors.values()) < 1e-4, errors
     assert model.head.weight is model.words.weight
 
 
@@ -84,7 +84,7 @@ def test_an_output_that_is_summed_of_every_kind_of_module(ranks):
     got = model(x)
     model.cpu()
     errors = {name: relative_error(got[name], want[name]) for name in want}
-    assert max(errors.values()) < 1e-5, errors
+    assert max(errors.values()) < 1e-4, errors
 
 
 def test_a_module_with_two_names_keeps_the_role_of_its_weight():
