@@ -19,7 +19,8 @@ classes inherit cannot be read.
 
 Neighbours are found from the place of the modular file and the root of the package; nothing is imported. Check the
 spelling of the model and of the file (`..llama.modeling_llama`). If the neighbour is itself generated, convert its
-modular file in the same run. If it belongs to another package, name that package with `--package` or `--root`.
+modular file in the same run. If it belongs to another package, install that package in the environment that runs this
+tool: with pip, and in a hook of pre-commit by `additional_dependencies: ["transformers==5.23.0"]`.
 """,
     bad=(
         OLD_MLP,
@@ -42,6 +43,17 @@ __all__ = ["NewMLP"]
         NEW_MLP,
     ),
 )
+
+
+def not_installed(location: Location, module: str, package: str) -> Diagnostic:
+    """`module` as written in the import; `package` is neither installed here nor found beside the modular file."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{module}` does not exist: there is no package `{package}` in this environment",
+        help=f"Run `pip install {package}`. In `.pre-commit-config.yaml`, give the hook "
+        f'`additional_dependencies: ["{package}"]` with the version that you use.',
+    )
 
 
 def diagnose(location: Location, module: str, path: str, *, candidates: Iterable[str] = ()) -> Diagnostic:

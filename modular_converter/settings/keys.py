@@ -10,7 +10,7 @@ from typing import Any
 from modular_converter.diagnostics import Severity
 from modular_converter.rules import ignorable_prefix, rule_prefix
 from modular_converter.settings.toml_files import TomlFile
-from modular_converter.settings.values import FORMATTERS
+from modular_converter.settings.values import BANNER_NOTICE, FORMATTERS, NEIGHBOUR
 
 
 PROFILES = ("transformers",)
@@ -87,6 +87,24 @@ def _version(value: object) -> str:
     return value
 
 
+def _comments(value: object) -> str:
+    text = _text(value).strip("\n")
+    if any(not line.startswith("#") or not line.isprintable() for line in text.split("\n") if line):
+        raise ValueError(f"must hold comments alone: lines that begin with `#`, not {value!r}")
+    return f"{text}\n" if text else ""
+
+
+def _banner(value: object) -> str:
+    text = _comments(value)
+    if text and text.find(BANNER_NOTICE) not in range(1000):
+        raise ValueError(f"must hold `{BANNER_NOTICE}`, by which generated files are recognised")
+    return text
+
+
+def _license_header(value: object) -> str:
+    return NEIGHBOUR if value == NEIGHBOUR else _comments(value)
+
+
 def _severity(value: object) -> Severity:
     return Severity(_one_of(tuple(severity.value for severity in Severity))(value))
 
@@ -138,6 +156,8 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "output-dir": _text,
     "workers": functools.partial(_at_least, 0),
     "strict": _flag,
+    "banner": _banner,
+    "license-header": _license_header,
     "select": functools.partial(_rules, rule_prefix),
     "ignore": functools.partial(_rules, ignorable_prefix),
     "per-file-ignores": _rules_by_pattern,

@@ -10,6 +10,10 @@ from typing import NamedTuple
 from modular_converter.diagnostics import Location, Severity
 
 
+NEIGHBOUR = "neighbour"
+"""The value of `license-header` that keeps the neighbour's header."""
+BANNER_NOTICE = "This file was automatically" + " generated from {path}."  # in two pieces: this file is not generated
+"""The words of every banner. A generated file is recognised by them."""
 FORMATTERS = ("ruff", "black", "none")
 
 
@@ -92,6 +96,10 @@ class Settings:
     replaced_dependency: Severity
     """How heavily MC201 weighs."""
     max_file_bytes: int
+    banner: str = ""
+    """Text of the banner with `{path}` and `{name}` of the modular file; "" for that of transformers."""
+    license_header: str = ""
+    """Comments below the banner: `NEIGHBOUR`, or a text for modular files without a header; "" for neither."""
     root: str = ""
     output_dir: str = ""
     workers: int = 0

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from functools import cached_property
 
-from modular_converter.convert.emit.banner import banner
+from modular_converter.convert.emit.banner import banner, header
 from modular_converter.convert.emit.exports import names_in_strings, on_one_line, render_all
 from modular_converter.convert.emit.imports import (
     ImportSource,
@@ -41,6 +41,9 @@ class _Assembler:
         self.foreign = next(
             (one.neighbour.package for one in neighbours.neighbours.values() if one.neighbour.package), ""
         )
+        first = next(iter(neighbours.neighbours.values()), None)
+        from_neighbour = first.neighbour.module.header if first else ""
+        self.header = header(self.target.module.header, from_neighbour, self.settings)
         self.sources = [self._own_imports(), *(self._imports_of(one) for one in neighbours.neighbours.values())]
 
     @cached_property
@@ -67,7 +70,7 @@ class _Assembler:
             optional=self._optional_libraries() if file.kind in self.settings.optional_kinds else None,
             keep_conditions=self.settings.formatter == "ruff",
         )
-        return "".join((self.banner, self.target.module.header, imports, body, self._all(file.kind)))
+        return "".join((self.banner, self.header, imports, body, self._all(file.kind)))
 
     def _kind(self, name: str) -> str:
         return kind_of(name, self.target.cased, self.settings)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 
 from modular_converter.settings.parent_folders import project_above
-from modular_converter.settings.values import Settings
+from modular_converter.settings.values import BANNER_NOTICE, NEIGHBOUR, Settings
 
 
 _SIREN = "\N{POLICE CARS REVOLVING LIGHT}"
 _LINE = "#                " + _SIREN * 48
-_NOTICE = "This file was automatically" + " generated from"  # in two pieces: this file is not a generated one
+_NOTICE = BANNER_NOTICE.partition(" {")[0]
 _TEMPLATE = """\
 {line}
 #           {notice} {path}.
@@ -23,7 +24,33 @@ _TEMPLATE = """\
 
 def banner(path: str, settings: Settings) -> str:
     """The banner of the files generated from the modular file at `path`."""
-    return _TEMPLATE.format(line=_LINE, notice=_NOTICE, path=source_path(path, settings), name=os.path.basename(path))
+    template = settings.banner or _TEMPLATE.format(line=_LINE, notice=_NOTICE, path="{path}", name="{name}")
+    values = {"{path}": source_path(path, settings), "{name}": _on_one_line(os.path.basename(path))}
+    return re.sub(r"\{path\}|\{name\}", lambda match: values[match[0]], template)
+
+
+def header(own: str, neighbour: str, settings: Settings) -> str:
+    """The comments below the banner.
+
+    Args:
+        own: the header of the modular file.
+        neighbour: the header of the first neighbour, with its banner if any; "" without neighbours.
+        settings: their `license_header` says what is added to `own`.
+    """
+    if settings.license_header == NEIGHBOUR:
+        added = _without_banner(neighbour, settings).strip("\n")
+        if not added or added in own:
+            return own
+        return f"{own.rstrip()}\n\n{added}\n\n" if own.strip() else f"{added}\n\n"
+    return own if own.strip() or not settings.license_header else f"{settings.license_header.strip()}\n\n"
+
+
+def _without_banner(text: str, settings: Settings) -> str:
+    """The header of a file without its banner."""
+    if not is_generated(text):
+        return text
+    banner_lines = (_TEMPLATE if _SIREN in text else settings.banner).count("\n")
+    return "".join(text.splitlines(keepends=True)[banner_lines:])
 
 
 def source_path(path: str, settings: Settings) -> str:

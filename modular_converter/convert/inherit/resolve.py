@@ -176,13 +176,12 @@ def _open(
     path = module_path(name.module, folder, library.find_package)
     if path is None or not library.exists(path):
         location = _locate(target, statement, name.module, library)
-        looked = (
-            os.path.relpath(path, folder).replace(os.sep, "/")
-            if path
-            else f"package `{name.module.partition('.')[0]}`"
-        )
-        candidates = _modules_like(path) if path else ()
-        problems.append(unknown_neighbour.diagnose(location, name.module, looked, candidates=candidates))
+        if path is None:
+            package = name.module.partition(".")[0]
+            problems.append(unknown_neighbour.not_installed(location, name.module, package))
+            return None
+        looked = os.path.relpath(path, folder).replace(os.sep, "/")
+        problems.append(unknown_neighbour.diagnose(location, name.module, looked, candidates=_modules_like(path)))
         return None
     try:
         module = library.module(path)

@@ -73,6 +73,11 @@ WORDED = [
         "`..odl.modeling_odl` does not exist",
         "`..old.modeling_old`",
     ),
+    (
+        unknown_neighbour.not_installed(AT, "base.models.old.modeling_old", "base"),
+        "no package `base`",
+        'additional_dependencies: ["base"]',
+    ),
     (unknown_parent.diagnose(AT, "OldMlp", OLD, candidates=["OldMLP"]), f"not defined in {OLD}", "`OldMLP`"),
     (
         config_from_modeling.diagnose(AT, "OldConfig", "..old.modeling_old"),
