@@ -44,17 +44,17 @@ print(len(modular), len(neighbours))
 STEPS = """
 import cProfile, pstats, sys
 sys.path.insert(0, {root!r})
-from modular_converter import pipeline, runner
+from modular_converter.convert.batch import Run
 from modular_converter.settings.load import profile_settings
 from modular_converter.files.arguments import discover
 profile = cProfile.Profile()
 paths = discover([{models!r}], None).paths
-profile.runcall(runner.Run(profile_settings(), workers=1).convert, paths)
+profile.runcall(Run(profile_settings(), workers=1).convert, paths)
 stats = pstats.Stats(profile).stats
 for step in ("required_files", "open_target", "resolve", "rename_neighbours", "build_classes", "collect", "assemble",
-             "lint", "format_files"):
+             "lint", "report_changed_meanings", "format_files", "examine"):
     found = [entry for (_, _, name), entry in stats.items() if name == step]
-    print(f"{{step:20}} {{max((entry[3] for entry in found), default=0.0):8.2f}} s")
+    print(f"{{step:24}} {{max((entry[3] for entry in found), default=0.0):8.2f}} s")
 """
 
 
