@@ -6,7 +6,7 @@ import ast
 import enum
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -15,6 +15,7 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.diagnostics import Diagnostic
 from modular_converter.settings.load import Settings, profile_settings
 from tests.oracle.behaviour import MISSING, executed, is_removal, neutral, observe
+from tests.oracle.documented import EVERYTHING, documented
 from tests.oracle.programs import Program
 
 
@@ -34,6 +35,7 @@ class Outcome(enum.Enum):
     SAME = "same behaviour"
     REFUSED = "refused with an error"
     WARNED = "other behaviour, and a finding names it"
+    DOCUMENTED = "other behaviour, as the guide describes it"
     SILENT = "other behaviour, and nothing is said"
     CRASHED = "internal error"
 
@@ -130,8 +132,27 @@ def _weigh(program: Program, differences: tuple[Difference, ...], checked: Conve
         return replace(verdict, differences=differences, generated=text)
     named = _named(program, checked, text)
     silent = tuple(one for one in differences if not _is_named(one, named))
-    outcome = Outcome.SILENT if silent else Outcome.WARNED
-    return Verdict(outcome, silent or differences, checked.diagnostics, text)
+    if not silent:
+        return Verdict(Outcome.WARNED, differences, checked.diagnostics, text)
+    described = _described(program, text)
+    undescribed = tuple(one for one in silent if not described(one))
+    outcome = Outcome.SILENT if undescribed else Outcome.DOCUMENTED
+    return Verdict(outcome, undescribed or silent, checked.diagnostics, text)
+
+
+def _described(program: Program, text: str) -> Callable[[Difference], bool]:
+    """Tells the differences that the guide describes; classes that use a class with one are different, too."""
+    places = documented(program.emu, program.llama, program.bert)
+    users = {name: _with_users({name}, text) - {name} for name, _ in places}
+
+    def is_described(one: Difference) -> bool:
+        method = one.question.lstrip(".").partition("(")[0]
+        return any(
+            (name == one.class_name and about in (method, EVERYTHING)) or one.class_name in users[name]
+            for name, about in places
+        )
+
+    return is_described
 
 
 def _replace_in_neighbours(modules: Mapping[str, types.ModuleType]) -> None:

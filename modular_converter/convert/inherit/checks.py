@@ -10,7 +10,7 @@ from modular_converter.convert.inherit.calls import super_attribute
 from modular_converter.convert.inherit.members import ClassBlock, parse_class
 from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.problems import Problem, not_mergeable, value_of_super
-from modular_converter.convert.inherit.scopes import Function, all_reads, is_generator
+from modular_converter.convert.inherit.scopes import Function, all_reads, dotted, is_generator
 
 
 def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iterator[Problem]:
@@ -111,6 +111,39 @@ def check_captures(
             f"the parent's lines use a `{name}` of their module, and your method has a local `{name}`",
             f"Give your `{name}` another name.",
         )
+
+
+def check_place(
+    child: Function,
+    override: ast.stmt,
+    targets: Sequence[str],
+    before: Sequence[ast.stmt],
+    following: Sequence[ast.stmt],
+) -> Iterator[Problem]:
+    """Attributes that an override reads, and that the parent's lines assign no earlier than in its place.
+
+    Args:
+        override: the child's assignment, which takes the place of the parent's.
+        targets: the targets of the override.
+        before: the statements above that place.
+        following: the parent's statement in that place, and those below it.
+    """
+    value = getattr(override, "value", None)
+    if value is None or ast.unparse(value) in targets:  # `self.x = self.x` only removes the parent's assignment
+        return
+    late = _stored_attributes(*following) - _stored_attributes(*before)
+    for name in sorted(late & all_reads(value)):
+        yield not_mergeable(
+            override,
+            child.name,
+            f"this statement takes the place of one of the parent's, where `{name}` does not yet have the parent's value",
+        )
+
+
+def _stored_attributes(*nodes: ast.AST) -> set[str]:
+    """The attributes, as `self.x`, that some nodes assign."""
+    parts = (part for node in nodes for part in ast.walk(node))
+    return {dotted(part) for part in parts if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)}
 
 
 def _bound_anywhere(*nodes: ast.AST) -> set[str]:

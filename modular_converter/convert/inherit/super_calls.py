@@ -12,7 +12,7 @@ import libcst as cst
 from modular_converter.convert.inherit.arguments import bind_arguments
 from modular_converter.convert.inherit.bases import ClassShape
 from modular_converter.convert.inherit.calls import is_super_statement
-from modular_converter.convert.inherit.checks import check_captures, check_kinds
+from modular_converter.convert.inherit.checks import check_captures, check_kinds, check_place
 from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.problems import Problem, not_mergeable, replaces_several
 from modular_converter.convert.inherit.scopes import Function, own_nodes
@@ -54,6 +54,7 @@ def merge_statements(merge: Merge) -> list[Line]:
     inherited = list(merge.parent_body.lines)
     if before and merge.name == "__init__" and inherited and is_super_statement(inherited[0].node, merge.name):
         before.insert(0, inherited.pop(0))
+    _check_places(merge, before, inherited, after)
     merged, appended = _merge_behind(merge, inherited, after)
     if inherited and merge.parent_body.footer:
         merged, appended = _with_footer(merge.parent_body.footer, merged, appended)
@@ -106,6 +107,16 @@ def _merge_behind(merge: Merge, inherited: list[Line], after: list[Line]) -> tup
             appended.append(rest)
             there.add(rest.normal)
     return merged, appended
+
+
+def _check_places(merge: Merge, before: list[Line], inherited: list[Line], after: list[Line]) -> None:
+    """Report assignments that would read, in the parent's place, what is assigned later."""
+    for part in after:
+        places = [place for place, line in enumerate(inherited) if set(part.targets) & set(line.targets)]
+        if places and all(inherited[place].normal != part.normal for place in places):
+            nodes = [line.node for line in inherited]
+            above = [*(line.node for line in before), *nodes[: places[0]]]
+            merge.problems.extend(check_place(merge.child, part.node, part.targets, above, nodes[places[0] :]))
 
 
 def _deleted_elsewhere(removed: set[str], inherited: list[Line]) -> set[str]:

@@ -1,0 +1,103 @@
+"""The differences from Python's own inheritance that docs/guide.md describes, and no finding names: an author wants them.
+
+The rules here are narrow and look at the modular file and its neighbours only, never at the generated file.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+
+EVERYTHING = "*"
+"""Stands for all members of a class: its `__init__` is concerned."""
+
+
+def documented(modular: str, *neighbours: str) -> frozenset[tuple[str, str]]:
+    """`(class, member)` for each override whose meaning the guide gives otherwise than Python."""
+    parents = {node.name: node for text in neighbours for node in _classes(text)}
+    found: set[tuple[str, str]] = set()
+    for node in _classes(modular):
+        bases = [parents[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in parents]
+        for method in _functions(node):
+            inherited = next((one for base in bases for one in _functions(base) if one.name == method.name), None)
+            if inherited is not None and (about := _about(method, inherited)):
+                found.add((node.name, about))
+    return frozenset(found)
+
+
+def _about(method: ast.FunctionDef, inherited: ast.FunctionDef) -> str:
+    """The member that the guide's rules concern: the method, all of them for `__init__`, "" for none."""
+    if _is_stub(method):
+        return method.name
+    call = next((place for place, part in enumerate(method.body) if _calls_super(part, method.name)), None)
+    if call is None:
+        return ""
+    if method.name == "__init__":
+        return EVERYTHING if _is_placed_differently(method.body[call + 1 :], inherited.body) else ""
+    returns = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(inherited))
+    takes_the_return = isinstance(method.body[call], ast.Expr) and call == len(method.body) - 1 and returns
+    return method.name if takes_the_return or _is_decorated_twice(method, inherited) else ""
+
+
+def _is_stub(method: ast.FunctionDef) -> bool:
+    """`raise SomethingError(…)` as the first statement removes the parent's method."""
+    first = method.body[0]
+    raised = first.exc if isinstance(first, ast.Raise) else None
+    return isinstance(raised, ast.Call) and isinstance(raised.func, ast.Name) and raised.func.id.endswith("Error")
+
+
+def _is_decorated_twice(method: ast.FunctionDef, inherited: ast.FunctionDef) -> bool:
+    """The parent's decorators do not apply to its body where that is inserted."""
+    return any(ast.unparse(one) == "doubled" for one in inherited.decorator_list) and bool(method.decorator_list)
+
+
+def _is_placed_differently(after: list[ast.stmt], inherited: list[ast.stmt]) -> bool:
+    """An assignment replaces the parent's, in whose place the parent's later statements read it.
+
+    A statement that the parent has word for word is not repeated.
+    """
+    there = [ast.unparse(part) for part in inherited]
+    for part in after:
+        targets = {
+            ast.unparse(target) for target in getattr(part, "targets", [getattr(part, "target", None)]) if target
+        }
+        places = [place for place, one in enumerate(inherited) if targets & set(_targets(one))]
+        if ast.unparse(part) in there:
+            return True
+        if isinstance(part, (ast.Assign, ast.AnnAssign)) and places:
+            reads = {ast.unparse(node) for one in inherited[places[0] + 1 :] for node in _loads(one)}
+            if targets & reads:
+                return True
+    return False
+
+
+def _targets(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        yield from map(ast.unparse, targets)
+
+
+def _loads(statement: ast.stmt) -> Iterator[ast.AST]:
+    for node in ast.walk(statement):
+        stores = isinstance(node, ast.AugAssign)
+        if stores:
+            yield node.target
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            yield node
+
+
+def _calls_super(statement: ast.stmt, name: str) -> bool:
+    value = getattr(statement, "value", None)
+    if not isinstance(statement, (ast.Expr, ast.Return)) or not isinstance(value, ast.Call):
+        return False
+    called = value.func
+    return isinstance(called, ast.Attribute) and called.attr == name and "super(" in ast.unparse(called.value)
+
+
+def _classes(text: str) -> Iterator[ast.ClassDef]:
+    return (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
+
+
+def _functions(node: ast.ClassDef) -> Iterator[ast.FunctionDef]:
+    return (part for part in node.body if isinstance(part, ast.FunctionDef))
