@@ -86,7 +86,7 @@ def _silenced_by(
     silenced: list[Diagnostic] = []
     problems = [] if entries else [bad_ignore.names_none(place)]
     for entry in entries:
-        prefix, problem = bad_ignore.resolve(place, entry)
+        prefix, problem = bad_ignore.resolve_code(place, entry)
         if problem is not None:
             problems.append(problem)
             continue

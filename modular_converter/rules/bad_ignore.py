@@ -66,7 +66,7 @@ __all__ = ["NewMLP"]
 )
 
 
-def resolve(location: Location, entry: str) -> tuple[str, Diagnostic | None]:
+def resolve_code(location: Location, entry: str) -> tuple[str, Diagnostic | None]:
     """The code or prefix that an entry of the comment means, and the finding about an entry that means none."""
     try:
         return ignorable_prefix(entry), None

@@ -10,7 +10,7 @@ from modular_converter.parallel.plans.class_settings import gathered_plan
 from modular_converter.parallel.proof.on_processes import RankPool
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.read_library import from_library
-from modular_converter.parallel.source.what_to_write import settle
+from modular_converter.parallel.source.what_to_write import settings_to_write
 from modular_converter.parallel.source.write_source import changes
 from modular_converter.parallel.tiny.build import build
 from modular_converter.parallel.tiny.model_files import base_classes, open_file
@@ -45,7 +45,7 @@ def test_plans_are_current_and_verified(name, two_ranks):
     """Derived again and proven on two processes, by our application and through transformers' loader."""
     file = open_file(str(ZOO / name))
     said: list[str] = []
-    settings = settle(file, base_classes(file), {}, two_ranks, said.append)
+    settings = settings_to_write(file, base_classes(file), {}, two_ranks, said.append)
     assert settings and all(setting.entries for setting in settings)
     assert [f"{one.owner.__name__}.{one.attribute}" for one in settings if not one.is_current] == []
     assert changes(file, settings) == []

@@ -131,7 +131,6 @@ def test_a_session_of_its_own_ends_when_its_model_cannot_be_put_on_it():
     "plan, said",
     [
         (Plan("", (Rule("up", "colwise"), Rule("down", "rowwise"))), "begins with a line"),
-        (Plan("troubled", (Rule("up", "columns"), Rule("down", "rowwise"))), "unknown style 'columns'"),
     ],
 )
 def test_a_plan_that_ranks_could_not_read_costs_nothing(monkeypatch, plan, said):

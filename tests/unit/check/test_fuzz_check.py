@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import os
 import sys
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def fuzz_check(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_verdicts_agree_after_random_edits(fuzz_check, record_property):
-    seed = random.randrange(1_000_000)
+    seed = int(os.environ.get("FUZZ_SEED", "836320"))  # one walk in the gate; the script walks anywhere
     figures = fuzz_check.fuzz(fuzz_check.MODELS, 60, seed, fresh_every=30)
     record_property("summary", f"seed {seed}: {figures}")
     assert not figures.failures, (seed, figures.failures)

@@ -217,5 +217,5 @@ def test_black_settings_are_found(tmp_path: pathlib.Path) -> None:
 
 
 def test_loading_settings_stays_light() -> None:
-    code = "import sys, modular_converter.settings.load; print({'libcst', 'pathlib', 'tomllib', 'difflib'} & set(sys.modules))"
+    code = "import sys; before = set(sys.modules); import modular_converter.settings.load; print({'libcst', 'pathlib', 'tomllib', 'difflib'} & (set(sys.modules) - before))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"

@@ -202,7 +202,7 @@ def test_who_has_a_share_of_the_heads():
     model = torch.nn.ModuleDict({"attention": torch.nn.Module(), "dense": torch.nn.Module()})
     model["attention"].query, model["attention"].drop = torch.nn.Linear(4, 4), torch.nn.Dropout()
     model["dense"].gathered, model["dense"].drop = torch.nn.Linear(4, 4), torch.nn.Dropout()
-    styles = {"attention.query.weight": "column", "dense.gathered.weight": "gather"}
+    styles = {"attention.query.weight": "colwise", "dense.gathered.weight": "colwise_gather_output"}
     found = local_modules(model, {name: Piece(frozenset({role}), 0, (), "") for name, role in styles.items()})
     assert id(model["attention"]) in found and id(model["attention"].drop) in found
     assert id(model["dense"]) not in found and id(model["dense"].drop) not in found
