@@ -96,7 +96,7 @@ class Run:
         seen = Observations()
         diagnostics += examine(conversion, result, library.observing(seen))
         diagnostics.sort(key=lambda diagnostic: diagnostic.sort_key)
-        diagnostics = obey_comments(diagnostics, conversion.path, _on_disk(conversion.path, library) or "")
+        diagnostics = obey_comments(diagnostics, conversion.path, library.text_if_readable(conversion.path) or "")
         failed = any(diagnostic.is_error for diagnostic in diagnostics)
         files = {} if failed else {path: result.texts[path] for path in conversion.files}
         reads = _merged(
@@ -127,7 +127,7 @@ class Run:
             file: (conversion.path, text)
             for conversion in batch
             for file, text in conversion.files.items()
-            if _on_disk(file, library) != text
+            if library.text_if_readable(file) != text
         }
         gone = {
             file: one.path
@@ -191,14 +191,6 @@ def _not_behind(pending: Sequence[str], order: Sequence[str], needs: Mapping[str
             unsettled.add(path)
     ready = [path for path in pending if unsettled.isdisjoint(needs[path])]
     return ready or list(pending)
-
-
-def _on_disk(path: str, library: Library) -> str | None:
-    """The text of a generated file, as the run sees it; None for one that is missing or cannot be read."""
-    try:
-        return library.text(path) if library.exists(path) else None
-    except ConversionError:
-        return None
 
 
 def _depends_on(conversion: Conversion, changed: Mapping[str, str]) -> bool:

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
 from modular_converter.rules import NotIgnorableError, UnknownRuleError, ignorable_prefix
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
-
-OLD = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC392",
@@ -32,7 +21,7 @@ wrong, so no comment and no setting silences them: cure the error instead. Name 
 without names would also silence what nobody has seen yet.
 """,
     bad=(
-        OLD,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
@@ -48,20 +37,8 @@ __all__ = ["NewMLP"]
         ),
     ),
     good=(
-        OLD,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+        OLD_MLP,
+        NEW_MLP,
     ),
 )
 

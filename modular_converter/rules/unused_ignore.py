@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
-
-OLD = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC391",
@@ -30,7 +19,7 @@ Remove the rule from the comment, and a comment without rules as a whole. If the
 to the line that the finding names.
 """,
     bad=(
-        OLD,
+        OLD_MLP,
         (
             "models/new/modular_new.py",
             """\
@@ -46,20 +35,8 @@ __all__ = ["NewMLP"]
         ),
     ),
     good=(
-        OLD,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+        OLD_MLP,
+        NEW_MLP,
     ),
 )
 

@@ -10,7 +10,6 @@ class FaultKind(Enum):
     """The ways in which a text that the converter put together would not work."""
 
     INVALID = "it does not compile"
-    UNDEFINED = "a name is neither defined nor imported"
     TYPING_ONLY = "a name that only type checkers import is read when the file is imported"
     BASES = "the bases of a class have no order"
     FOREIGN_BASE = "a base is a class of another model, in that model's file"

@@ -22,7 +22,7 @@ from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
+from modular_converter.diagnostics import Diagnostic, Location, locate_word
 from modular_converter.rules import (
     changed_meaning,
     foreign_base,
@@ -45,7 +45,7 @@ def examine(conversion: Conversion, result: FormatResult, library: Library) -> l
         return refused
     examination = _Examination(conversion, result.texts, library)
     found = [error for path in conversion.files for error in examination.undefined(path, result.undefined)]
-    if any(_on_disk(path, library) != result.texts[path] for path in conversion.files):
+    if any(library.text_if_readable(path) != result.texts[path] for path in conversion.files):
         found += [error for path in conversion.files for error in examination.others(path)]
     return found or refused
 
@@ -105,7 +105,7 @@ class _Examination:
 
     def _is_own(self, base: str) -> bool:
         """Whether the modular file itself names a base. That a parent's parent is elsewhere is told by MC312."""
-        return base.partition(".")[0] in lexer.identifiers(_on_disk(self.conversion.path, self.library) or "")
+        return base.partition(".")[0] in lexer.identifiers(self.library.text_if_readable(self.conversion.path) or "")
 
     def _diagnose(self, path: str, fault: Fault) -> Diagnostic:
         place = _Place(self, path, fault.line, fault.detail)
@@ -124,7 +124,7 @@ class _Examination:
         beside = os.path.join(os.path.dirname(path), *module.split(".")) + ".py"
         text = self.texts.get(beside)
         if text is None:
-            text = _on_disk(beside, self.library)
+            text = self.library.text_if_readable(beside)
         return None if text is None else top_level_names(text)
 
 
@@ -135,7 +135,7 @@ class _Place:
         conversion, text = examination.conversion, examination.texts[path]
         self.definition, line = _definition_at(text, line, word)
         origin = next((one for one in conversion.origins.get(path, ()) if one.name == self.definition), None)
-        modular = _on_disk(conversion.path, examination.library) or ""
+        modular = examination.library.text_if_readable(conversion.path) or ""
         self.location = _in_modular(conversion.path, modular, origin, word)
         generated = f"{os.path.basename(path)}:{line}" if line else os.path.basename(path)
         copied = origin is not None and origin.path != conversion.path
@@ -188,11 +188,3 @@ def _in_modular(path: str, text: str, origin: Origin | None, word: str) -> Locat
         if found.end_line:
             return found
     return locate_word(path, origin.name, text, origin.line)
-
-
-def _on_disk(path: str, library: Library) -> str | None:
-    """The text of a file as the run sees it; None for one that is missing or cannot be read."""
-    try:
-        return library.text(path) if library.exists(path) else None
-    except ConversionError:
-        return None

@@ -78,6 +78,13 @@ class Library:
         self.observations.packages[name] = found or ""
         return found
 
+    def text_if_readable(self, path: str) -> str | None:
+        """The text of a file as the run sees it; None for one that is missing or cannot be read."""
+        try:
+            return self.text(path) if self.exists(path) else None
+        except ConversionError:
+            return None
+
     def text(self, path: str) -> str:
         """The text of a file, with `\\n` line ends.
 
