@@ -44,6 +44,8 @@ def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bo
     """
     from modular_converter.files.atomic_write import resolve_inside, sweep, write_atomically
 
+    if os.path.basename(target).casefold().startswith("modular_"):
+        raise ConversionError(read_only_target.diagnose(Location(target), "it has the name of a modular file"))
     if not settings.output_dir and is_installed(target):
         raise ConversionError(read_only_target.diagnose(Location(target), "it belongs to an installed package"))
     if not os.path.isfile(modular):

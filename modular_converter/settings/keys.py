@@ -48,7 +48,7 @@ def _kind(value: object) -> str:
     kind = _text(value)
     if not _KIND.fullmatch(kind):
         raise ValueError(f"must be part of the name of a Python module, not {kind!r}")
-    if kind == "modular" or kind.startswith("modular_"):
+    if kind.casefold() == "modular" or kind.casefold().startswith("modular_"):
         raise ValueError(f"{kind!r} would overwrite the modular file")
     return kind
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from modular_converter.settings import toml_files
 from modular_converter.settings.keys import PROFILES, read_table
-from modular_converter.settings.parent_folders import INSTALLED, PROJECT_MARKS, upwards
+from modular_converter.settings.parent_folders import INSTALLED, repository_above, upwards
 from modular_converter.settings.release import Release, conventions, release_of
 from modular_converter.settings.toml_files import RuffFiles, SettingsError, TomlFile
 from modular_converter.settings.values import PinnedFormatter, Settings
@@ -106,13 +106,9 @@ def _upwards(path: str) -> Iterator[str]:
 
 
 def _project_folder(path: str) -> str:
-    """The nearest folder at or above `path` that is a project's or a repository's; "" where none is."""
-    marks = (
-        folder
-        for folder in _upwards(path)
-        if any(os.path.exists(os.path.join(folder, mark)) for mark in PROJECT_MARKS)
-    )
-    return next(marks, "")
+    """The repository or project that `path` lies in; "" for none, and in a folder of installed packages."""
+    found = repository_above(path)
+    return found if found in _upwards(path) else ""
 
 
 def _inside(project: TomlFile, key: str, value: str) -> str:

@@ -24,6 +24,12 @@ def upwards(folder: str) -> Iterator[str]:
         folder = parent
 
 
+def repository_above(folder: str) -> str:
+    """The nearest folder at or above this one with a `.git`, else that of `project_above`; "" where neither is."""
+    repositories = (here for here in upwards(folder) if os.path.exists(os.path.join(here, ".git")))
+    return next(repositories, "") or project_above(folder)
+
+
 def project_above(folder: str) -> str:
     """The nearest folder at or above this one that is a project's or a repository's; "" where none is."""
     marked = (

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.rules import bad_setting
+from modular_converter.settings.parent_folders import repository_above
 from modular_converter.settings.regular_file import read_regular
 
 
@@ -20,7 +21,7 @@ RUFF_NAMES = (".ruff.toml", "ruff.toml")
 MOST_BYTES = 4_000_000
 """Settings larger than this are refused. People write kilobytes."""
 EXTENDS_AT_MOST = 8
-"""Ruff configurations in a chain of `extend`; a longer chain is not followed to its end."""
+"""Ruff configurations in a chain of `extend`. A longer chain is refused."""
 
 
 class SettingsError(ConversionError):
@@ -86,11 +87,28 @@ def read_pyproject(folder: str) -> TomlFile | None:
 
 
 def _read(path: str) -> bytes:
-    """The bytes of a settings file. Raises `SettingsError` for one that is unreadable, too large or not regular."""
+    """The bytes of a settings file.
+
+    Raises `SettingsError` for one that is unreadable, too large or not regular, and for a link to a file outside of the
+    repository, unless that has the same name, as in the trees of build tools.
+    """
+    is_renamed = os.path.islink(path) and os.path.basename(os.path.realpath(path)) != os.path.basename(path)
+    if is_renamed and not _is_inside(path, _top(path)):
+        raise SettingsError(bad_setting.unreadable(Location(path), f"it is a link out of {_top(path)}"))
     try:
         return read_regular(path, MOST_BYTES)
     except OSError as error:
         raise SettingsError(bad_setting.unreadable(Location(path), error.strerror or str(error))) from None
+
+
+def _top(path: str) -> str:
+    """The folder that the settings in a file may not lead out of."""
+    folder = os.path.dirname(path)
+    return repository_above(folder) or folder
+
+
+def _is_inside(path: str, top: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(top), ""))
 
 
 def ruff_config_in(folder: str, pyproject: TomlFile | None) -> str:
@@ -107,37 +125,45 @@ class RuffFiles(NamedTuple):
 
     files: tuple[TomlFile, ...]
     is_complete: bool
-    """Whether these are all: false for a long chain and for a file that is missing, which ruff reports."""
+    """Whether these are all: false where a file is missing, which ruff reports."""
 
 
 def follow_extend(file: TomlFile) -> RuffFiles:
     """Read the configurations that a ruff configuration extends.
 
-    Raises `SettingsError` for a file that is no TOML or no regular file, and for a path with a `$`: ruff would put
-    environment variables into it, and print the path or lines of the file in its messages.
+    Raises `SettingsError` for a file that is no TOML or no regular file, and for a path with a `$` or out of the
+    repository: ruff would print environment variables, or lines of a private file, in its messages.
     """
     files = [file]
-    while len(files) <= EXTENDS_AT_MOST:
-        extended = files[-1].ruff.get("extend")
-        if extended is None:
-            return RuffFiles(tuple(files), True)
+    top = _top(file.path)
+    while (extended := files[-1].ruff.get("extend")) is not None:
         if not isinstance(extended, str):
-            break
+            return RuffFiles(tuple(files), False)
         if "$" in extended:
             raise files[-1].error("extend", "of ruff must be a path without environment variables")
         if "\0" in extended:
             raise files[-1].error("extend", "of ruff holds a NUL character")
         path = files[-1].beside(extended)
+        if not _is_inside(path, top):
+            raise files[-1].error("extend", f"of ruff leads out of {top}")
         if not os.path.lexists(path):
-            break
+            return RuffFiles(tuple(files), False)
+        if len(files) > EXTENDS_AT_MOST:
+            raise files[-1].error("extend", f"of ruff is one of more than {EXTENDS_AT_MOST} in a chain")
         files.append(read_toml(path))
-    return RuffFiles(tuple(files), False)
+    return RuffFiles(tuple(files), True)
 
 
 def ruff_source_roots(files: Iterable[TomlFile], folder: str) -> tuple[str, ...]:
-    """The folders of the first `src` in these ruff configurations; `folder` and `src` in it where none has one."""
-    found = (source for file in files if isinstance(source := file.ruff.get("src"), list))
-    return tuple(os.path.normpath(os.path.join(folder, str(entry))) for entry in next(found, [folder, "src"]))
+    """The folders of the first `src` in these ruff configurations; `folder` and `src` in it where none has one.
+
+    Raises `SettingsError` for a name that no folder can have.
+    """
+    found = ((file, source) for file in files if isinstance(source := file.ruff.get("src"), list))
+    file, sources = next(found, (None, [folder, "src"]))
+    if file is not None and any("\0" in str(entry) for entry in sources):
+        raise file.error("src", "of ruff holds a NUL character")
+    return tuple(os.path.normpath(os.path.join(folder, str(entry))) for entry in sources)
 
 
 def _parse(path: str, content: bytes) -> TomlFile:

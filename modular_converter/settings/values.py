@@ -131,7 +131,7 @@ class Settings:
     pinned_formatter: PinnedFormatter | None = None
     """The only version of a formatter that may write; it holds for no other formatter. None accepts every version."""
     project_folder: str = ""
-    """The nearest folder at or above the files with a `pyproject.toml` or `.git`. No program in it is run."""
+    """The nearest folder at or above the files with a `.git`, else with a `pyproject.toml`. No program in it is run."""
 
     by_folder: tuple[tuple[str, Settings], ...] = ()
     """Folders of models whose files are formatted by other settings, sorted, each with these settings."""

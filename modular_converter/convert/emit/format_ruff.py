@@ -11,7 +11,13 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from modular_converter.convert.emit.formatter_version import find_ruff, own_ruff, program_stamp, ruff_version
+from modular_converter.convert.emit.formatter_version import (
+    environment,
+    find_ruff,
+    own_ruff,
+    program_stamp,
+    ruff_version,
+)
 from modular_converter.convert.emit.formatters import Formatted, UndefinedName
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.atomic_write import is_abandoned
@@ -168,12 +174,10 @@ def _call(tree: Tree, settings: Settings, command: str, *options: str) -> str:
 
 def _start(tree: Tree, settings: Settings, command: list[str]) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a command. It is ended when it takes too long."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUFF_")}
-    environment["NO_COLOR"] = "1"
     limit = SECONDS + SECONDS_PER_FILE * len(tree.places)
     try:
         done = subprocess.run(
-            command, cwd=tree.folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit
+            command, cwd=tree.folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=limit
         )
     except subprocess.TimeoutExpired:
         raise _error(settings, f"it took more than {limit:.0f} seconds") from None

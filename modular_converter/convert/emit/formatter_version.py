@@ -23,6 +23,8 @@ EDGE_BYTES = 65536
 SECONDS = 30.0
 """How long `ruff --version` may take. It takes 5 milliseconds."""
 NAME = "ruff.exe" if os.name == "nt" else "ruff"
+NEEDED = ("SYSTEMROOT", "TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "RAYON_NUM_THREADS")
+"""The variables that a program may need to start, or that limit it."""
 _ANSWER = re.compile(r"ruff (\d[\w.+-]{0,40})\s")
 
 VersionOf = Callable[[str], str]
@@ -116,12 +118,11 @@ def ruff_version(path: str) -> str:
 @functools.lru_cache(maxsize=8)
 def _ruff_version(path: str, size: int, time: int) -> str:
     """The same; size and time of the program are there to ask a replaced program again."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUFF_")}
     try:
         done = subprocess.run(
             [path, "--version"],
             cwd=tempfile.gettempdir(),
-            env=environment,
+            env=environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=SECONDS,
@@ -139,6 +140,14 @@ def _untold(path: str, reason: str) -> ConversionError:
     return ConversionError(
         formatter_failed.diagnose(Location(path), "ruff", f"`{path} --version` tells no version: {reason}")
     )
+
+
+def environment() -> dict[str, str]:
+    """The environment of ruff: without its own variables, which change what it does, and without all private ones.
+
+    A configuration of a stranger may name variables, and messages of ruff would show them.
+    """
+    return {name: os.environ[name] for name in NEEDED if name in os.environ} | {"NO_COLOR": "1"}
 
 
 def program_stamp(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,68 @@ def test_a_value_that_cannot_be_used_is_an_error_with_its_place(tree, setting):
     found = check(CheckOptions(root=str(tree)))
     assert found.exit_code == 2
     assert [(one.code, one.location.line) for one in found.diagnostics] == [("MC116", 2)]
+
+
+@pytest.fixture
+def private(tmp_path):
+    """A file outside of the tree that is TOML, but no configuration of ruff."""
+    (tmp_path / "credentials.toml").write_text('token = "hunter2"\n')
+    return tmp_path / "credentials.toml"
+
+
+@posix
+@pytest.mark.parametrize("text", ['token = "hunter2"\n', "token = hunter2\n"], ids=["TOML", "no TOML"])
+@pytest.mark.parametrize("how", ["extend", "relative", "chain", "linked extend", "ruff.toml", "pyproject.toml"])
+def test_nothing_of_a_private_file_in_toml_is_printed(tree, private, text, how):
+    private.write_text(f"# ruff\n{text}")
+    (tree / "models/heir/modeling_heir.py").unlink()
+    if how == "linked extend":
+        (tree / private.name).symlink_to(private)
+        ruff_extends(tree, "ruff.toml", private.name)
+    elif how.endswith(".toml"):
+        (tree / how).unlink(missing_ok=True)
+        (tree / how).symlink_to(private)
+    elif how == "chain":
+        for number in range(12):
+            ruff_extends(tree, f"{number}.toml", f"{number + 1}.toml" if number < 11 else str(private))
+        ruff_extends(tree, "ruff.toml", "0.toml")
+    else:
+        ruff_extends(tree, "ruff.toml", str(private) if how == "extend" else f"../{private.name}")
+    if how != "pyproject.toml":
+        (tree / "pyproject.toml").write_text("[tool.modular-converter]\n")
+    found = check(CheckOptions(root=str(tree)))
+    assert found.exit_code == 2 and {one.code for one in found.diagnostics} == {"MC116"}
+    assert "hunter2" not in "".join(map(repr, found.diagnostics))
+
+
+def test_a_configuration_of_the_repository_above_the_project_is_extended(tree):
+    (tree / "ruff.toml").write_text("line-length = 99\n")
+    (tree / "pyproject.toml").unlink()
+    (tree / "models/pyproject.toml").write_text("[tool.modular-converter]\n[tool.ruff]\nextend = '../ruff.toml'\n")
+    assert [Path(path).name for path, _ in load_settings(tree / "models").ruff_extended] == ["ruff.toml"]
+
+
+@pytest.mark.parametrize(
+    "source", ["$SECRET_WORD", "${SECRET_WORD}", "${NO_SUCH_WORD}", "a\\u0000b", "a\\nb", "/proc"]
+)
+def test_source_folders_print_no_variable(tree, monkeypatch, source):
+    monkeypatch.setenv("SECRET_WORD", "hunter2[")
+    (tree / "pyproject.toml").write_text(f'[tool.modular-converter]\n[tool.ruff]\nsrc = ["{source}"]\n')
+    (tree / "models/heir/modeling_heir.py").unlink()
+    found = check(CheckOptions(root=str(tree)))
+    assert found.exit_code in (1, 2) and "MC199" not in {one.code for one in found.diagnostics}
+    assert "hunter2" not in "".join(map(repr, found.diagnostics))
+
+
+@pytest.mark.parametrize("kind", ["Modular", "MODULAR_x", "m{model}", "modular{model}"])
+def test_no_file_that_looks_like_a_modular_file_is_written(tree, kind):
+    """On systems whose names have no case, `Modular_x.py` is `modular_x.py`; `m{model}` fits a model `odular_x`."""
+    (tree / "pyproject.toml").write_text(
+        f'[tool.modular-converter]\nruff-config = "profile"\nkinds = {{ MLP = "{kind}" }}\n'
+    )
+    shutil.copytree(tree / "models/leaf", tree / "models/odular_leaf")
+    os.rename(tree / "models/odular_leaf/modular_leaf.py", tree / "models/odular_leaf/modular_odular_leaf.py")
+    before = {path: path.read_bytes() for path in tree.rglob("*") if path.name.lower().startswith("modular_")}
+    check(CheckOptions(root=str(tree), fix=True))
+    after = {path: path.read_bytes() for path in tree.rglob("*") if path.name.lower().startswith("modular_")}
+    assert after == before

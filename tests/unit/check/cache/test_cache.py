@@ -142,7 +142,7 @@ def test_what_a_ruff_configuration_extends_is_part_of_the_key(tree):
     assert hits(tree) == ["first", "second"]
     (tree / "base.toml").write_text("line-length = 99\n")
     assert hits(tree) == []
-    (tree / "base.toml").write_text('extend = "base.toml"\n')
+    (tree / "base.toml").write_text('extend = "missing.toml"\n')
     assert hits(tree) == []
 
 
