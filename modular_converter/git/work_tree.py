@@ -63,14 +63,21 @@ class Repository:
 
     @contextlib.contextmanager
     def _copied_index(self) -> Iterator[str]:
-        """A temporary copy of the index: `git diff` writes what it has learned of the files' times into its index."""
+        """A temporary copy of the index: `git diff` writes what it has learned of the files' times into its index.
+
+        The copy keeps the time of the original. A file that is as young as the index may have changed unnoticed, so
+        git compares its content; beside a younger copy every file would look old enough to be trusted.
+        """
         with tempfile.TemporaryDirectory(prefix="modular-converter-index-", ignore_cleanup_errors=True) as folder:
             copy = os.path.join(folder, "index")
-            path = os.fsdecode(_git(self.top, "rev-parse", "--git-path", "index")).removesuffix("\n")
+            printed = os.fsdecode(_git(self.top, "rev-parse", "--git-path", "index")).removesuffix("\n")
+            path = os.path.join(self.top, printed)
             try:
-                content = read_regular(os.path.join(self.top, path), MOST_INDEX_BYTES)
+                written = os.stat(path).st_mtime_ns
+                content = read_regular(path, MOST_INDEX_BYTES)
                 with open(copy, "wb") as file:
                     file.write(content)
+                os.utime(copy, ns=(written, written))
             except FileNotFoundError:
                 pass  # nothing was added yet
             except OSError as error:
