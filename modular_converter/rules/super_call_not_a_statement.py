@@ -19,9 +19,9 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="`super().m()` is part of another statement, so it is not replaced",
     explanation="""\
-The parent's code replaces only a statement `super().m(…)` or `return super().m(…)` at the top level of a method.
-Within an expression, an assignment or a block the call stays. The generated class does not inherit from your parent,
-but from the parent's bases, so the call reaches those: most likely it fails or does something else.
+The parent's code replaces only a statement `super().m(…)` or `return super().m(…)` at the top level of a method. In an
+expression, an assignment or a block, or in a method under `if`, the call stays. The generated class does not inherit
+from your parent, but from the parent's bases, so the call reaches those: most likely it fails or does something else.
 
 Write the parent's lines out and change what you need, or put the call on a line of its own and your lines around it.
 """,
@@ -79,8 +79,12 @@ def diagnose(location: Location, method: str, parent: str, *, is_call: bool = Tr
 def check(facts: Facts) -> Iterator[Diagnostic]:
     """Find calls on `super()` of methods that the parent defines, but for the call that the converter replaces."""
     for heir, parent in facts.heirs:
-        for method in heir.members.methods if "super(" in heir.text else ():
+        if "super(" not in heir.text:
+            continue
+        calls = list(heir.members.hidden_super_calls)
+        for method in heir.members.methods:
             replaced = method.replaced_call if parent.defines(method.name) else None
-            for call in method.super_calls:
-                if call.node is not replaced and parent.defines(call.method):
-                    yield diagnose(facts.at_node(heir, call.node), call.method, parent.written)
+            calls += [call for call in method.super_calls if call.node is not replaced]
+        for call in calls:
+            if parent.defines(call.method):
+                yield diagnose(facts.at_node(heir, call.node), call.method, parent.written)

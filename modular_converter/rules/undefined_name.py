@@ -59,6 +59,10 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, place: str, cure: str) -> Diagnostic:
-    """`place` names the definition and the line of the generated file, `cure` says what to write."""
-    return Diagnostic(RULE, location, f"{place} uses `{name}`, which is neither defined nor imported there", help=cure)
+def diagnose(location: Location, name: str, place: str, cure: str, *, later: int = 0) -> Diagnostic:
+    """`place` names the definition and the line of the generated file, `cure` says what to write.
+
+    `later` is the line of that file in which the name is defined, further down; 0 for none.
+    """
+    fault = f"above its definition in line {later}" if later else "which is neither defined nor imported there"
+    return Diagnostic(RULE, location, f"{place} uses `{name}`{' ' if later else ', '}{fault}", help=cure)

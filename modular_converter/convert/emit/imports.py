@@ -10,9 +10,13 @@ from dataclasses import dataclass, field
 from modular_converter.convert.source.module import ImportedName, Role, Statement
 
 
-_QUOTED = re.compile(r"""[:>\[,|(]\s*(?:"([^"\n]+)"|'([^'\n]+)')""")
+_QUOTED = re.compile(r"""[:>\[,|(=]\s*(?:"([^"\n]+)"|'([^'\n]+)')""")
 """A string where an annotation may be (`x: "Tensor | None"`); there are false alarms."""
 _WORD = re.compile(r"\b[^\W\d]\w*")
+_TYPE_CALLS = frozenset({"cast", "TypeVar", "NewType"})
+_TYPE_SUBSCRIPTS = frozenset(
+    {"Optional", "Union", "Callable", "List", "Dict", "Tuple", "Type", "list", "dict", "tuple", "type"}
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class _Gathered:
 
 
 def names_in_annotations(body: str, importable: Collection[str]) -> set[str]:
-    """The names that a text uses in annotations that are strings.
+    """The names that a text uses in annotations that are strings, and in the strings that stand for types elsewhere.
 
     Args:
         importable: the names that matter: a text is parsed only when one of them occurs in a string.
@@ -69,10 +73,25 @@ def names_in_annotations(body: str, importable: Collection[str]) -> set[str]:
     quoted = {word for match in _QUOTED.finditer(body) for word in _WORD.findall(match[1] or match[2])}
     if not quoted.isdisjoint(importable):
         for node in ast.walk(ast.parse(body)):
-            for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
-                if isinstance(annotation, ast.expr):
-                    used.update(_words_in_strings(annotation))
+            for annotation in _types_at(node):
+                used.update(_words_in_strings(annotation))
     return used
+
+
+def _types_at(node: ast.AST) -> Iterator[ast.expr]:
+    """The expressions below a node in which a string stands for a type."""
+    for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+        if isinstance(annotation, ast.expr):
+            yield annotation
+    if isinstance(node, ast.Call) and _last_name(node.func) in _TYPE_CALLS:
+        yield from (*node.args, *(keyword.value for keyword in node.keywords))
+    elif isinstance(node, ast.Subscript) and _last_name(node.value) in _TYPE_SUBSCRIPTS:
+        yield node.slice
+
+
+def _last_name(node: ast.expr) -> str:
+    """`cast` of `cast` and of `typing.cast`."""
+    return str(getattr(node, "id", getattr(node, "attr", "")))
 
 
 def _words_in_strings(annotation: ast.expr) -> Iterator[str]:

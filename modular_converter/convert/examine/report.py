@@ -14,7 +14,7 @@ from modular_converter.convert.emit.formatters import UndefinedName
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.faults import find_faults, top_level_names
 from modular_converter.convert.examine.meanings import Change, find_changes
-from modular_converter.convert.examine.undefined import cure
+from modular_converter.convert.examine.undefined import bound_below, cure
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inherit.resolve import neighbour_module
@@ -90,7 +90,8 @@ class _Examination:
             if (place.definition, one.name) not in seen:
                 seen.add((place.definition, one.name))
                 advice = cure(one.name, place.definition, one.line, self.texts[path], self.conversion, self.library)
-                yield undefined_name.diagnose(place.location, one.name, place.words, advice)
+                later = bound_below(one.name, one.line, self.texts[path])
+                yield undefined_name.diagnose(place.location, one.name, place.words, advice, later=later)
 
     def others(self, path: str) -> Iterator[Diagnostic]:
         """The faults that a text shows when it is parsed."""

@@ -13,12 +13,8 @@ from modular_converter.diagnostics import ConversionError, did_you_mean
 
 def cure(name: str, definition: str, line: int, text: str, conversion: Conversion, library: Library) -> str:
     """What to write, for `name` in line `line` of a generated text, in its top-level `definition`."""
-    later = _bound_below(name, line, text)
-    if later:
-        return (
-            f"`{name}` is defined further down, in line {later} of the generated file. Quote it where it is an "
-            "annotation; else move its use behind its definition."
-        )
+    if bound_below(name, line, text):
+        return f'Write `"{name}"` where it is an annotation; else define it above its use.'
     resolution = _resolution(conversion.path, library)
     if resolution is not None:
         method = _method_at(definition, line, text)
@@ -41,7 +37,7 @@ def cure(name: str, definition: str, line: int, text: str, conversion: Conversio
     return f"{hint}Import or define `{name}` in the modular file."
 
 
-def _bound_below(name: str, line: int, text: str) -> int:
+def bound_below(name: str, line: int, text: str) -> int:
     """The line below `line` in which a class, function or assignment at the top level binds `name`; 0 for none."""
     for node in ast.parse(text).body:
         bound = getattr(node, "name", "") == name or any(

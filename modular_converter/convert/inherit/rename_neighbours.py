@@ -9,6 +9,7 @@ from functools import cached_property
 from modular_converter.convert.inherit.prefix import Prefix, choose_prefix
 from modular_converter.convert.inherit.resolve import Neighbour, Resolution, Target
 from modular_converter.convert.source.global_names import rename_globals
+from modular_converter.convert.source.index import imports_within
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 from modular_converter.convert.source.names import ModelNames
@@ -100,7 +101,8 @@ def rename_neighbours(resolution: Resolution, library: Library) -> Neighbourhood
         neighbour_names = _names_around(neighbour, names, library)
         prefix = _prefix(dotted, resolution, neighbour_names)
         own = Renamer(neighbour.model, neighbour_names.cased(neighbour.model), target.model, target.cased)
-        own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment)
+        foreign = _foreign_names(neighbour, own, settings.package)
+        own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment, foreign=foreign)
         definitions = RenamedModule(_portable(neighbour), _renamer(own, prefix, target, names))
         renamed[dotted] = RenamedNeighbour(neighbour, prefix, definitions, own)
     return _with_new_names(Neighbourhood(resolution, names, renamed))
@@ -163,7 +165,20 @@ def _renamer(own: Renamer, prefix: Prefix, target: Target, names: ModelNames) ->
     if prefix.cased == target.cased:
         return own
     lowercase = names.lowercase(prefix.cased)
-    return replace(own, new=lowercase, new_cased=names.cased(lowercase))
+    return replace(own, new=lowercase, new_cased=names.cased(lowercase), siblings=own)
+
+
+def _foreign_names(neighbour: Neighbour, renamer: Renamer, package: str) -> frozenset[str]:
+    """The names of a neighbour's imports from other libraries that renaming would spoil: `from llama_cpp import Llama`."""
+    own = {package.partition(".")[0], neighbour.package.partition(".")[0]}
+    return frozenset(
+        name
+        for statement in neighbour.module.statements
+        for imported in statement.imports or imports_within(statement.text, renamer.old)
+        if not imported.is_relative and imported.module.partition(".")[0] not in own
+        for name in (imported.name, imported.asname, imported.bound)
+        if name and renamer.name(name) != name
+    )
 
 
 def _portable(neighbour: Neighbour) -> Module:

@@ -31,8 +31,14 @@ def rename_globals(text: str, names: Mapping[str, str]) -> str:
 
 def _has_other_meanings(text: str, names: Mapping[str, str]) -> bool:
     """Whether one of the names is a parameter, a local name, an attribute of a class or a keyword anywhere in a text."""
-    if any(isinstance(node, ast.keyword) and node.arg in names for node in ast.walk(ast.parse(text))):
-        return True
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.keyword) and node.arg in names:
+            return True
+        # Since 3.12, which compiles comprehensions in line, `symtable` does not tell their variables.
+        if isinstance(node, ast.comprehension) and any(
+            getattr(one, "id", "") in names for one in ast.walk(node.target)
+        ):
+            return True
     waiting = [symtable.symtable(text, "<statement>", "exec")]
     while waiting:
         table = waiting.pop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -143,6 +144,15 @@ def _imports_in(node: ast.stmt) -> Iterator[ast.Import | ast.ImportFrom]:
     return (child for child in ast.walk(node) if isinstance(child, (ast.Import, ast.ImportFrom)))
 
 
+def imports_within(text: str, word: str) -> tuple[ImportedName, ...]:
+    """The names that imports in the body of a definition bind, if an absolute one has `word` in its line."""
+    if not re.search(rf"(?im)^[ \t]*(?:from[ \t]+[^\s.]|import\b)[^\n]*{re.escape(word)}", text):
+        return ()
+    return tuple(
+        name for node in ast.parse(text).body for child in _imports_in(node) for name in imported_names(child)
+    )
+
+
 def _names_of_tests(node: ast.stmt) -> Iterator[str]:
     for child in ast.walk(node):
         if isinstance(child, ast.If):
@@ -150,11 +160,13 @@ def _names_of_tests(node: ast.stmt) -> Iterator[str]:
 
 
 def assigned_name(node: ast.stmt) -> str:
-    """The plain name that an assignment statement binds, or ""."""
+    """The plain name that an assignment or a `type` statement binds, or ""."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
         return node.targets[0].id
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         return node.target.id
+    if type(node).__name__ == "TypeAlias":  # `type Pair = …`, from Python 3.12 on
+        return str(node.name.id)  # type: ignore[attr-defined]
     return ""
 
 

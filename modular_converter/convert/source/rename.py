@@ -34,6 +34,10 @@ class Renamer:
     """Third-party names that contain a model's name and are left alone, as whole tokens."""
     copy_comment: str = ""
     """How a comment begins that names the origin of a copy; "" where there are none."""
+    foreign: frozenset[str] = frozenset()
+    """Names that the model's file imports from other libraries, and that contain the model's name: `llama_cpp`."""
+    siblings: Renamer | None = None
+    """Renames the modules of relative imports, where the files of the target have another name than its copies."""
 
     @cached_property
     def _forms(self) -> dict[str, str]:
@@ -47,8 +51,18 @@ class Renamer:
 
     @cached_property
     def _kept_pattern(self) -> re.Pattern[str]:
-        names = "|".join(re.escape(name) for name in sorted(self.kept, key=len, reverse=True))
-        return re.compile(f"(?<![\\w-])(?:{names})(?![\\w-])")
+        # The minus beside a name with a minus of its own belongs to a longer name; in code it is an operator.
+        words = (
+            rf"(?<![\w-]){re.escape(name)}(?![\w-])" if "-" in name else rf"\b{re.escape(name)}\b"
+            for name in sorted(self.kept, key=len, reverse=True)
+        )
+        return re.compile("|".join(words))
+
+    @cached_property
+    def _foreign_pattern(self) -> re.Pattern[str]:
+        """The names of other libraries in code, with the attributes that are looked up in them."""
+        names = "|".join(re.escape(name) for name in sorted(self.foreign, key=len, reverse=True))
+        return re.compile(rf"(?<![\w.])(?:{names})\b(?:{_SPACE}*\.{_SPACE}*\w+)*")
 
     @cached_property
     def _copy_comments(self) -> re.Pattern[str]:
@@ -63,7 +77,8 @@ class Renamer:
         """Rename one identifier."""
         renamed = self._renamed.get(name)
         if renamed is None:
-            renamed = name if name in self.kept else self._pattern.sub(self._replacement, name)
+            stays = name in self.kept or name in self.foreign
+            renamed = name if stays else self._pattern.sub(self._replacement, name)
             self._renamed[name] = renamed
         return renamed
 
@@ -97,10 +112,11 @@ class Renamer:
             return text
         pieces: list[str] = []
         position = 0
-        for start, end in self._protected_spans(text, keep_modules):
+        for start, end, renamer in self._special_spans(text, keep_modules):
             if start < position:
                 continue
-            pieces += (self.between(text, position, start), text[start:end])
+            special = text[start:end] if renamer is None else renamer.between(text, start, end)
+            pieces += (self.between(text, position, start), special)
             position = end
         pieces.append(self.between(text, position, len(text)))
         return "".join(pieces)
@@ -122,19 +138,26 @@ class Renamer:
             return self.new_cased if following.isalpha() else self.new.upper()
         return self._forms.get(found, self.new_cased)
 
-    def _protected_spans(self, text: str, keep_modules: bool) -> list[tuple[int, int]]:
+    def _special_spans(self, text: str, keep_modules: bool) -> list[tuple[int, int, Renamer | None]]:
+        """The spans that stay, and those that another renamer renames."""
         spans: list[tuple[int, int]] = []
+        modules: list[tuple[int, int]] = []
         if lexer.has_template(text):
             spans += lexer.template_text_spans(text)
-        if "import" in text:
+        is_foreign = any(name in text for name in self.foreign)
+        if is_foreign or "import" in text:
             code = lexer.code_only(text)
             spans += _absolute_modules(code)
-            if keep_modules:
-                spans += (match.span("module") for match in _RELATIVE_IMPORT.finditer(code))
+            if is_foreign:
+                spans += (match.span() for match in self._foreign_pattern.finditer(code))
+            if keep_modules or self.siblings is not None:
+                modules += (match.span("module") for match in _RELATIVE_IMPORT.finditer(code))
         if self.kept and any(name in text for name in self.kept):
             spans += (match.span() for match in self._kept_pattern.finditer(text))
         # Of two spans that begin together the longer one counts.
-        return sorted(spans, key=lambda span: (span[0], -span[1]))
+        special: list[tuple[int, int, Renamer | None]] = [(*span, None) for span in spans]
+        special += [(*span, None if keep_modules else self.siblings) for span in modules]
+        return sorted(special, key=lambda span: (span[0], -span[1]))
 
 
 def _absolute_modules(code: str) -> Iterator[tuple[int, int]]:

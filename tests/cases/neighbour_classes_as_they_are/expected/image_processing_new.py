@@ -6,5 +6,12 @@
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
 
 
+def smart_resize(x):
+    return x
+
+
 class NewImageProcessorKwargs:
     size: int
+
+    def resize(self, x):
+        return smart_resize(x)

@@ -26,10 +26,10 @@ class EmuLayer(nn.Module):
     config: EmuConfig
 
     def forward(self, emu_states):
-        from big_bird.ops import emu_op
+        from big_bird.ops import big_bird_op
 
         # In the text of an f-string nothing is renamed, in its fields everything.
         message = f"BigBird at {emu_states.shape[0]} {emu_states['emu']:>{EMU_INPUTS['x']}}"
         name = "mamba_ssm emu" + f"big_bird {'emu'}" + "emu"
-        out = torch.relu(scale_emu(emu_op(kernel(emu_states))))
+        out = torch.relu(scale_emu(big_bird_op(kernel(emu_states))))
         return mamba_ssm_emu(out), message, name

@@ -53,7 +53,7 @@ CASES = {
     ),
     "defined further down": (
         HEAD + "class NewMLP(OldMLP):\n    def forward(self, x: NewZoo):\n        return x\n\n\nclass NewZoo: ...\n",
-        (5, 26, "MC313", "`NewZoo` is defined further down, in line"),
+        (5, 26, "MC313", 'Write `"NewZoo"` where it is an annotation; else define it above its use.'),
     ),
     "in what comes along": (
         HEAD + "class NewTower(OldTower):\n    pass\n",

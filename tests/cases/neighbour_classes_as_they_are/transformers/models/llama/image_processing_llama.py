@@ -1,6 +1,9 @@
+def smart_resize(x):
+    return x
+
+
 class LlamaImageProcessorKwargs:
     size: int
 
-
-def smart_resize(x):
-    return x
+    def resize(self, x):
+        return smart_resize(x)
