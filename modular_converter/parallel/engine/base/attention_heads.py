@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
@@ -73,6 +74,39 @@ def heads_recorded(local: set[int]) -> Iterator[Owners]:
         yield owners
     finally:
         handle.remove()
+
+
+@contextlib.contextmanager
+def attentions_whole(model: torch.nn.Module, local: set[int], size: int, gather: Gather) -> Iterator[None]:
+    """All models inside ``model`` give the attention weights of all heads, also where code between them reads these.
+
+    Args:
+        local: of ``local_modules``.
+        gather: see ``whole_heads``.
+    """
+    models = [
+        module for module in model.modules() if hasattr(module, "config") and hasattr(module, "base_model_prefix")
+    ]
+    own = {id(module): module.__dict__.get("forward") for module in models}
+    with heads_recorded(local) as owners:
+        for module in models if any(module is model for module in models) else [model, *models]:
+            module.__dict__["forward"] = _with_whole_heads(module, module.forward, size, owners, gather)
+        try:
+            yield
+        finally:
+            for module in model.modules():
+                if own.get(id(module)) is not None:
+                    module.__dict__["forward"] = own[id(module)]
+                else:
+                    module.__dict__.pop("forward", None)
+
+
+def _with_whole_heads(model: Any, forward: Callable[..., Any], size: int, owners: Owners, gather: Gather) -> Any:
+    @functools.wraps(forward)
+    def whole(*args: Any, **kwargs: Any) -> Any:
+        return whole_heads(forward(*args, **kwargs), model, size, owners, gather)
+
+    return whole
 
 
 def whole_heads(result: Any, model: Any, size: int, owners: Owners, gather: Gather) -> Any:

@@ -8,30 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
+from modular_converter.parallel.engine.base.without_data import META, run_without_data
 from modular_converter.parallel.errors import ApplyError, PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.tiny.inputs import make_inputs
-
-
-META = torch.device("meta")
-
-
-class _Guesses(TorchFunctionMode):
-    """Answers questions about the values of tensors without data with no or zero: whether a mask is all ones, say."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in _ANSWERS and args and isinstance(args[0], torch.Tensor) and args[0].is_meta:
-            return _ANSWERS[name]
-        return func(*args, **(kwargs or {}))
-
-
-_ANSWERS = {"__bool__": False, "item": 0, "__int__": 0, "__index__": 0, "__float__": 0.0}
 
 
 class OneOf:
@@ -125,18 +109,7 @@ def _runs(model: torch.nn.Module) -> bool:
 
 def _forward(model: Any) -> str | None:
     try:
-        with torch.no_grad():
-            inputs = {name: _meta(value) for name, value in make_inputs(model).items()}
-            with _Guesses():
-                model.eval()(**inputs)
+        run_without_data(model.eval(), kwargs=make_inputs(model))
     except Exception as error:  # whatever a model's own code raises
         return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
     return None
-
-
-def _meta(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to("meta")
-    if isinstance(value, (list, tuple)):
-        return type(value)(_meta(item) for item in value)
-    return value

@@ -18,7 +18,7 @@ import torch
 
 from modular_converter.parallel.engine.ranks.gpu_mailbox import Mailbox, Post, lent
 from modular_converter.parallel.engine.ranks.shared_memory import Arena, aligned
-from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.errors import ApplyError, PlanError
 
 
 # Up to this many bytes a tensor travels in the message itself: a pipe carries them faster than two mappings agree.
@@ -66,8 +66,18 @@ class OnRanks:
         return f"<{self._kind} on the ranks>"
 
 
+class OnRanksParts(OnRanks):
+    """A handle of a tuple, list or dict; its parts are shares."""
+
+    def __getitem__(self, key: Any) -> Any:
+        raise ApplyError(f"{self!r}: each rank holds its own share; pass it to the next call as it is")
+
+    def __iter__(self) -> Any:
+        return self[0]
+
+
 def handle_for(kind: type[Any], number: int, names: dict[str, bool], call: Callable[..., Any]) -> OnRanks:
-    """A handle that is an instance of the class of its object, so that ``isinstance`` holds.
+    """A handle that is an instance of the class of its object, so that ``isinstance`` holds; not of a tuple or list.
 
     Args:
         names: of ``names_of``.
@@ -89,7 +99,8 @@ def stand_in(value: Any, number: int, call: Callable[..., Any]) -> None:
 @functools.lru_cache(maxsize=256)
 def _handle_class(kind: type[Any]) -> type[Any]:
     body = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-    return types.new_class(kind.__name__, (OnRanks, kind), exec_body=lambda scope: scope.update(body))
+    bases = (OnRanksParts,) if issubclass(kind, (tuple, list, dict)) else (OnRanks, kind)
+    return types.new_class(kind.__name__, bases, exec_body=lambda scope: scope.update(body))
 
 
 def own_names(value: Any) -> str:
@@ -97,7 +108,7 @@ def own_names(value: Any) -> str:
 
     One text and not a list: pickle asks Python about each object in a message, 70 us for the names of a cache.
     """
-    return " ".join(name for name in vars(value) if not name.startswith("_"))
+    return " ".join(name for name in getattr(value, "__dict__", ()) if not name.startswith("_"))
 
 
 def names_of(kind: type[Any], own: str) -> dict[str, bool]:

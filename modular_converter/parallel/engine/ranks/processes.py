@@ -20,7 +20,7 @@ from typing import Any
 from modular_converter.parallel.engine.base.main_guard import GUARD_TEXT, MISSING_GUARD, main_without_missing_file
 from modular_converter.parallel.engine.ranks.fair_lock import WAIT_S
 from modular_converter.parallel.engine.ranks.gpu_mailbox import Post
-from modular_converter.parallel.engine.ranks.protocol import EARLY, EVENT, FAILURE, Start
+from modular_converter.parallel.engine.ranks.protocol import EARLY, EVENT, FAILURE, FATAL, Start
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.ranks.worker import serve
 
@@ -154,7 +154,7 @@ def collect(
                 ranks[number].arrived.append(data)
             else:
                 answers[number] = data
-                if data[:1] == FAILURE:
+                if data[:1] in (FAILURE, FATAL):
                     grace = min(grace, time.monotonic() + GRACE_S)
     return [answers[number] for number in range(len(ranks))], trouble
 
@@ -230,7 +230,7 @@ def _places_of_hung(ranks: list[Rank], missing: list[int]) -> list[str]:
 
 def _failed_before(answers: dict[int, bytes]) -> str:
     for number, data in answers.items():
-        if data[:1] == FAILURE:
+        if data[:1] in (FAILURE, FATAL):
             return f"; rank {number} failed:\n{pickle.loads(data[1:])[0]}"
     return ""
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 
 # The first byte of a rank's message: an answer; an error (traceback and exception); an answer that could not be sent;
-# an event (something that comes before the answer); an answer that comes before the GPU is done.
-ANSWER, FAILURE, UNSENT, EVENT, EARLY = b"A", b"F", b"U", b"E", b"P"
+# an event (something that comes before the answer); an answer that comes before the GPU is done; an error after which
+# the rank cannot go on.
+ANSWER, FAILURE, UNSENT, EVENT, EARLY, FATAL = b"A", b"F", b"U", b"E", b"P", b"X"
 # The second part of an answer: the seconds that it took on the rank.
 SECONDS = struct.Struct("=d")
 HEAD = len(ANSWER) + SECONDS.size

@@ -27,6 +27,7 @@ from modular_converter.parallel.engine.ranks.processes import Lost, Rank, begin,
 from modular_converter.parallel.engine.ranks.protocol import (
     ANSWER,
     FAILURE,
+    FATAL,
     HEAD,
     LOOPBACK,
     SECONDS,
@@ -207,7 +208,7 @@ class Session:
                 found[number] = unpack(data, rank.up, device, resolve or _unknown, rank.post)
 
             raw, trouble = collect(self.ranks, self.selector, limit_s, event, read, self.awake_s)
-            failed = [number for number, data in enumerate(raw) if data[:1] in (FAILURE, UNSENT)]
+            failed = [number for number, data in enumerate(raw) if data[:1] in (FAILURE, FATAL, UNSENT)]
             if failed:
                 self._raise(raw, failed, about)
             self.times = [SECONDS.unpack(data[len(ANSWER) : HEAD])[0] for data in raw]
@@ -237,8 +238,11 @@ class Session:
         """An error of all ranks is the caller's own; if only some have one, the ranks can no longer agree."""
         for rank in self.ranks:
             rank.post.announced.clear()
-        first = next((number for number in failed if raw[number][:1] == FAILURE), failed[0])
+        first = min(failed, key=lambda number: (raw[number][:1] != FATAL, raw[number][:1] != FAILURE, number))
         text, error = pickle.loads(raw[first][1:])
+        if raw[first][:1] == FATAL:
+            said = str(error or "").partition("\n")[0] or "an error of the device"
+            raise Lost(said, f"rank {first} cannot go on; all ranks were ended: {said}\n{text}")
         if len(failed) < len(raw) and raw[first][:1] == FAILURE:
             raise Lost(f"rank {first} failed alone", f"rank {first} failed alone; all ranks were ended:\n{text}")
         raise RemoteError(error, f"on rank {first}:\n{text}", about)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import inspect
 import pickle
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.attention_heads import (
-    heads_recorded,
-    local_modules,
-    wants_attentions,
-    whole_heads,
-)
+from modular_converter.parallel.engine.base.attention_heads import attentions_whole, local_modules, wants_attentions
 from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
 from modular_converter.parallel.engine.inference.agreement import make_agree
@@ -27,38 +23,30 @@ from modular_converter.parallel.engine.inference.plain_forwards import DirectGro
 from modular_converter.parallel.engine.ranks.gpu_mailbox import Mailbox
 from modular_converter.parallel.engine.ranks.packing import COPY, pack, read_tensor, unpack
 from modular_converter.parallel.engine.ranks.profiling import profile
-from modular_converter.parallel.engine.ranks.protocol import ANSWER, EARLY, EVENT, FAILURE, SECONDS, UNSENT
+from modular_converter.parallel.engine.ranks.protocol import ANSWER, EARLY, EVENT, FAILURE, FATAL, SECONDS, UNSENT
 from modular_converter.parallel.engine.ranks.random_states import adopt, changed_since
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.remote.config_changes import Change, apply_changes
 from modular_converter.parallel.engine.remote.handover import Span, copy_rows, moves_of
-from modular_converter.parallel.engine.remote.what_may_leave import as_on_rank, check_plain, hold
+from modular_converter.parallel.engine.remote.loaded import Loaded, choose_cache, fill_whole
+from modular_converter.parallel.engine.remote.same_answers import (
+    DifferentAnswers,
+    compare,
+    different_text,
+    refuse_shares,
+    shares_in,
+    shares_that_stay,
+)
+from modular_converter.parallel.engine.remote.what_may_leave import Held, as_on_rank, check_plain, hold
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.resolve import Piece, Resolution, resolve
+from modular_converter.parallel.plans.resolve import Piece, resolve
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.shares import share_shape
 
 
-@dataclass
-class Loaded:
-    """A model on this rank.
-
-    Attributes:
-        held: what stays here between calls, such as caches, by number.
-        local: identities of the modules that compute a share of their heads.
-        copies: settings objects, and the copies with a share's own numbers that modules have instead.
-    """
-
-    model: torch.nn.Module
-    skeleton: Skeleton
-    shares: dict[int, torch.Tensor]
-    pieces: dict[int, Piece]
-    resolution: Resolution | None = None
-    held: dict[int, Any] = field(default_factory=dict)
-    compiled: bool = False
-    local: set[int] = field(default_factory=set)
-    copies: list[tuple[Any, Any]] = field(default_factory=list)
+# After an error inside a kernel, a device answers nothing but this error.
+_DEVICE_ERRORS = (torch.AcceleratorError,) if hasattr(torch, "AcceleratorError") else ()
 
 
 class Worker:
@@ -73,23 +61,36 @@ class Worker:
         self.models: dict[int, Loaded] = {}
         self.arrived = 0.0
 
-    def answer(self, value: Any, held: dict[int, int] | None = None, share: bool = False) -> bool:
-        """Send one answer with the seconds that it took; False if it could not be sent, and its error was."""
+    def answer(
+        self,
+        value: Any,
+        held: dict[int, int] | None = None,
+        share: bool = False,
+        check: Callable[[], None] | None = None,
+    ) -> bool:
+        """Send one answer with the seconds that it took; False if it could not be sent, and its error was.
+
+        Args:
+            check: raises if the answer may not leave; it is called when the device is done.
+        """
         sent = True
         try:
-            data = self._packed_while_working(value, held) if share else self._packed(value, held)
+            data = (self._packed_while_working if share else self._packed)(value, held, check or _anything)
+        except (ApplyError, DifferentAnswers) as error:
+            sent, data = False, _failure(error)
         except Exception as error:
-            sent, data = False, UNSENT + pickle.dumps((traceback.format_exc(), _plain(error)))
+            sent, data = False, _failure(error, UNSENT)
         self.pipe.send_bytes(data)
         return sent
 
-    def _packed(self, value: Any, held: dict[int, int] | None) -> bytes:
+    def _packed(self, value: Any, held: dict[int, int] | None, check: Callable[[], None]) -> bytes:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+        check()
         took = self.clock() - self.arrived
         return ANSWER + SECONDS.pack(took) + pack(value, self.up, held)
 
-    def _packed_while_working(self, value: Any, held: dict[int, int] | None) -> bytes:
+    def _packed_while_working(self, value: Any, held: dict[int, int] | None, check: Callable[[], None]) -> bytes:
         """For a receiver on the GPU: its copies are queued behind the work; while that goes on, it reads of them."""
         work = torch.cuda.Event()  # type: ignore[no-untyped-call]
         work.record()
@@ -101,6 +102,7 @@ class Worker:
             work.synchronize()
             took = self.clock() - self.arrived
         torch.cuda.synchronize(self.device)  # the main process reads the mailbox on a stream of its own
+        check()
         return ANSWER + SECONDS.pack(took) + data
 
     def handle(self, data: bytes) -> None:
@@ -110,7 +112,7 @@ class Worker:
             kind, *rest = unpack(data, self.down, self.device, self._resolve)
             getattr(self, f"on_{kind}")(*rest)
         except Exception as error:  # an answer is owed whatever happens
-            self.pipe.send_bytes(FAILURE + pickle.dumps((traceback.format_exc(), _plain(error))))
+            self.pipe.send_bytes(_failure(error))
 
     def _resolve(self, pid: Any) -> Any:
         number = pid[1]
@@ -158,7 +160,7 @@ class Worker:
 
         keep = list(model.parameters())  # so that no identity is used twice
         applied = apply(model, Plan.parse(plan), self.group, share)
-        _fill_whole(model, loaded, by_identity)
+        fill_whole(model, loaded, by_identity)
         loaded.local = local_modules(model, applied.resolution.pieces)
         loaded.copies = [(was, getattr(of, name)) for of, name, was in applied.integers if hasattr(was, "__dict__")]
         make_plain(applied, self.group)
@@ -167,7 +169,7 @@ class Worker:
         model.eval()
         loaded.compiled = compile
         if compile:
-            _choose_cache(model, {})
+            choose_cache(model, {})
         make_agree(model, self.group)
         self.answer(None)
 
@@ -184,15 +186,46 @@ class Worker:
         adopt(states, self.device)
         args, kwargs = as_on_rank(args, kwargs, self._event, lambda other: self.models[other].model)
         if loaded.compiled:
-            _choose_cache(loaded.model, kwargs)
-        recorded: Any = contextlib.nullcontext({})
-        if wants_attentions(loaded.model, args, kwargs):
-            recorded = heads_recorded(loaded.local)
-        with torch.inference_mode(), recorded as owners:  # a token is a thousand small operations: no gradients
+            choose_cache(loaded.model, kwargs)
+        with torch.inference_mode(), self._attentions_whole(loaded, args, kwargs):  # a token needs no gradients
             result = getattr(loaded.model, method)(*args, **kwargs)
-            result = whole_heads(result, loaded.model, self.group.size, owners, self._all_heads)
+            stays, check = self._agreed(loaded, method, args, kwargs, result)
         answer = None if self.group.rank else (result, changed_since(states, self.device))
-        self._answer_and_hold(loaded, result, answer, name, share and not self.group.rank)
+        self._answer_and_hold(loaded, result, answer, name, share and not self.group.rank, stays, check)
+
+    def _agreed(
+        self, loaded: Loaded, method: str, args: Any, kwargs: Any, result: Any
+    ) -> tuple[list[Any], Callable[[], None]]:
+        """The values of a result that stay here because they hold shares, and a check of the others.
+
+        The check waits for the device; it raises on all ranks alike.
+        """
+        compared = compare(result, self.group.size, self.group.gather_last)
+        forward = method == "forward"
+        whole = functools.cache(lambda: loaded.whole_shapes(args, kwargs) if forward else {})
+        kind = loaded.kind_of(args, kwargs, compared.tensors)
+        shapes = {} if kind in loaded.seen or not forward else whole()
+        stays: dict[str, Any] = {}
+        if any(len(path) > 1 for path in compared.tensors):
+            takes = inspect.signature(type(loaded.model).forward).parameters
+            known = [path for path in compared.tensors if path and path[0] in loaded.seen.get(kind, ())]
+            shares = [*known, *compared.different(), *shares_in(compared.tensors, shapes)]
+            stays = shares_that_stay(result, shares, takes)
+
+        def check() -> None:
+            left = {path: tensor for path, tensor in compared.tensors.items() if not path or path[0] not in stays}
+            refuse_shares(left, shares_in(left, shapes), shapes)
+            if different := [path for path in compared.different() if path in left]:
+                refuse_shares(left, shares_in(left, whole()), whole())
+                raise DifferentAnswers(different_text(different[0]))
+            loaded.seen.setdefault(kind, frozenset(stays))
+
+        return list(stays.values()), check
+
+    def _attentions_whole(self, loaded: Loaded, args: Any, kwargs: Any) -> Any:
+        if not wants_attentions(loaded.model, args, kwargs):
+            return contextlib.nullcontext()
+        return attentions_whole(loaded.model, loaded.local, self.group.size, self._all_heads)
 
     def on_profile(self, number: int, method: str, args: Any, kwargs: Any) -> None:
         """Run a method under torch's profiler; each rank's table of what its time went to."""
@@ -200,12 +233,21 @@ class Worker:
         target = model if method == "forward" else getattr(model, method)
         self.answer(profile(lambda: target(*args, **kwargs), self.device))
 
-    def _answer_and_hold(self, loaded: Loaded, result: Any, answer: Any, name: int, share: bool = False) -> None:
+    def _answer_and_hold(
+        self,
+        loaded: Loaded,
+        result: Any,
+        answer: Any,
+        name: int,
+        share: bool = False,
+        stays: Sequence[Any] = (),
+        check: Callable[[], None] | None = None,
+    ) -> None:
         """Send an answer with the caches of a result as handles; they stay here, unless nobody hears of them."""
-        held = hold(result, name, loaded.held)
+        held = hold([result, *map(Held, stays)], name, loaded.held)
         new = held.keys() - loaded.held.keys()
         loaded.held.update(held)
-        if not self.answer(answer, {id(v): k for k, v in held.items()}, share):
+        if not self.answer(answer, {id(v): k for k, v in held.items()}, share, check):
             for unnamed in new:
                 del loaded.held[unnamed]
 
@@ -261,25 +303,14 @@ class Worker:
         self.answer(None)
 
 
-def _fill_whole(model: torch.nn.Module, loaded: Loaded, numbers: dict[int, int]) -> None:
-    """Parameters that the plan leaves whole get their data; tied ones stay one."""
-    made: dict[int, torch.nn.Parameter] = {}
-    for module in model.modules():
-        for leaf, old in module._parameters.items():
-            if old is not None and old.is_meta:
-                index = numbers[id(old)]
-                made.setdefault(index, torch.nn.Parameter(loaded.shares[index], requires_grad=False))
-                module._parameters[leaf] = made[index]
+def _anything() -> None:
+    """The check of an answer that needs none."""
 
 
-def _choose_cache(model: Any, kwargs: dict[str, Any]) -> None:
-    """A static cache is what makes ``generate`` compile its decoding step, with CUDA graphs on GPUs.
-
-    It refuses the setting beside a cache that is given.
-    """
-    settings = getattr(model, "generation_config", None)
-    if settings is not None and settings.cache_implementation in (None, "static"):
-        settings.cache_implementation = "static" if kwargs.get("past_key_values") is None else None
+def _failure(error: Exception, kind: bytes = FAILURE) -> bytes:
+    """The message of an error; of one after which the ranks cannot go on, if it is such a one."""
+    ends = isinstance(error, (DifferentAnswers, *_DEVICE_ERRORS))
+    return (FATAL if ends else kind) + pickle.dumps((traceback.format_exc(), _plain(error)))
 
 
 def _plain(error: BaseException) -> Any:

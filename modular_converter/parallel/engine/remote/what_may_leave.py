@@ -14,6 +14,13 @@ from modular_converter.parallel.errors import ApplyError
 _PLAIN = (bool, int, float, str, torch.dtype, torch.device)
 
 
+@dataclass(frozen=True)
+class Held:
+    """Around a value that is treated as a cache, whatever its class."""
+
+    value: Any
+
+
 def caches_in(value: Any) -> list[Any]:
     """The caches in lists, tuples and mappings, each once, in the order in which they are found."""
     found: dict[int, Any] = {}
@@ -22,7 +29,9 @@ def caches_in(value: Any) -> list[Any]:
 
 
 def _collect(value: Any, found: dict[int, Any]) -> None:
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Held):
+        found.setdefault(id(value.value), value.value)
+    elif isinstance(value, (list, tuple)):
         for item in value:
             _collect(item, found)
     elif isinstance(value, Mapping):

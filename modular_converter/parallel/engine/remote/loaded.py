@@ -1,0 +1,81 @@
+"""One model on a rank, with its parts that stay there between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
+from modular_converter.parallel.engine.base.without_data import META, run_without_data
+from modular_converter.parallel.engine.remote.same_answers import Path, tensors_by_path
+from modular_converter.parallel.plans.resolve import Piece, Resolution
+
+
+@dataclass
+class Loaded:
+    """A model on this rank.
+
+    Attributes:
+        held: what stays here between calls, such as caches, by number.
+        local: identities of the modules that compute a share of their heads.
+        seen: kinds of calls whose results have been held against the whole model's shapes, with the names that hold
+            shares and stay.
+        copies: settings objects, and the copies with a share's own numbers that modules have instead.
+    """
+
+    model: torch.nn.Module
+    skeleton: Skeleton
+    shares: dict[int, torch.Tensor]
+    pieces: dict[int, Piece]
+    resolution: Resolution | None = None
+    held: dict[int, Any] = field(default_factory=dict)
+    compiled: bool = False
+    local: set[int] = field(default_factory=set)
+    copies: list[tuple[Any, Any]] = field(default_factory=list)
+    seen: dict[Any, frozenset[str]] = field(default_factory=dict)
+
+    def kind_of(self, args: Any, kwargs: Any, tensors: Iterable[Any]) -> Any:
+        """The arguments that were given and the tensors that came: calls of one kind give shapes of one kind."""
+        given = tuple(sorted((name, value is True) for name, value in kwargs.items() if value is not None))
+        return tuple(map(type, args)), given, tuple(tensors)
+
+    def whole_shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[Path, tuple[int, ...]]:
+        """The shapes of the whole model's result by path, of a run without data; empty where there is none."""
+        if not _has_values_alone((args, kwargs)):  # a cache would be written to
+            return {}
+        model, _ = assemble(self.skeleton, META)
+        try:
+            result = run_without_data(model.eval(), args, kwargs)
+        except Exception:  # the model's own code asks for data
+            return {}
+        return {path: tuple(tensor.shape) for path, tensor in tensors_by_path(result)}
+
+
+def _has_values_alone(value: Any) -> bool:
+    if isinstance(value, (list, tuple, dict)):
+        return all(map(_has_values_alone, value.values() if isinstance(value, dict) else value))
+    return value is None or isinstance(value, (torch.Tensor, bool, int, float, str, torch.dtype))
+
+
+def fill_whole(model: torch.nn.Module, loaded: Loaded, numbers: dict[int, int]) -> None:
+    """Parameters that the plan leaves whole get their data; tied ones stay one."""
+    made: dict[int, torch.nn.Parameter] = {}
+    for module in model.modules():
+        for leaf, old in module._parameters.items():
+            if old is not None and old.is_meta:
+                index = numbers[id(old)]
+                made.setdefault(index, torch.nn.Parameter(loaded.shares[index], requires_grad=False))
+                module._parameters[leaf] = made[index]
+
+
+def choose_cache(model: Any, kwargs: dict[str, Any]) -> None:
+    """A static cache is what makes ``generate`` compile its decoding step, with CUDA graphs on GPUs.
+
+    It refuses the setting beside a cache that is given.
+    """
+    settings = getattr(model, "generation_config", None)
+    if settings is not None and settings.cache_implementation in (None, "static"):
+        settings.cache_implementation = "static" if kwargs.get("past_key_values") is None else None
