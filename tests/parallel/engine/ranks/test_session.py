@@ -363,9 +363,9 @@ def test_a_call_of_another_thread_is_told_that_the_ranks_were_ended():
 def test_an_answer_that_comes_before_its_work_is_done(monkeypatch):
     """As ranks on GPUs send it: what it holds first, and then that it is complete."""
 
-    def early(worker, value, held=None, share=False):
+    def early(worker, value, held=None, share=False, check=None):
         if not isinstance(value, tuple):
-            return whole(worker, value, held, share)
+            return whole(worker, value, held, share, check)
         worker.pipe.send_bytes(EARLY + pack(value, worker.up, held))
         worker.pipe.send_bytes(ANSWER + SECONDS.pack(7.5))
 
