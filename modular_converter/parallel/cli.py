@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 
@@ -9,12 +10,19 @@ import click
 
 from modular_converter.commands.options import CONTEXT_SETTINGS, version_option
 from modular_converter.parallel.commands.common import derived_of, ranks_option, reports_errors, set_option
-from modular_converter.parallel.commands.kinds import committed, derive_kind, kind_option, verify_kind
+from modular_converter.parallel.commands.kinds import (
+    committed,
+    derive_kind,
+    kind_option,
+    print_json,
+    print_plan,
+    print_verdict,
+    verify_kind,
+)
 from modular_converter.parallel.commands.plan_formats import form_option, plan_text
 from modular_converter.parallel.commands.run import run
 from modular_converter.parallel.commands.show import diff, show
 from modular_converter.parallel.commands.write import write
-from modular_converter.parallel.plans.text_checks import placed
 
 
 @click.group(context_settings=CONTEXT_SETTINGS)
@@ -53,10 +61,7 @@ def derive(
         from modular_converter.parallel.proof.prove import held_to
 
         found = held_to(found, limit)
-    if not found.verdict.passed and not unverified:
-        click.echo(f"modular-plan: {model}: {placed(found.verdict.layer, found.verdict.reason)}", err=True)
-        sys.exit(1)
-    click.echo(plan_text(found, form), nl=False)
+    print_plan(model, plan_text(found, form), found.verdict, unverified)
 
 
 @main.command()
@@ -65,14 +70,26 @@ def derive(
 @set_option
 @ranks_option
 @click.option("--library", is_flag=True, help="Also through transformers' own loader.")
+@click.option("--verbose", is_flag=True, help="The whole scope: sizes, kinds of layers, operators, weights.")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON a verdict, with its whole scope.")
 @kind_option
 @reports_errors
-def verify(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: int, library: bool, kind: str) -> None:
+def verify(
+    model: str,
+    plan_file: str | None,
+    settings: tuple[str, ...],
+    ranks: int,
+    library: bool,
+    verbose: bool,
+    as_json: bool,
+    kind: str,
+) -> None:
     """Prove the plan in PLAN_FILE (or the derived one) on gloo processes: outputs and parameter gradients.
 
     A pipeline plan runs stage by stage in this process instead, with nothing handed over but the named tensors.
     """
-    sys.exit(0 if verify_kind(kind, model, plan_file, settings, ranks, library) else 1)
+    say = print_json if as_json else functools.partial(print_verdict, verbose=verbose)
+    sys.exit(0 if verify_kind(kind, model, plan_file, settings, ranks, library, say) else 1)
 
 
 @main.command()

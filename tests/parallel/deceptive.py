@@ -126,6 +126,40 @@ class JoinedModel(DrownedModel):
         return {"both": torch.cat([hidden * 1e7, self.side(hidden)], -1)}
 
 
+class _Normalising(Stack):
+    """A stack whose feed-forwards normalise their intermediate in some situations: there its parts are no shares."""
+
+    def forward(self, input_ids, attention_mask=None, return_dict=True):
+        x = self.embed(input_ids)
+        for layer in self.layers:
+            hidden = F.gelu(layer.up(layer.norm(x)))
+            if self.normalises(x, attention_mask):
+                hidden = F.normalize(hidden, dim=-1) * 4
+            x = x + layer.down(hidden)
+        return self.returned(self.norm(x))
+
+
+class PaddedModel(_Normalising):
+    """With an attention mask."""
+
+    def normalises(self, x, attention_mask):
+        return attention_mask is not None
+
+
+class LongModel(_Normalising):
+    """Above 16 tokens."""
+
+    def normalises(self, x, attention_mask):
+        return x.shape[1] > 16
+
+
+class TrainedModel(_Normalising):
+    """In train mode."""
+
+    def normalises(self, x, attention_mask):
+        return self.training
+
+
 class ShiftedMlp(nn.Module):
     def __init__(self, config):
         super().__init__()

@@ -20,7 +20,7 @@ LLAMA = str(Path(__file__).parents[2] / "models" / "llama" / "modeling_llama.py"
 def run(*arguments: str) -> tuple[int, str]:
     done = CliRunner().invoke(main, list(arguments))
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, done.output
+    return done.exit_code, done.stdout + ("" if done.exit_code == 0 else done.stderr)
 
 
 def cells(output: str, first: str) -> list[str]:

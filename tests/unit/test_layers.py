@@ -92,6 +92,7 @@ FLOORS = {
         "partial_sums",
         "gradients",
         "write_rules",
+        "twins",
         "derive",
         "cost",
         "budget",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from modular_converter.parallel.proof.prove import Derived
     from modular_converter.parallel.tiny.build import Small
 
+Say = Callable[[str, str, "Verdict"], bool]
 kind_option = click.option(
     "--kind",
     type=click.Choice(["tensor", "expert", "pipeline"]),
@@ -46,25 +49,43 @@ def derive_kind(
         small, inputs, chain = pipeline_derived(model, settings, head)
         verdict = verify_pipeline(small.model, chain, inputs)
         text = {"text": str(chain), "json": chain.to_json(), "transformers": library_text(chain)}[form]
-    if not verdict.passed and not unverified:
+    print_plan(model, text, verdict, unverified)
+
+
+def print_plan(model: str, text: str, verdict: Verdict, unverified: bool) -> None:
+    """Print a plan, and on stderr the scope of its check. A plan that failed is refused, unless ``unverified``."""
+    if not verdict.passed:
         click.echo(f"modular-plan: {model}: {placed(verdict.layer, verdict.reason)}", err=True)
-        sys.exit(1)
+        if not unverified:
+            sys.exit(1)
+    for line in verdict.evidence.lines() if verdict.passed else ():
+        click.echo(f"modular-plan: {model}: {line}", err=True)
     click.echo(text, nl=False)
 
 
 def verify_kind(
-    kind: str, model: str, plan_file: str | None, settings: tuple[str, ...], ranks: int, library: bool = False
+    kind: str,
+    model: str,
+    plan_file: str | None,
+    settings: tuple[str, ...],
+    ranks: int,
+    library: bool = False,
+    say: Say | None = None,
 ) -> bool:
     """Run the plan in a file, or the derived one, print the verdicts, and say whether all passed.
 
     Tensor and expert plans run on processes; a pipeline plan runs stage by stage in this process, cut into ``ranks``
     stages and between each two layers.
+
+    Args:
+        say: prints a verdict, from the model, where it ran, and the verdict; with a short scope if None.
     """
+    say = say or print_verdict
     if kind == "pipeline":
         from modular_converter.parallel.pipeline.prove import verify_pipeline
 
         small, inputs, chain = pipeline_derived(model, settings, plan_file=plan_file)
-        return _report(model, f"{ranks} stages", verify_pipeline(small.model, chain, inputs, ranks))
+        return say(model, f"{ranks} stages", verify_pipeline(small.model, chain, inputs, ranks))
     from modular_converter.parallel.plans.resolve import check_whole, resolve
     from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.proof.prove import prove
@@ -79,21 +100,28 @@ def verify_kind(
     if kind == "tensor":
         findings = static_findings(found.trace, plan, resolve(plan, found.small.model).pieces, ranks)
     for line in findings:
-        click.echo(line)
+        click.echo(line, err=say is print_json)
     passed = not findings
     with RankPool(ranks) as pool:
         for route in [False, True] if library else [False]:
             name = "library loader" if route else "our application"
-            passed &= _report(model, f"{ranks} ranks, {name}", prove(found, plan, pool, library=route))
+            passed &= say(model, f"{ranks} ranks, {name}", prove(found, plan, pool, library=route))
     return passed
 
 
-def _report(model: str, how: str, verdict: Verdict) -> bool:
+def print_verdict(model: str, how: str, verdict: Verdict, verbose: bool = False) -> bool:
+    """Print a verdict and its scope, and say whether it passed."""
     state = "verified" if verdict.passed else f"refused: {placed(verdict.layer, verdict.reason)}"
     errors = f"outputs {verdict.output_error:.1e}, gradients {verdict.gradient_error:.1e}"
     click.echo(f"{model} on {how}: {state} ({errors})")
-    if verdict.passed and verdict.uncovered:
-        click.echo(f"  not covered: {'; '.join(verdict.uncovered)}")
+    for line in verdict.evidence.lines(verbose) if verdict.passed or verbose else ():
+        click.echo(f"  {line}")
+    return verdict.passed
+
+
+def print_json(model: str, how: str, verdict: Verdict) -> bool:
+    """Print a verdict with its whole scope as one line of JSON, and say whether it passed."""
+    click.echo(json.dumps({"model": model, "on": how, **verdict.to_json()}))
     return verdict.passed
 
 
@@ -104,8 +132,8 @@ def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", ne
         PlanError: the model cannot be built, or has no experts that can be divided (if a plan is ``needed``).
     """
     from modular_converter.parallel.proof.on_threads import check_on_threads
-    from modular_converter.parallel.proof.precision import subject_of
     from modular_converter.parallel.proof.prove import Derived
+    from modular_converter.parallel.proof.subject import subject_of
     from modular_converter.parallel.solve.experts import derive_experts
     from modular_converter.parallel.trace.record import record
 
@@ -130,7 +158,7 @@ def pipeline_derived(
         PlanError: the model cannot be built, or is no chain; the reason is in the message.
     """
     from modular_converter.parallel.pipeline.derive import derive_pipeline
-    from modular_converter.parallel.pipeline.prove import with_mask
+    from modular_converter.parallel.proof.situations import with_mask
     from modular_converter.parallel.trace.record import record
 
     target, small = _built(model, settings, head)

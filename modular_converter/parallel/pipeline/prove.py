@@ -15,18 +15,6 @@ from modular_converter.parallel.pipeline.run_in_stages import layers_entry, run_
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.proof.compare import reference
 from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
-from modular_converter.parallel.trace.call_names import forward_names
-
-
-def with_mask(model: torch.nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs with an ``attention_mask`` that hides the last three tokens of the first row, if the model takes one."""
-    ids = inputs.get("input_ids")
-    result = dict(inputs)
-    if isinstance(ids, torch.Tensor) and ids.dim() == 2 and "attention_mask" in forward_names(model):
-        mask = torch.ones_like(ids)
-        mask[0, -3:] = 0
-        result.setdefault("attention_mask", mask)
-    return result
 
 
 def cuts_of(model: torch.nn.Module, plan: PipelinePlan, stages: int) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.decode import decoded
 from modular_converter.parallel.proof.deviation import is_inexact, scale_of
+from modular_converter.parallel.proof.evidence import UNKNOWN, WITH_GRADIENTS, Evidence
 from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
 from modular_converter.parallel.shard.collectives import Group
@@ -158,8 +159,19 @@ def _finite(found: Reference) -> bool:
     return all(bool(torch.isfinite(g).all()) for gradients in found.gradients for g in gradients.values())
 
 
-def check(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], group: Group, whole: Reference) -> Verdict:
-    """Shard ``model`` in place for one rank, run it, compare with the whole model's numbers."""
+def check(
+    model: torch.nn.Module,
+    plan: Plan,
+    inputs: Mapping[str, Any],
+    group: Group,
+    whole: Reference,
+    evidence: Evidence = UNKNOWN,
+) -> Verdict:
+    """Shard ``model`` in place for one rank, run it, compare with the whole model's numbers.
+
+    Args:
+        evidence: the scope of the whole model's runs; the verdict's adds the ranks and what was not compared.
+    """
     counted = Counted(group)
     try:
         applied = apply(model, plan, counted)
@@ -178,7 +190,9 @@ def check(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], group: 
     sharded = [name for name, piece in pieces.items() if piece.dim >= 0]
     proven = whole.proven
     unproven = tuple(name for name in sharded if not _is_proven(name, applied, proven))
-    return replace(judge(found, whole, group.size, share), unproven=unproven)
+    verdict = judge(found, whole, group.size, share)
+    scope = replace(evidence, ranks=(group.size,), forms=(WITH_GRADIENTS,), unproven=unproven)
+    return replace(verdict, evidence=scope.with_gap(*verdict.evidence.gaps))
 
 
 def _failed_in(error: BaseException, model: torch.nn.Module) -> str:

@@ -49,9 +49,12 @@ def decoded(model: Any, inputs: Mapping[str, Any]) -> list[torch.Tensor]:
     return [step.detach() for step in result.logits]
 
 
-def decoded_whole(model: Any, inputs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """The logits of the whole model; empty if it fails, which says nothing about a plan."""
+def decoded_whole(model: Any, inputs: Mapping[str, Any]) -> tuple[list[torch.Tensor], str]:
+    """The logits of the whole model; or none, and why, if it fails, which says nothing about a plan."""
     try:
-        return decoded(model, inputs)
-    except Exception:  # the model's own code raises anything
-        return []
+        return decoded(model, inputs), ""
+    except Exception as error:  # the model's own code raises anything
+        return (
+            [],
+            f"decoding: the model's own generate fails ({type(error).__name__}: {' '.join(str(error).split())[:80]})",
+        )

@@ -11,7 +11,8 @@ import torch
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_on_threads
-from modular_converter.parallel.proof.precision import Subject, subject_of
+from modular_converter.parallel.proof.precision import Subject
+from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.build import Small, Target, build
 from modular_converter.parallel.tiny.head_ratios import other_ratios, wider_heads
 
@@ -46,7 +47,7 @@ def head_variants(target: Target, small: Small, overrides: Mapping[str, Any]) ->
 def _variant(target: Target, small: Small, overrides: Mapping[str, Any], said: str) -> HeadVariant | None:
     try:
         other = build(target, overrides, small.strategy)
-        subject = subject_of(other.model, other.inputs)
+        subject = subject_of(other.model, other.inputs, second=False)
     except Exception:  # a model that knows no groups fails in any way
         return None
     finite = any(bool(torch.isfinite(tensor).all()) for tensor in subject.whole.outputs)

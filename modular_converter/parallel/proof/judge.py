@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -21,6 +22,7 @@ from modular_converter.parallel.proof.deviation import (
     telling,
     worst_error,
 )
+from modular_converter.parallel.proof.evidence import UNKNOWN, Evidence
 
 
 __all__ = [
@@ -42,8 +44,6 @@ __all__ = [
 # Relative to the entry, or to the scale of its tensor where the entry is smaller.
 OUTPUT_TOLERANCE = 2e-4
 GRADIENT_TOLERANCE = 1e-3
-# Weights without a proof that are named.
-_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,7 @@ class Verdict:
         ranks: how many there are, or stages.
         output_error, gradient_error: largest relative deviation of an entry.
         collectives: calls between the ranks in one forward, counted.
-        unproven: sharded parameters without a telling gradient, so that only the outputs speak for them.
-        gaps: outputs and gradients that were not compared, each in words.
+        evidence: what was run, and what was not.
     """
 
     ranks: int
@@ -64,20 +63,23 @@ class Verdict:
     layer: str = ""
     reason: str = ""
     collectives: int = 0
-    unproven: tuple[str, ...] = ()
-    gaps: tuple[str, ...] = ()
+    evidence: Evidence = UNKNOWN
 
     @property
     def passed(self) -> bool:
         return not self.reason
 
-    @property
-    def uncovered(self) -> tuple[str, ...]:
-        """The parts of a model that the verdict says nothing about, in words."""
-        if not self.unproven:
-            return self.gaps
-        more = "" if len(self.unproven) <= _NAMED else f" and {len(self.unproven) - _NAMED} more"
-        return (*self.gaps, f"gradients of {', '.join(self.unproven[:_NAMED])}{more}")
+    def to_json(self) -> dict[str, Any]:
+        """The verdict and its evidence as values of JSON; an error that is not finite is None."""
+        errors = {name: getattr(self, name) for name in ("output_error", "gradient_error")}
+        return {
+            "verified": self.passed,
+            "layer": self.layer,
+            "reason": self.reason,
+            **{name: error if math.isfinite(error) else None for name, error in errors.items()},
+            "collectives": self.collectives,
+            "evidence": self.evidence.to_json(),
+        }
 
 
 @dataclass
@@ -115,15 +117,15 @@ def refused(ranks: int, layer: str, reason: str) -> Verdict:
     return Verdict(ranks, math.inf, math.inf, layer, reason)
 
 
-def both_draws(first: Verdict, second: Verdict) -> Verdict:
-    """The verdict on a plan that passed with one draw of weights and was run with another."""
+def both_draws(first: Verdict, second: Verdict, situation: str = "other weights") -> Verdict:
+    """The verdict on a plan that passed with one draw of weights and was run with another, maybe in a situation."""
     if not second.passed:
-        return replace(second, reason=f"{second.reason} (with other weights)")
+        return replace(second, reason=f"{second.reason} (with {situation})")
     return replace(
         first,
         output_error=max(first.output_error, second.output_error),
         gradient_error=max(first.gradient_error, second.gradient_error),
-        unproven=tuple(name for name in first.unproven if name in second.unproven),
+        evidence=first.evidence.also(second.evidence),
     )
 
 
@@ -144,7 +146,8 @@ def judge(found: Reference, whole: Reference, ranks: int, share: Share | None = 
     layer, reason = _first_difference(outputs, tokens, gradients)
     worst = max(gradients.values(), default=0.0)
     gaps = (*whole.gaps, *(f"output {n} {why}" for n, why in silent.items()))
-    return Verdict(ranks, max(outputs + tokens), worst, layer, reason, found.collectives, gaps=gaps)
+    evidence = Evidence(ranks=(ranks,), gaps=gaps)
+    return Verdict(ranks, max(outputs + tokens), worst, layer, reason, found.collectives, evidence)
 
 
 def _silent(whole: Reference) -> dict[int, str]:

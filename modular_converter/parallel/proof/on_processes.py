@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -165,7 +165,8 @@ def _answer(task: Task) -> Any:
     from modular_converter.parallel.plans.plan import Plan
     from modular_converter.parallel.proof.compare import check
     from modular_converter.parallel.proof.judge import both_draws, refused
-    from modular_converter.parallel.proof.precision import subject_of
+    from modular_converter.parallel.proof.precision import without_unstable
+    from modular_converter.parallel.proof.subject import situation_of, subject_of
     from modular_converter.parallel.shard.collectives import ProcessGroup
     from modular_converter.parallel.tiny.build import build
 
@@ -176,11 +177,13 @@ def _answer(task: Task) -> Any:
         if task.route != "ours":
             return _through_loader(task, small, plan, group.size)
         subject = subject_of(small.model, small.inputs)
-        verdict = check(subject.model, plan, subject.inputs, group, subject.whole)
-        other = subject.again
-        if not verdict.passed or other is None:
+        scope = replace(subject.evidence, places=("gloo processes",))
+        verdict = check(subject.model, plan, subject.inputs, group, subject.whole, scope)
+        if not verdict.passed or subject.again is None:
             return verdict
-        return both_draws(verdict, check(other.model, plan, other.inputs, group, other.whole))
+        other = without_unstable(subject.again)
+        second = check(other.model, plan, other.inputs, group, other.whole, other.evidence)
+        return both_draws(verdict, second, situation_of(other))
     except PlanError as error:
         return refused(group.size, "", str(error))
     except Exception as error:  # an answer is owed whatever happens

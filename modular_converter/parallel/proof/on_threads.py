@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +13,8 @@ import torch
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.compare import check
 from modular_converter.parallel.proof.judge import Verdict, both_draws
-from modular_converter.parallel.proof.precision import Subject, subject_of
+from modular_converter.parallel.proof.precision import Subject, without_unstable
+from modular_converter.parallel.proof.subject import situation_of, subject_of
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
 
 
@@ -27,20 +29,24 @@ def check_on_threads(subject: Subject, plan: Plan, ranks: int) -> Verdict:
     Returns:
         The first failing verdict of a rank, or the first rank's; of both draws of weights.
     """
-    first = _checked(subject, plan, ranks)
-    if not first.passed or subject.again is None:
+    first, again = _checked(subject, plan, ranks), subject.again
+    if not first.passed or again is None:
         return first
-    return both_draws(first, _checked(subject.again, plan, ranks))
+    second = _checked(again, plan, ranks)
+    if not second.passed:  # rounding may be at fault, which takes time to find out
+        second = _checked(without_unstable(again), plan, ranks)
+    return both_draws(first, second, situation_of(again))
 
 
 def _checked(subject: Subject, plan: Plan, ranks: int) -> Verdict:
     board = ThreadBoard(ranks)
     verdicts: list[Verdict | None] = [None] * ranks
     copies = [copy.deepcopy(subject.model) for _ in range(ranks)]
+    evidence = replace(subject.evidence, places=("threads",))
 
     def work(rank: int) -> None:
         with board.baton:
-            verdict = check(copies[rank], plan, subject.inputs, ThreadGroup(board, rank), subject.whole)
+            verdict = check(copies[rank], plan, subject.inputs, ThreadGroup(board, rank), subject.whole, evidence)
         verdicts[rank] = verdict
         if not verdict.passed:
             board.barrier.abort()

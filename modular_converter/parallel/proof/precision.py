@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.proof.compare import reference, run
-from modular_converter.parallel.proof.decode import decoded_whole
+from modular_converter.parallel.proof.evidence import UNKNOWN, Evidence
 from modular_converter.parallel.proof.judge import (
     GRADIENT_TOLERANCE,
     OUTPUT_TOLERANCE,
@@ -18,7 +18,6 @@ from modular_converter.parallel.proof.judge import (
     errors_of,
     gradient_errors,
 )
-from modular_converter.parallel.tiny.build import SEED, randomise
 
 
 # Relative, in float64: hundreds of roundings. Another order of sums may change a number as much as this noise does.
@@ -34,48 +33,38 @@ class Subject:
     """A whole model, its inputs and its numbers, in the precision in which they are compared.
 
     Attributes:
-        again: the same with other weights, without decoding; None where those give no finite numbers.
+        evidence: the scope of the whole model's runs.
+        again: the same with other weights in another situation, without decoding; None where there are no such numbers.
     """
 
     model: torch.nn.Module
     inputs: Mapping[str, Any]
     whole: Reference
+    evidence: Evidence = UNKNOWN
     again: Subject | None = None
 
 
-def subject_of(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
+def in_fitting_precision(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
     """The model, its inputs and its numbers, in float32, or in float64 where the two disagree beyond the tolerance.
 
     Random weights can saturate a softmax: then a float32 gradient is rounding alone, and another order of sums gives
     another gradient. Gradients that rounding decides in float64 too are left out of the comparison.
     """
-    found = _in_fitting_precision(model, inputs)
-    again = _with_other_weights(model, inputs)
-    return replace(found, whole=replace(found.whole, tokens=decoded_whole(found.model, found.inputs)), again=again)
-
-
-def _with_other_weights(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject | None:
-    """One seed may hide a mistake: an expert that gets no token, an entry that is small by chance."""
-    other = copy.deepcopy(model)
-    randomise(other, SEED + 1)
-    try:
-        found = _in_fitting_precision(other, inputs)
-    except Exception:  # weights that a model's own code cannot run with
-        return None
-    return found if any(bool(torch.isfinite(tensor).all()) for tensor in found.whole.outputs) else None
-
-
-def _in_fitting_precision(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
     single = Subject(model, inputs, reference(model, inputs))
+    double = in_float64(model, inputs)
+    if double is None or _agree(single.whole, double.whole) or not _as_finite(double.whole, single.whole):
+        return single
+    return without_unstable(double)
+
+
+def in_float64(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject | None:
+    """The same in float64; None for a model that fixes a type somewhere."""
     try:
         fine = copy.deepcopy(model).double()
-        fine_inputs = {name: _doubled(value) for name, value in inputs.items()}
-        double = Subject(fine, fine_inputs, reference(fine, fine_inputs))
-    except Exception:  # a model that fixes a type somewhere: float32 has to do
-        return single
-    if _agree(single.whole, double.whole) or not _as_finite(double.whole, single.whole):
-        return single
-    return _without_unstable(double)
+        doubled = {name: _doubled(value) for name, value in inputs.items()}
+        return Subject(fine, doubled, reference(fine, doubled))
+    except Exception:  # types that do not fit together fail in any way
+        return None
 
 
 def _as_finite(double: Reference, single: Reference) -> bool:
@@ -92,7 +81,7 @@ def _finite_entries(tensor: torch.Tensor) -> int:
     return int(torch.isfinite(tensor).sum())
 
 
-def _without_unstable(subject: Subject) -> Subject:
+def without_unstable(subject: Subject) -> Subject:
     """The subject without the outputs and gradients that noise of the size of rounding changes.
 
     In object detectors these are all gradients behind a choice of boxes. The outputs alone prove their weights.

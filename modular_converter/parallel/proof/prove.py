@@ -15,7 +15,8 @@ from modular_converter.parallel.proof.head_variants import HeadVariant, head_var
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_processes import RankPool, Task
 from modular_converter.parallel.proof.on_threads import check_on_threads
-from modular_converter.parallel.proof.precision import Subject, subject_of
+from modular_converter.parallel.proof.precision import Subject
+from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.solve.budget import plan_within
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.derive import Aim, plan_of

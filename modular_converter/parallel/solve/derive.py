@@ -17,6 +17,7 @@ from modular_converter.parallel.solve.flow import Flow, uses
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.gradients import Entries, gradient_entries
 from modular_converter.parallel.solve.operators import traits_of
+from modular_converter.parallel.solve.twins import unused_twins
 from modular_converter.parallel.solve.write_rules import ShardedParameter, generic_attributes, rules_of
 from modular_converter.parallel.styles.colwise import COLWISE
 from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATHER_OUTPUT
@@ -139,14 +140,15 @@ def _shards(flow: Flow, choice: Choice) -> dict[str, ShardedParameter]:
     for parameter in flow.trace.parameters:
         for dim, seq in enumerate(flow.of(parameter.tensor)):
             blocks = layout(flow, seq, choice.chosen)
-            if not all(split for _, split in blocks):
+            found = uses(flow, parameter)
+            if not found or not all(split for _, split in blocks):
                 continue
-            roles = {_role(flow, index, parameter, contracted, choice) for index, _ in uses(flow, parameter)}
+            roles = {_role(flow, index, parameter, contracted, choice) for index, _ in found}
             role = next((r for r in (ROWWISE.name, COLWISE.name) if r in roles), SHARD.name)
             parts = parts_of(flow, seq, [length for length, _ in blocks], parameter.name.rpartition(".")[0])
             assert parts is not None
             result[parameter.name] = ShardedParameter(role, dim, parts)
-    return result
+    return result | unused_twins(flow, result)
 
 
 def _role(

@@ -94,8 +94,9 @@ def compare_committed(kind: str, name: str, pool: RankPool | None = None) -> Mod
 
 def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> ModelComparison:
     from modular_converter.parallel.pipeline.derive import derive_pipeline
-    from modular_converter.parallel.pipeline.prove import verify_pipeline, with_mask
+    from modular_converter.parallel.pipeline.prove import verify_pipeline
     from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+    from modular_converter.parallel.proof.situations import with_mask
     from modular_converter.parallel.trace.record import record
 
     inputs = with_mask(small.model, small.inputs)
@@ -161,8 +162,8 @@ def _expert_row(
 ) -> ModelComparison:
     from modular_converter.parallel.plans.emit import to_library
     from modular_converter.parallel.proof.on_threads import check_on_threads
-    from modular_converter.parallel.proof.precision import subject_of
     from modular_converter.parallel.proof.prove import Derived, prove
+    from modular_converter.parallel.proof.subject import subject_of
     from modular_converter.parallel.solve.experts import derive_experts
     from modular_converter.parallel.solve.read_library import from_library
     from modular_converter.parallel.trace.record import record

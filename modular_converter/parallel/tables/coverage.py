@@ -137,7 +137,7 @@ def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
         sharded=round(found.sharded, 4),
         collectives=derived.verdict.collectives,
         gathered=sum(rule.style == "colwise_gather_output" for rule in plan.rules),
-        unproven=len(derived.verdict.unproven),
+        unproven=len(derived.verdict.evidence.unproven),
         retreat=derived.retreat,
         plan=str(plan),
         loader=_through_loader(derived, pool),

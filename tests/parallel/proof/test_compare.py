@@ -32,7 +32,7 @@ INPUTS = {"x": torch.randn(3, 8, generator=torch.Generator().manual_seed(1))}
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_right_plan_passes_and_its_collectives_are_counted(ranks):
     verdict = check_model_on_threads(Pair(), PAIR, INPUTS, ranks)
-    assert verdict.passed and verdict.collectives == 1 and not verdict.unproven
+    assert verdict.passed and verdict.collectives == 1 and not verdict.evidence.unproven
 
 
 def test_ranks_draw_the_same_random_numbers():
@@ -47,7 +47,7 @@ def test_outputs_that_are_not_finite_prove_nothing():
 
 def test_a_weight_that_no_gradient_reaches_is_named():
     verdict = check_model_on_threads(Pair(after=lambda x: x.detach() + x.sum() * 0), PAIR, INPUTS, 2)
-    assert set(verdict.unproven) == {"up.weight", "up.bias", "down.weight"}
+    assert set(verdict.evidence.unproven) == {"up.weight", "up.bias", "down.weight"}
 
 
 def test_a_missing_output_is_a_difference():

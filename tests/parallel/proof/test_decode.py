@@ -8,8 +8,8 @@ import torch
 from modular_converter.parallel.proof.decode import decoded, generation_inputs
 from modular_converter.parallel.proof.judge import Reference
 from modular_converter.parallel.proof.on_threads import check_on_threads
-from modular_converter.parallel.proof.precision import subject_of
 from modular_converter.parallel.proof.prove import derive_model
+from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record

@@ -131,14 +131,14 @@ def test_tiny_numbers_have_a_scale_of_their_own():
 def test_nan_beside_nan_proves_nothing():
     wholly = Reference([torch.tensor([1.0, 2.0]), torch.tensor([math.nan])], [{"w": torch.tensor([math.nan, 1.0])}])
     verdict = judge(wholly, wholly, 2)
-    assert verdict.passed and verdict.gaps == ("output 1 has no finite entry",) and not wholly.proven
+    assert verdict.passed and verdict.evidence.gaps == ("output 1 has no finite entry",) and not wholly.proven
 
 
 def test_zeros_prove_nothing():
     zeros = Reference([torch.zeros(3)], [])
     assert "nothing but zeros" in judge(zeros, zeros, 2).reason
     mixed = Reference([torch.ones(3), torch.zeros(3)], [])
-    assert judge(mixed, mixed, 2).gaps == ("output 1 has nothing but zeros",)
+    assert judge(mixed, mixed, 2).evidence.gaps == ("output 1 has nothing but zeros",)
     assert not judge(Reference([torch.ones(3), torch.full((3,), 1e-3)], []), mixed, 2).passed
 
 

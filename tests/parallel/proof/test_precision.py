@@ -3,7 +3,7 @@
 import torch
 
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.proof.precision import subject_of
+from modular_converter.parallel.proof.subject import subject_of
 from tests.parallel.proof.test_compare import INPUTS, PAIR, Pair
 
 
@@ -19,7 +19,7 @@ def test_gradients_that_rounding_decides_are_left_out_and_named():
     whole = subject_of(model, INPUTS).whole
     assert whole.gradients == [{}] and "rounding decides" in whole.gaps[0]
     verdict = check_model_on_threads(model, PAIR, INPUTS, 2)
-    assert verdict.passed and set(verdict.unproven) == {"up.weight", "up.bias", "down.weight"}
+    assert verdict.passed and set(verdict.evidence.unproven) == {"up.weight", "up.bias", "down.weight"}
 
 
 def test_a_model_that_overflows_in_double_precision_is_judged_in_single():

@@ -4,8 +4,8 @@ import pytest
 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.on_threads import check_model_on_threads, check_on_threads
-from modular_converter.parallel.proof.precision import subject_of
 from modular_converter.parallel.proof.prove import derive_model
+from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.build import Target, build
 from tests.parallel.deceptive import PLANS, CodesModel, DeceptiveConfig, DrownedModel, NanGradModel
 
@@ -48,7 +48,7 @@ def test_the_layer_is_named():
 def test_gradients_that_are_not_finite_are_taken_further_back_and_that_is_said():
     found = small(NanGradModel)
     verdict = check_model_on_threads(found.model, plan(NanGradModel, PLANS[NanGradModel][0]), found.inputs, 2)
-    assert verdict.passed and verdict.gaps == ("gradients of what follows norm: they are not finite",)
+    assert verdict.passed and verdict.evidence.gaps == ("gradients of what follows norm: they are not finite",)
 
 
 def refused(kind):

@@ -78,14 +78,14 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str]:
         refused = f"the one in its classes is refused ({placed(verdict.layer, verdict.reason)})"
         own = kept(model, committed, ranks) if verdict.passed else None
     if isinstance(committed, Plan) and own is not None:
-        said = f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance{_uncovered(verdict)}"
+        said = f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance{_scope(verdict)}"
         better = _better(model, target, overrides, ranks, own)
         if better is None:
             return committed, said
         refused = f"the one in its classes leaves {own.share:.1%} of the weights on each of {ranks} ranks"
     found = _derived(target, overrides, ranks)
     if found.verdict.passed and found.plan.rules:
-        said = f"the derived plan, verified on {ranks} ranks of a small instance{_uncovered(found.verdict)}"
+        said = f"the derived plan, verified on {ranks} ranks of a small instance{_scope(found.verdict)}"
         return found.plan, f"{said}; {refused}"
     reason = (
         placed(found.verdict.layer, found.verdict.reason) if not found.verdict.passed else "nothing can be sharded"
@@ -106,8 +106,10 @@ def _better(
         return None
 
 
-def _uncovered(verdict: Verdict) -> str:
-    return f" (not covered: {'; '.join(verdict.uncovered)})" if verdict.uncovered else ""
+def _scope(verdict: Verdict) -> str:
+    """The scope of a proof, in brackets."""
+    said = "; ".join(verdict.evidence.lines())
+    return f" ({said})" if said else ""
 
 
 def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
@@ -119,7 +121,7 @@ def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
     except PlanError as error:
         return plan, f"the given plan, not verified: {str(error).splitlines()[0]}"
     if verdict.passed:
-        return plan, f"the given plan, verified on {ranks} ranks of a small instance"
+        return plan, f"the given plan, verified on {ranks} ranks of a small instance{_scope(verdict)}"
     logger.warning(
         "the given plan is refused by a small instance of the model: %s", placed(verdict.layer, verdict.reason)
     )

@@ -1,0 +1,114 @@
+"""The scope of a proof: what was run, and by name what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+
+# Names of a kind that are printed before "and N more".
+NAMED = 3
+WITH_GRADIENTS = "with gradients"
+FOR_INFERENCE = "for inference"
+PADDING, TRAIN_MODE, DECODING, LENGTHS = "padding", "train mode", "decoding with a cache", "another length"
+_HALF = ("float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the runs behind a verdict were.
+
+    Attributes:
+        ranks: numbers of ranks, or of stages.
+        places: where the ranks ran: threads, gloo processes.
+        sizes: integers of the small configuration, ``name=value``.
+        inputs: ``name shape`` of each input tensor, ``ids 2x12``.
+        situations: beside a plain forward in eval mode: padding, another length, train mode, decoding with a cache.
+        types: of weights, such as float32.
+        forms: of the sharded model: with gradients, for inference.
+        draws: of random weights.
+        kinds: classes of modules that ran.
+        operators: names of aten operators that ran.
+        unproven: sharded weights without a telling gradient, so that only the outputs speak for them.
+        gaps: outputs, gradients and runs that were left out, in words.
+        idle: modules with weights that no run has called.
+        possible: the situations that this model knows.
+    """
+
+    ranks: tuple[int, ...] = ()
+    places: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    situations: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    forms: tuple[str, ...] = ()
+    draws: int = 0
+    kinds: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """The parts and uses of the model that the proof says nothing about, in words."""
+        found = list(self.gaps)
+        found += [f"gradients of {_few(self.unproven)}"] if self.unproven else []
+        found += [f"{_few(self.idle)}: no run called them"] if self.idle else []
+        found += [situation for situation in self.possible if situation not in self.situations]
+        found += [] if not self.forms or FOR_INFERENCE in self.forms else ["the form for inference"]
+        found += [] if not self.types or set(_HALF) & set(self.types) else ["16-bit types"]
+        return tuple(found)
+
+    def also(self, other: Evidence) -> Evidence:
+        """The evidence of two proofs of one plan that both passed; a weight that one of them proves is proven."""
+        first, second = vars(self), vars(other)
+        both = {"unproven", "idle"}
+        found: dict[str, Any] = {}
+        for item in fields(self):
+            mine, theirs = first[item.name], second[item.name]
+            if item.name == "draws":
+                found[item.name] = max(mine, theirs)
+            elif item.name in both:
+                found[item.name] = tuple(name for name in mine if name in theirs)
+            else:
+                found[item.name] = tuple(dict.fromkeys((*mine, *theirs)))
+        return replace(self, **found)
+
+    def with_gap(self, *gaps: str) -> Evidence:
+        """The same with more gaps."""
+        return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *gaps))))
+
+    @property
+    def scope(self) -> str:
+        """What was run, on one line."""
+        said = [f"{self.draws} draw{'s' * (self.draws != 1)} of weights"] if self.draws else []
+        said += [", ".join(self.inputs[:NAMED])] if self.inputs else []
+        said += [", ".join(("eval mode", *self.situations))] if self.inputs else []
+        said += [", ".join(self.types)] if self.types else []
+        said += [", ".join(self.forms)] if self.forms else []
+        return "; ".join(said)
+
+    def lines(self, verbose: bool = False) -> list[str]:
+        """The scope and what is not covered; with ``verbose`` everything that ran, a line a kind."""
+        found = [f"run: {self.scope}"] if self.scope else []
+        if verbose:
+            for name in ("ranks", "places", "sizes", "inputs", "kinds", "operators", "unproven", "idle"):
+                values = getattr(self, name)
+                found += [f"{name}: {', '.join(map(str, values))}"] if values else []
+        return found + ([f"not covered: {'; '.join(self.not_covered)}"] if self.not_covered else [])
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, and ``not_covered``, as values of JSON."""
+        return {**asdict(self), "not_covered": list(self.not_covered)}
+
+
+UNKNOWN = Evidence()
+
+
+def _few(names: Iterable[str]) -> str:
+    found = list(names)
+    more = "" if len(found) <= NAMED else f" and {len(found) - NAMED} more"
+    return f"{', '.join(found[:NAMED])}{more}"

@@ -1,0 +1,101 @@
+"""The subject of a proof: the whole model's numbers with two draws of weights, and the scope of these runs."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.proof.decode import decoded_whole
+from modular_converter.parallel.proof.evidence import DECODING, Evidence
+from modular_converter.parallel.proof.precision import Subject, in_fitting_precision, in_float64
+from modular_converter.parallel.proof.situations import other_situation, possible
+from modular_converter.parallel.proof.watch import watched
+from modular_converter.parallel.tiny.build import SEED, randomise
+from modular_converter.parallel.tiny.fields import is_config
+
+
+_NO_SECOND = "a second draw of weights: the model gives no finite numbers with it"
+
+
+def subject_of(model: torch.nn.Module, inputs: Mapping[str, Any], second: bool = True) -> Subject:
+    """The model, its inputs and its numbers.
+
+    Args:
+        second: whether to draw other weights too, for a run with padding, more tokens and in train mode.
+    """
+    found = in_fitting_precision(model, inputs)
+    tokens, failed = decoded_whole(found.model, found.inputs)
+    evidence = _scope(found, (DECODING,) if tokens else (), model)
+    evidence = evidence.with_gap(failed) if failed else evidence
+    again = _with_other_weights(model, inputs) if second else None
+    if second and again is None:
+        evidence = evidence.with_gap(_NO_SECOND)
+    whole = dataclasses.replace(found.whole, tokens=tokens)
+    return dataclasses.replace(found, whole=whole, evidence=evidence, again=again)
+
+
+def situation_of(subject: Subject) -> str:
+    """What is special in the run with other weights."""
+    return ", ".join(("other weights", *subject.evidence.situations))
+
+
+def _with_other_weights(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject | None:
+    """One seed may hide a mistake, as a plain forward does: an expert that gets no token, a mask, a norm in training."""
+    other = copy.deepcopy(model)
+    randomise(other, SEED + 1)
+    situation = other_situation(other, inputs)
+    double = in_float64(situation.model, situation.inputs)
+    if double is not None and not double.whole.gaps and _is_finite(double):
+        found = double
+    else:
+        try:
+            found = in_fitting_precision(situation.model, situation.inputs)
+        except Exception:  # weights that a model's own code cannot run with
+            return None
+    evidence = dataclasses.replace(_scope(found, situation.special, other), draws=2)
+    return dataclasses.replace(found, evidence=evidence) if _is_finite(found) else None
+
+
+def _is_finite(subject: Subject) -> bool:
+    return any(bool(torch.isfinite(tensor).all()) for tensor in subject.whole.outputs)
+
+
+def _scope(subject: Subject, situations: Sequence[str], asked: torch.nn.Module) -> Evidence:
+    """What the runs of a whole model are evidence of."""
+    met = watched(subject.model, subject.inputs)
+    types = dict.fromkeys(str(p.dtype).removeprefix("torch.") for p in subject.model.parameters())
+    branches = ", ".join(list(met.reads)[:2]) + (" and others" if len(met.reads) > 2 else "")
+    return Evidence(
+        sizes=tuple(_sizes(getattr(asked, "config", None))),
+        inputs=tuple(
+            f"{name} {'x'.join(map(str, value.shape))}"
+            for name, value in subject.inputs.items()
+            if isinstance(value, torch.Tensor)
+        ),
+        situations=tuple(situations),
+        types=tuple(types),
+        draws=1,
+        kinds=tuple(met.kinds),
+        operators=tuple(met.operators),
+        gaps=(f"other outcomes of values that are read in {branches or 'the model'}",) if met.reads else (),
+        idle=met.idle,
+        possible=possible(asked, subject.inputs),
+    )
+
+
+def _sizes(config: Any, prefix: str = "") -> list[str]:
+    """The integers of a configuration that its class has another default for."""
+    if not dataclasses.is_dataclass(config):
+        return []
+    found: list[str] = []
+    for item in dataclasses.fields(config):
+        value = config.__dict__.get(item.name)
+        if is_config(value):
+            found += _sizes(value, f"{prefix}{item.name}.")
+        elif type(value) is int and value != item.default:
+            found.append(f"{prefix}{item.name}={value}")
+    return found
