@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 
-from modular_converter.git.work_tree import GitError, Repository, Touched, WorkTrees
+from modular_converter.files.links import is_installed
+from modular_converter.git.snapshot import Snapshot, Touched, place_of
+from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees
 
 
 NAMED = 3
@@ -19,7 +21,8 @@ class History:
 
     def __init__(self) -> None:
         self._trees = WorkTrees()
-        self._changed: dict[tuple[str, str], Touched] = {}
+        self._since: dict[tuple[str, str], Snapshot] = {}
+        self._given_up = ""
 
     def cause(self, path: str, new: str, sources: Collection[str], outdated: Collection[str]) -> str:
         """Why a generated file is out of date, or that git cannot tell.
@@ -32,17 +35,21 @@ class History:
         """
         stale = _made_from((), sorted(outdated))
         try:
+            if self._given_up:
+                raise GitError(self._given_up)
             repository = self._trees.of(os.path.dirname(path))
-            return self._cause(repository, path, new, sorted(sources), sorted(outdated))
+            own = sorted(source for source in sources if not is_installed(source))
+            return self._cause(repository, path, new, own, sorted(outdated))
         except GitError as error:
+            if isinstance(error, GitTimeout):
+                self._given_up = str(error)
             return stale or f"cannot tell why ({error})"
 
     def _cause(
         self, repository: Repository, path: str, new: str, sources: Sequence[str], outdated: Sequence[str]
     ) -> str:
-        changed = self._since(repository, "HEAD")
-        is_changed, own = path in changed, changed.place_of(path)
-        file = own if own in changed.paths else os.path.realpath(own)
+        last, own = self._snapshot(repository, "HEAD"), place_of(path)
+        is_changed, file = path in last, own if last.differs(own) else os.path.realpath(own)
         if is_changed and repository.first_with(new, file, ["HEAD"]) == 0:  # a proof, whatever else has changed
             return "it was edited by hand since the last commit, where it was right"
         from_sources = _made_from(self._moved(sources), outdated)
@@ -83,7 +90,7 @@ class History:
         if not commits or repository.is_shallow:
             raise GitError("git does not know when it was last written")
         last = commits[0]
-        since = self._since(repository, last)
+        since = self._snapshot(repository, last)
         if moved := [source for source in sources if source in since]:
             return f"{_made_from(moved, ())} since {last[:8]}, which last wrote it"
         return f"cannot tell why: it was not right in {last[:8]}, which last wrote it"
@@ -93,17 +100,19 @@ class History:
         moved = []
         for source in sources:
             try:
-                if source in self._since(self._trees.of(os.path.dirname(source)), "HEAD"):
+                if source in self._snapshot(self._trees.of(os.path.dirname(source)), "HEAD"):
                     moved.append(source)
+            except GitTimeout:
+                raise
             except GitError:  # it is installed, or lies in no work tree
                 continue
         return moved
 
-    def _since(self, repository: Repository, commit: str) -> Touched:
+    def _snapshot(self, repository: Repository, commit: str) -> Snapshot:
         key = repository.top, commit
-        if key not in self._changed:
-            self._changed[key] = Touched(repository.changed_since(commit))
-        return self._changed[key]
+        if key not in self._since:
+            self._since[key] = repository.snapshot(repository.commit(commit))
+        return self._since[key]
 
 
 def _made_from(moved: Sequence[str], outdated: Sequence[str]) -> str:

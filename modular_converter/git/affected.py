@@ -14,7 +14,8 @@ from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError
 from modular_converter.files.generated_files import target_of
 from modular_converter.files.links import is_installed
-from modular_converter.git.work_tree import GitError, Repository, Touched, WorkTrees
+from modular_converter.git.snapshot import Touched
+from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees
 from modular_converter.rules import unknown_revision
 from modular_converter.settings.parent_folders import models_folder_of, upwards
 from modular_converter.settings.values import Settings
@@ -131,23 +132,53 @@ def _links_of(path: str, settings: Settings) -> Iterator[str]:
 
 
 def _changed_since(ref: str, paths: Collection[str], grounds: _Grounds) -> set[str]:
-    """The changes in all work trees that matter. Raises `GitError` when those of the models' own tree are unknown."""
+    """The files that decide about these and have changed, and the folders that git knows nothing of.
+
+    Raises `GitError` when the changes of the models' own tree are unknown.
+    """
     trees = WorkTrees()
     own = {_own_tree(path, trees) for path in paths}
-    told = {tree: tree.changed_since(ref) for tree in own}
+    told = {tree: tree.snapshot(tree.commit(ref)) for tree in own}
     changed: set[str] = set()
-    for folder in sorted(_folders(paths, grounds)):
+    for folder in sorted({*_folders(paths, grounds), *_above(paths, own), *_tool(own)}):
+        real = os.path.realpath(folder)
         try:
             tree = trees.of(folder)
+            if tree not in told:
+                told[tree] = tree.snapshot(_base(ref, tree, own, trees))
+        except GitTimeout:
+            raise
         except GitError:
             changed.add(folder)
             continue
-        if tree not in told:
-            try:
-                told[tree] = tree.changed_since(_base(ref, tree, own, trees))
-            except GitError:
-                told[tree] = frozenset({tree.top})
-    return changed.union(*told.values())
+        for one in {tree, *own}:  # a repository within a work tree does not hide the files of that work tree
+            if one == tree or told[one].has_files_in(real):
+                changed.update(told[one].changes_in(real, _decides))
+    return changed
+
+
+def _decides(name: str) -> bool:
+    """Whether a file of this name may decide what is generated."""
+    return name.endswith((".py", ".toml")) or _is_pin(name)
+
+
+def _above(paths: Collection[str], own: Collection[Repository]) -> Iterator[str]:
+    """The folders above the models in their work trees: settings and pins of versions stand there."""
+    for folder in {folder for path in paths for folder in upwards(os.path.dirname(os.path.realpath(path)))}:
+        if any(_is_below(folder, tree.top) for tree in own):
+            yield folder
+
+
+def _tool(own: Collection[Repository]) -> Iterator[str]:
+    """The folders of this tool, where it lies in the work tree of the models."""
+    if not is_installed(PACKAGE) and any(_is_below(PACKAGE, tree.top) for tree in own):
+        for folder, folders, _ in os.walk(PACKAGE):
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            yield folder
+
+
+def _is_below(path: str, top: str) -> bool:
+    return os.path.join(path, "").startswith(os.path.join(os.path.realpath(top), ""))
 
 
 def _folders(paths: Collection[str], grounds: _Grounds) -> set[str]:
@@ -181,15 +212,20 @@ def _own_tree(path: str, trees: WorkTrees) -> Repository:
 
 
 def _base(ref: str, tree: Repository, own: Collection[Repository], trees: WorkTrees) -> str:
-    """The commit to compare with: in a submodule, the commit that the surrounding work tree records for it."""
+    """The commit to compare with: in a submodule, the commit that the surrounding work tree records for it.
+
+    Raises `GitError` for any other repository within the models' own work tree: that work tree knows nothing of it.
+    """
     above = os.path.dirname(tree.top)
     if tree not in own and above != tree.top:
         try:
             outer = trees.of(above)
-            if link := outer.link(_base(ref, outer, own, trees), tree.top):
-                return link
         except GitError:
-            pass
+            return tree.commit(ref)
+        if link := outer.link(_base(ref, outer, own, trees), tree.top):
+            return link
+        if any(_is_below(tree.top, one.top) for one in own):
+            raise GitError("the surrounding work tree does not know this repository")
     return tree.commit(ref)
 
 

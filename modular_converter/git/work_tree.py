@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
 import subprocess
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from modular_converter.settings.regular_file import read_regular
+from modular_converter.git.snapshot import Snapshot, blob_name
 
 
 SECONDS = 60
@@ -19,21 +16,29 @@ _OF_A_HOOK = frozenset(
     {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"}
 )
 """Variables that git sets for its hooks; with them, git would look at another folder."""
-_PLAIN = ("--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=dirty")
-"""Options of `git diff` that keep it from running programs, also those of submodules."""
+_ENVIRONMENT = {
+    "LC_ALL": "C",
+    "GIT_ALLOW_PROTOCOL": "none",  # no lazy fetch of a missing object, which would run what the repository names
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+}
 _SAFE = tuple(
     word
     for setting in (
         "core.fsmonitor=false",
         f"core.hooksPath={os.devnull}",
-        "core.splitIndex=false",
-        "core.untrackedCache=false",
+        f"diff.orderFile={os.devnull}",
         "log.showSignature=false",
+        "safe.bareRepository=explicit",
     )
     for word in ("-c", setting)
 )
-"""Settings that keep git from running hooks and other programs, also in submodules, and from writing beside an index."""
-MOST_INDEX_BYTES = 1 << 30
+"""Settings that keep git from running programs that a repository names, and from taking a folder for a repository."""
+_PLAIN = ("--no-ext-diff", "--no-textconv", "--no-renames")
+"""Options of `git diff-tree` that keep it from running programs."""
 _LINK = b"160000 commit "
 """How a tree tells of a submodule."""
 
@@ -42,52 +47,24 @@ class GitError(Exception):
     """Raised when git is missing, refuses, or takes too long; the message is for people."""
 
 
+class GitTimeout(GitError):
+    """Raised when git takes too long. A repository can make each call do so: it is not asked again."""
+
+
 @dataclass(frozen=True)
 class Repository:
     """A git work tree."""
 
     top: str
 
-    def changed_since(self, ref: str) -> frozenset[str]:
-        """What differs from a commit, removed and untracked files included, as absolute paths.
-
-        A submodule that is at another commit, and an untracked repository, count as one path, that of their folder;
-        what has changed in them since their own commits is theirs to tell. Raises `GitError` for an unknown commit.
-        """
-        commit = self.commit(ref)
-        options = _without_filters(self.top)
-        with self._copied_index() as index:
-            diff = _git(self.top, "diff", *_PLAIN, "--name-only", "-z", commit, "--", options=options, index=index)
-            untracked = _git(self.top, "ls-files", "--others", "--exclude-standard", "-z", index=index)
-        return self._paths(diff + untracked)
-
-    @contextlib.contextmanager
-    def _copied_index(self) -> Iterator[str]:
-        """A temporary copy of the index: `git diff` writes what it has learned of the files' times into its index.
-
-        The copy keeps the time of the original. A file that is as young as the index may have changed unnoticed, so
-        git compares its content; beside a younger copy every file would look old enough to be trusted.
-        """
-        with tempfile.TemporaryDirectory(prefix="modular-converter-index-", ignore_cleanup_errors=True) as folder:
-            copy = os.path.join(folder, "index")
-            printed = os.fsdecode(_git(self.top, "rev-parse", "--git-path", "index")).removesuffix("\n")
-            path = os.path.join(self.top, printed)
-            try:
-                written = os.stat(path).st_mtime_ns
-                content = read_regular(path, MOST_INDEX_BYTES)
-                with open(copy, "wb") as file:
-                    file.write(content)
-                os.utime(copy, ns=(written, written))
-            except FileNotFoundError:
-                pass  # nothing was added yet
-            except OSError as error:
-                raise GitError(f"the index cannot be read: {error.strerror or error}") from None
-            yield copy
+    def snapshot(self, commit: str) -> Snapshot:
+        """The files of a commit, given by its full name. Those of submodules are not among them."""
+        return Snapshot(self.top, _git(self.top, "ls-tree", "-r", "-z", "--full-tree", commit))
 
     def changed_in(self, commit: str) -> frozenset[str]:
         """What a commit has changed against any of its parents."""
         shape = ("-r", "-m", "--root", "--no-commit-id", "--name-only", "-z")
-        return self._paths(_git(self.top, "diff-tree", *_PLAIN[:3], *shape, commit))
+        return self._paths(_git(self.top, "diff-tree", *_PLAIN, *shape, commit))
 
     def _paths(self, names: bytes) -> frozenset[str]:
         found = (os.fsdecode(name).rstrip("/") for name in names.split(b"\0") if name)
@@ -125,8 +102,7 @@ class Repository:
         if "\n" in name:  # git could not be asked
             return -1
         content = text.encode("utf-8", "surrogatepass")
-        content = b"blob %d\0%s" % (len(content), content)
-        blobs = {hashlib.sha1(content, usedforsecurity=False).hexdigest(), hashlib.sha256(content).hexdigest()}
+        blobs = {blob_name(content, digits) for digits in (40, 64)}
         asked = "".join(f"{commit}:{name}\n" for commit in commits)
         told = _git(self.top, "cat-file", "--batch-check=%(objectname)", given=os.fsencode(asked))
         lines = told.decode("utf-8", "surrogateescape").split("\n")
@@ -151,7 +127,7 @@ class WorkTrees:
         marked = self._marked_above(folder)
         if marked not in self._opened:
             try:
-                self._opened[marked] = open_repository(folder)
+                self._opened[marked] = open_repository(marked)
             except GitError as error:
                 self._opened[marked] = error
         found = self._opened[marked]
@@ -168,90 +144,34 @@ class WorkTrees:
         return self._marked[folder]
 
 
-class Touched:
-    """Changed paths, each with everything below it. A link counts as itself and as its target."""
-
-    def __init__(self, paths: Iterable[str]) -> None:
-        self._folders: dict[str, str] = {}
-        self._below: dict[str, bool] = {}
-        self.paths = frozenset(place for path in paths for place in self._places(path))
-
-    def __contains__(self, path: str) -> bool:
-        return any(place in self.paths or self._is_below(os.path.dirname(place)) for place in self._places(path))
-
-    def place_of(self, path: str) -> str:
-        """The path of a file with the links of its folders followed, but not the file's own link."""
-        folder, name = os.path.split(path)
-        if folder not in self._folders:
-            self._folders[folder] = os.path.realpath(folder)
-        return os.path.join(self._folders[folder], name)
-
-    def _places(self, path: str) -> tuple[str, str]:
-        place = self.place_of(path)
-        return place, os.path.realpath(place)
-
-    def _is_below(self, folder: str) -> bool:
-        """Whether a folder is, or lies below, one of the paths."""
-        if folder not in self._below:
-            above = os.path.dirname(folder)
-            self._below[folder] = folder in self.paths or (above != folder and self._is_below(above))
-        return self._below[folder]
-
-
 def open_repository(folder: str) -> Repository:
-    """The work tree that a folder lies in. Raises `GitError` when it lies in none, or git is not installed."""
-    top = os.fsdecode(_git(folder, "rev-parse", "--show-toplevel")).rstrip("\n")
-    if not top:
-        raise GitError("this is not a git work tree")
-    return Repository(os.path.abspath(top))
+    """The work tree whose top is a folder. Raises `GitError` when there is none, or git is not installed."""
+    top = os.path.abspath(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel")).rstrip("\n"))
+    if os.path.realpath(top) != os.path.realpath(folder):  # by `core.worktree`
+        raise GitError(f"its work tree is {top}")
+    return Repository(top)
 
 
-def _without_filters(folder: str) -> tuple[str, ...]:
-    """Options that switch off the filters which the repository configures and git would run to compare a file."""
-    pattern = r"^filter\..*\.(clean|smudge|process|required)$"
-    found = _git(folder, "config", "-z", "--name-only", "--get-regexp", pattern, no_match=1)
-    names = sorted({os.fsdecode(name) for name in found.split(b"\0") if name})
-    if any("=" in name for name in names):
-        raise GitError("this repository has a filter whose name holds `=`, which cannot be switched off")
-    return tuple(
-        option for name in names for option in ("-c", f"{name}={'false' if name.endswith('.required') else ''}")
-    )
-
-
-def _git(
-    folder: str,
-    *arguments: str,
-    options: Sequence[str] = (),
-    no_match: int = 0,
-    given: bytes | None = None,
-    index: str = "",
-) -> bytes:
+def _git(folder: str, *arguments: str, given: bytes = b"") -> bytes:
     """What git prints, in the C locale, taking no locks and fetching nothing. Raises `GitError`.
 
     Args:
-        options: those of git itself.
-        no_match: the exit code that means that there is nothing to print.
-        given: what git reads from its standard input.
-        index: a file to use in place of the repository's index.
+        folder: where it is started.
+        arguments: its command line.
+        given: what it reads from its standard input.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
-    environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
-    environment["GIT_LITERAL_PATHSPECS"] = "1"
-    if index:
-        environment["GIT_INDEX_FILE"] = index
-    command = ["git", "-C", folder, *_SAFE, *options, *arguments]
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK} | _ENVIRONMENT
+    command = ["git", "-C", folder, *_SAFE, *arguments]
     try:
-        done = subprocess.run(
-            command, env=environment, input=given or b"", capture_output=True, timeout=SECONDS, check=False
-        )
+        done = subprocess.run(command, env=environment, input=given, capture_output=True, timeout=SECONDS, check=False)
     except OSError as error:
         raise GitError(f"git could not be started: {error.strerror or error}") from None
     except subprocess.TimeoutExpired:
-        raise GitError(f"git took more than {SECONDS} seconds") from None
-    if done.returncode not in (0, no_match):
+        raise GitTimeout(f"git took more than {SECONDS} seconds") from None
+    if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise GitError(said[0].removeprefix("fatal: ") if said else f"git ended with exit code {done.returncode}")
     return done.stdout
 
 
-__all__ = ["GitError", "Repository", "Touched", "WorkTrees", "open_repository"]
+__all__ = ["GitError", "GitTimeout", "Repository", "WorkTrees", "open_repository"]
