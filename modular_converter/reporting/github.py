@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from modular_converter.diagnostics import Diagnostic, Location
 from modular_converter.reporting.paths import in_checkout, names_a_file
+from modular_converter.reporting.safe import escaped
 
 
 def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
@@ -19,7 +20,8 @@ def _command(diagnostic: Diagnostic, folder: str) -> str:
     properties["title"] = f"{diagnostic.code} {diagnostic.rule.name}"
     message = f"{diagnostic.message}\n{diagnostic.help}" if diagnostic.help else diagnostic.message
     listed = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
-    return f"::{diagnostic.severity.value} {listed}::{_escape(message)}"
+    shown = "\n".join(map(escaped, message.replace("\r\n", "\n").split("\n")))
+    return f"::{diagnostic.severity.value} {listed}::{_escape(shown)}"
 
 
 def _place(location: Location, folder: str) -> dict[str, str]:

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 
 from modular_converter.diagnostics import Diagnostic
 from modular_converter.reporting.paths import shown_posix
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""A byte of a path that is not UTF-8."""
+
+
 def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
     """A list of objects. Lines and columns count from 1, an end column is exclusive, unknown ends are null."""
     entries = [as_record(diagnostic, folder) for diagnostic in diagnostics]
-    return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+    return dump(entries)
+
+
+def dump(value: object) -> str:
+    """A value as JSON that can be encoded, and that no reader of a CI log takes for a command."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    text = text.replace("##[", "#\\u0023[")
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def as_record(diagnostic: Diagnostic, folder: str) -> dict[str, str | int | None]:

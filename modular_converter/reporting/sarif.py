@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from modular_converter.diagnostics import Diagnostic, Rule
+from modular_converter.reporting.json_format import dump
 from modular_converter.reporting.paths import in_checkout, names_a_file
 from modular_converter.rules import all_rules
 
@@ -32,7 +32,7 @@ def render(diagnostics: Sequence[Diagnostic], folder: str) -> str:
         **_invocations([one for one in diagnostics if not names_a_file(one.location.path)]),
     }
     report = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    return dump(report)
 
 
 def _invocations(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:

@@ -30,6 +30,18 @@ def diagnose(location: Location, byte: int, offset: int) -> Diagnostic:
     )
 
 
+def in_the_text(path: str, text: str, position: int) -> Diagnostic:
+    """The character of a text at this position, from 0, has no encoding."""
+    before = text[:position]
+    line, column = before.count("\n") + 1, position - before.rfind("\n")
+    return Diagnostic(
+        RULE,
+        Location(path, line, column),
+        f"the text cannot be encoded in UTF-8: it holds the lone surrogate U+{ord(text[position]):04X}",
+        help="Write the escape of the character in its place, or decode the text without `surrogateescape`.",
+    )
+
+
 def in_the_path(location: Location) -> Diagnostic:
     """`location` is a generated file that would quote a path, as its banner does."""
     return Diagnostic(

@@ -57,6 +57,8 @@ def read_head(path: str, size: int, flags: int = 0) -> bytes:
 
 def _open(path: str, flags: int) -> tuple[int, int]:
     """A regular file, opened, with its size. Raises `OSError`."""
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "its path holds a NUL character")
     handle = os.open(path, _FLAGS | flags)
     facts = os.fstat(handle)
     if not stat.S_ISREG(facts.st_mode):

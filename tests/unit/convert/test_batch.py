@@ -213,3 +213,30 @@ def test_a_file_that_inherits_from_its_own_output_ends(tmp_path):
         "    def forward(self, x):\n        super().forward(x)\n        x = x + 1\n        return x\n"
     )
     assert len(convert_paths([path])) == 1
+
+
+HEIR = "from ..base.modeling_base import BaseMLP\n\n\nclass NewMLP(BaseMLP):\n    x = 'é'\n"
+
+
+@pytest.mark.parametrize("character", ["\ud800", "\udcff", "\udfff"])
+@pytest.mark.parametrize("where", ["    x = '{}'\n", "# {}\n", "{}\n"])
+def test_a_text_that_no_file_can_hold_is_a_diagnostic_with_its_place(tmp_path, character, where):
+    source = HEIR + where.format(character)
+    (found,) = convert_source(source, tmp_path / "models/new/modular_new.py").diagnostics
+    line = source.split("\n")[found.location.line - 1]
+    assert found.code == "MC102" and line[found.location.column - 1] == character
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_text_is_read_as_a_file_is(tmp_path, end, mark):
+    (tmp_path / "models/base").mkdir(parents=True)
+    (tmp_path / "models/base/modeling_base.py").write_text(BASE)
+    path = tmp_path / "models/new/modular_new.py"
+    plain, other = (convert_source(text, path) for text in (HEIR, mark + HEIR.replace("\n", end)))
+    assert plain.files and plain.files == other.files and plain.diagnostics == other.diagnostics
+
+
+def test_a_path_that_no_file_can_have_is_a_diagnostic():
+    (found,) = convert_paths(["models/a\0b/modular_x.py"])[0].diagnostics
+    assert found.code == "MC103"

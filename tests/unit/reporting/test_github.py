@@ -28,7 +28,7 @@ RULE = Rule("MC902", "a-warning", Severity.WARNING, "a summary", "an explanation
         ),
         pytest.param(
             Diagnostic(RULE, Location("a,b:c%.py"), "100%: a, b\r\nc", severity_override=Severity.ERROR),
-            "::error file=a%2Cb%3Ac%25.py,line=1,col=1,title=MC902 a-warning::100%25: a, b%0D%0Ac",
+            "::error file=a%2Cb%3Ac%25.py,line=1,col=1,title=MC902 a-warning::100%25: a, b%0Ac",
             id="escapes",
         ),
         pytest.param(
