@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import copy
 import functools
 from dataclasses import replace
 
@@ -11,14 +9,14 @@ import libcst as cst
 
 from modular_converter.convert.inherit.base_calls import CallSuper
 from modular_converter.convert.inherit.bases import ClassShape
-from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base, first_parameter, is_super_statement
+from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base, first_parameter
 from modular_converter.convert.inherit.members import Member
 from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.problems import Problem, bad_signature, unknown_syntax
+from modular_converter.convert.inherit.shorten import shorten
 from modular_converter.convert.inherit.signature import merge_signature
 from modular_converter.convert.inherit.statements import body_of, with_body
 from modular_converter.convert.inherit.super_calls import Merge, merge_statements
-from modular_converter.convert.source.index import first_line, is_docstring
 
 
 HOLDER = "class _:\n"
@@ -34,11 +32,9 @@ def merge_override(
         overrides: the assignments behind `super()` calls of the class so far; extended.
         problems: extended by what cannot be merged.
     """
-    unravels = any(is_super_statement(node, child.function.name, shape.name) for node in child.function.body)
-    own, inherited, rest = child, parent, ""
-    if not unravels and not calls_base(child.text, child.function.name):
-        # Parsing takes most of the time: bodies that stay as they are need none.
-        (own, rest), (inherited, _) = _without_body(child), _without_body(parent)
+    name = child.function.name
+    rewritten = name if calls_base(child.text, name) else ""
+    own, inherited = shorten(child, rewritten), shorten(parent, rewritten)
     try:
         holder, tree = _parse(own.text)
         parent_tree = _parse(inherited.text)[1]
@@ -46,44 +42,20 @@ def merge_override(
             _merge_decorators(tree, parent_tree), parent_tree, bool(first_parameter(child.function, parent.function))
         )
     except cst.ParserSyntaxError as error:
-        problems.append(unknown_syntax(child.node, child.function.name, error.message))
+        problems.append(unknown_syntax(child.node, name, error.message))
         return child
     except cst.CSTValidationError as error:
-        problems.append(bad_signature(child.node, child.function.name, error))
+        problems.append(bad_signature(child.node, name, error))
         return child
-    child_body, parent_body = body_of(tree, own.function), body_of(parent_tree, inherited.function)
+    child_body = body_of(tree, child.function, own.statements)
+    parent_body = body_of(parent_tree, parent.function, inherited.statements)
     merge = Merge(child.function, parent.function, shape, child_body, parent_body, _names(merged), overrides, problems)
-    lines = merge_statements(merge) if unravels else child_body.lines
-    merged = with_body(merged, child_body.docstring or parent_body.docstring, lines, child_body.footer)
-    if calls_base(child.text, child.function.name):
-        merged = call_super(merged, child, shape.reached)
-    text = _text(holder, merged)
-    if rest:
-        text = text[: text.rindex("\n", 0, -1) + 1] + rest
-    return replace(child, lead=parent.lead, text=text)
-
-
-def _without_body(member: Member) -> tuple[Member, str]:
-    """A method with `pass` for the statements behind its docstring, and the lines of these statements."""
-    function = member.function
-    head = function.body[: is_docstring(function.body[0])]
-    rest = function.body[len(head) :]
-    lines = [""] * (member.line - 1) + member.text.split("\n")
-    # Comments between the header, or the docstring, and the statements belong to these.
-    before: list[ast.AST] = (
-        [*head] if head else [*ast.walk(function.args), *([function.returns] if function.returns else [])]
+    merged = with_body(
+        merged, child_body.docstring or parent_body.docstring, merge_statements(merge), child_body.footer
     )
-    end = max(function.lineno, *(getattr(part, "end_lineno", 0) for part in before), 0)
-    start = first_line(rest[0], lines) - 1 if rest else 0
-    if start < end:  # on the line of the header
-        return member, ""
-    indentation = lines[start][: len(lines[start]) - len(lines[start].lstrip())]
-    while start > end and (not lines[start - 1].strip() or lines[start - 1].lstrip().startswith("#")):
-        start -= 1
-    short = copy.copy(function)
-    short.body = [*head, ast.Pass()]
-    text = "\n".join([*lines[member.line - 1 : start], f"{indentation}pass\n"])
-    return replace(member, node=short, text=text), "\n".join(lines[start:])
+    if rewritten:
+        merged = call_super(merged, child, shape.reached)
+    return replace(child, lead=parent.lead, text=_text(holder, merged))
 
 
 def call_super_for_bases(member: Member, reached: frozenset[str], problems: list[Problem]) -> Member:

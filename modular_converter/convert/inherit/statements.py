@@ -66,8 +66,14 @@ class Body:
     """Comments behind the last statement."""
 
 
-def body_of(function: cst.FunctionDef, node: Function) -> Body:
-    """Take the body of a method apart; `function` and `node` are trees of the same text."""
+def body_of(function: cst.FunctionDef, node: Function, statements: Sequence[str]) -> Body:
+    """Take the body of a method apart.
+
+    Args:
+        function: the tree of the shortened method.
+        node: the tree of the whole method.
+        statements: see `Shortened.statements`.
+    """
     body = function.body
     trees: list[cst.BaseStatement] = []
     footer: tuple[cst.EmptyLine, ...] = ()
@@ -78,6 +84,7 @@ def body_of(function: cst.FunctionDef, node: Function) -> Body:
     elif isinstance(body, cst.SimpleStatementSuite):
         whole = cst.SimpleStatementLine(body.body, trailing_whitespace=body.trailing_whitespace)
         trees += _parted(whole)
+    trees = [_whole(tree, text) if text else tree for tree, text in zip(trees, statements, strict=True)]
     lines = [Line(tree, statement) for tree, statement in zip(trees, node.body, strict=True)]
     docstring = lines.pop(0) if lines and is_docstring(lines[0].node) else None
     return Body(docstring, lines, footer)
@@ -94,10 +101,25 @@ def _parted(tree: cst.SimpleStatementLine) -> Iterator[cst.SimpleStatementLine]:
         )
 
 
+class _Verbatim(cst.Name):
+    """A statement that is printed as it is. libcst prints the text of a name so, but checks that it is a name."""
+
+    def _validate(self) -> None:
+        pass
+
+    def visit(self, visitor: cst.CSTVisitorT) -> _Verbatim:
+        return self
+
+
+def _whole(tree: cst.BaseStatement, text: str) -> cst.BaseStatement:
+    """The line of a stand-in with its statement."""
+    return tree.with_changes(body=[cst.Expr(_Verbatim(text))])
+
+
 def line(text: str, near: ast.AST) -> Line:
     """A statement of our own, which findings place where `near` is."""
     node = ast.parse(text).body[0]
-    return Line(cst.parse_statement(text), ast.copy_location(node, near))
+    return Line(cst.SimpleStatementLine([cst.Expr(_Verbatim(text))]), ast.copy_location(node, near))
 
 
 def with_body(
