@@ -7,11 +7,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
+from modular_converter.parallel.errors import TraceError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.head_variants import HeadVariant, head_variants, refusal
+from modular_converter.parallel.proof.in_use import variants_in_use
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_processes import RankPool, Task
 from modular_converter.parallel.proof.on_threads import check_on_threads
@@ -55,14 +58,19 @@ class Derived:
 
 
 def derive_model(
-    target: Target, overrides: Mapping[str, Any] | None = None, ranks: int = 2, ratios: bool = True
+    target: Target,
+    overrides: Mapping[str, Any] | None = None,
+    ranks: int = 2,
+    ratios: bool = True,
+    uses: bool = False,
 ) -> Derived:
     """Build, trace, derive, and check on threads. A layer that fails stays whole; if this is not enough, more layers do.
 
-    A plan that fails with another ratio of key/value heads to heads gives way to a plan that holds with both.
+    A plan that fails with another ratio of key/value heads to heads, or in another use, gives way to one that holds.
 
     Args:
         ratios: whether the plan must hold with other ratios; False for a plan that serves one model alone.
+        uses: whether it must hold in other uses than one plain forward: lengths, padding, state, training.
 
     Raises:
         PlanError: the model cannot be built or traced.
@@ -71,19 +79,54 @@ def derive_model(
     options = dict(overrides or {})
     first = _derived(target, small, None, ranks, options)
     variants = head_variants(target, small, options) if ratios else ()
+    variants += variants_in_use(target, small, options) if uses else ()
     refused = refusal(variants, first.plan, ranks) if first.verdict.passed else None
     first = replace(first, variants=variants)
     if refused is None:
         return first
     why = placed(refused.layer, refused.reason)
-    for variant in variants:
-        second = _derived(target, variant.small, variant.subject, ranks, options)
-        verdict = check_on_threads(first.subject, second.plan, ranks)
-        if second.plan.rules and second.verdict.passed and verdict.passed:
-            return replace(first, plan=second.plan, verdict=verdict, retreat=why)
+    failed = [refused]
+    for plan in chain(_plans_of(variants, first, ranks), _without_layers(first.trace, failed)):
+        verdict = check_on_threads(first.subject, plan, ranks)
+        again = refusal(variants, plan, ranks) if verdict.passed else verdict
+        if again is None and plan.rules:
+            return replace(first, plan=plan, verdict=verdict, retreat=why)
+        failed += [again] if again is not None else []
+    if uses:
+        return replace(first, verdict=refused, retreat=why)
     first = replace(first, retreat=f"holds for these heads alone: {why}")
     logger.warning("%s: the derived plan %s", target.name, first.retreat)
     return first
+
+
+def _plans_of(variants: Sequence[HeadVariant], first: Derived, ranks: int) -> Iterator[Plan]:
+    """The plan of each variant that refuses the first one, then the rules that all of these plans have."""
+    shared = first.plan
+    for variant in variants:
+        if refusal((variant,), first.plan, ranks) is None:
+            continue
+        try:
+            second = _derived(first.target, variant.small, variant.subject, ranks, dict(first.overrides))
+        except (TraceError, LookupError) as error:  # operations of this use that the solver cannot follow
+            logger.info("%s: no plan can be derived with %s: %s", first.target.name, variant.ratio, error)
+            continue
+        if second.verdict.passed:
+            yield second.plan
+            rules = tuple(rule for rule in shared.rules if rule in second.plan.rules)
+            kept = tuple(name for name in shared.attributes if name in second.plan.attributes)
+            shared = replace(shared, rules=rules, attributes=kept)
+    yield shared
+
+
+def _without_layers(trace: Trace, failed: Sequence[Verdict]) -> Iterator[Plan]:
+    """The full plan without the layers that failed, one after the other; the last of ``failed`` names the next one."""
+    flow, whole = follow(trace), frozenset[int]()
+    for _ in range(_RETRIES):
+        more = leaves_around(flow, failed[-1].layer) - whole
+        if not more:
+            return
+        whole |= more
+        yield plan_of(flow, Aim(without=whole))
 
 
 def _derived(

@@ -69,6 +69,24 @@ def _attempt(
     overrides: Mapping[str, Any],
     text_alone: bool = False,
 ) -> Small:
+    model = _made(model_class, config_class, strategy, overrides)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Small(target.name, strategy, model, _inputs_that_run(model, text_alone))
+
+
+def fresh(target: Target, overrides: Mapping[str, Any], strategy: str) -> torch.nn.Module:
+    """The model of a small instance before its first forward, which may change switches of the model.
+
+    Raises:
+        Exception: what the model's own constructor raises.
+    """
+    return _made(*target.load(), strategy, overrides)
+
+
+def _made(
+    model_class: type[Any], config_class: type[Any], strategy: str, overrides: Mapping[str, Any]
+) -> torch.nn.Module:
     config = shrink(config_class, strategy, overrides)
     limit = 3e7
     seed_cpu(SEED)
@@ -79,7 +97,7 @@ def _attempt(
                 raise BuildError("more than 30 M parameters; give smaller widths")
         model: torch.nn.Module = model_class(config).eval()
         randomise(model)
-        return Small(target.name, strategy, model, _inputs_that_run(model, text_alone))
+        return model
 
 
 def _inputs_that_run(model: torch.nn.Module, text_alone: bool) -> dict[str, Any]:

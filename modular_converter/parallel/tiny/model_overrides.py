@@ -37,8 +37,6 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "esm": {"vocab_size": 33, "mask_token_id": 32, "pad_token_id": 1},
     "longformer": {"attention_window": [4, 4]},
     "led": {"attention_window": [4, 4]},
-    "big_bird": {"attention_type": "original_full"},
-    "bigbird_pegasus": {"attention_type": "original_full"},
     # Text after an image: the placeholder has no id by default.
     "blip-2": {"image_token_index": 150},
     "instructblip": {"image_token_index": 150},

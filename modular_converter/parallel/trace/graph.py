@@ -150,7 +150,11 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Trace:
-    """Everything that one forward showed."""
+    """Everything that one forward showed.
+
+    Attributes:
+        compared: both sides of each comparison of integers with a source.
+    """
 
     model: str
     tensors: tuple[Tensor, ...]
@@ -160,6 +164,7 @@ class Trace:
     parameters: tuple[Parameter, ...]
     outputs: tuple[int, ...]
     module_classes: dict[str, str] = field(default_factory=dict)
+    compared: tuple[tuple[Source, Source], ...] = ()
 
     def summary(self) -> str:
         """One line: how many operations, of how many kinds, over how many parameters."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from modular_converter.parallel.trace.graph import Source
@@ -54,6 +55,34 @@ for _name in ("add", "sub", "mul", "floordiv"):
     for _swap, _prefix in ((False, "__"), (True, "__r")):
         _method = f"{_prefix}{_name}__"
         setattr(SourcedInt, _method, _binary(_name, getattr(int, _method), _swap))
+
+
+_COMPARED: ContextVar[list[tuple[Source, Source]] | None] = ContextVar("compared", default=None)
+
+
+@contextmanager
+def comparisons() -> Iterator[list[tuple[Source, Source]]]:
+    """Within the context, the list gets both sides of each comparison of an integer that remembers its source."""
+    found: list[tuple[Source, Source]] = []
+    token = _COMPARED.set(found)
+    try:
+        yield found
+    finally:
+        _COMPARED.reset(token)
+
+
+def _comparing(plain: Callable[[Any, Any], Any]) -> Callable[[SourcedInt, Any], Any]:
+    def method(self: SourcedInt, other: Any) -> Any:
+        noted = _COMPARED.get()
+        if noted is not None and isinstance(other, int) and not isinstance(other, bool):
+            noted.append((self.source, source_of(other)))
+        return plain(self, other)
+
+    return method
+
+
+for _name in ("__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(SourcedInt, _name, _comparing(getattr(int, _name)))
 
 
 def _halve(self: SourcedInt, other: Any) -> Any:

@@ -37,7 +37,7 @@ from modular_converter.parallel.trace.graph import (
     Tensor,
     Trace,
 )
-from modular_converter.parallel.trace.integers import SourcedInt, source_of, sourced_attributes
+from modular_converter.parallel.trace.integers import SourcedInt, comparisons, source_of, sourced_attributes
 
 
 _SHAPE_GETTER = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
@@ -57,14 +57,21 @@ def record(model: torch.nn.Module, inputs: Mapping[str, Any], name: str = "") ->
     """
     recorder = _Recorder(model, inputs)
     try:
-        with sourced_attributes(model), recorder.hooks(), torch.no_grad(), _Calls(recorder), _Dispatch(recorder):
+        with (
+            sourced_attributes(model),
+            comparisons() as compared,
+            recorder.hooks(),
+            torch.no_grad(),
+            _Calls(recorder),
+            _Dispatch(recorder),
+        ):
             result = model(**inputs)
     except Exception as error:
         where = recorder.stack[-1][0] if recorder.stack else "the model"
         raise TraceError(
             f"{name}: forward fails in {where or 'the model'}: {type(error).__name__}: {error}"
         ) from error
-    return recorder.finish(name, result)
+    return recorder.finish(name, result, compared)
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
@@ -158,7 +165,7 @@ class _Recorder:
     def hooks(self) -> _ModuleHooks:
         return _ModuleHooks(self)
 
-    def finish(self, name: str, result: Any) -> Trace:
+    def finish(self, name: str, result: Any, compared: Sequence[tuple[Source, Source]]) -> Trace:
         outputs = tuple(self.numbers[id(t)] for t in tensors_in(result) if id(t) in self.numbers)
         classes = {path: type(module).__name__ for path, module in self.model.named_modules()}
         return Trace(
@@ -170,6 +177,7 @@ class _Recorder:
             tuple(self.parameters),
             outputs,
             classes,
+            tuple(compared),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from modular_converter.parallel.plans.files import parse_plan, read_plan
 from modular_converter.parallel.plans.patterns import entries_for, matches, names_of_parts
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.proof.head_variants import HeadVariant, refusal
+from modular_converter.parallel.proof.in_use import variants_in_use
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.proof.prove import Derived, derive_model
@@ -32,6 +34,7 @@ GivenPlan = Plan | Mapping[str, str] | str | os.PathLike[str]
 _VERDICTS: dict[tuple[Any, ...], Verdict] = {}
 _DERIVED: dict[tuple[Any, ...], Derived] = {}
 _SMALL: dict[tuple[Any, ...], Small] = {}
+_IN_USE: dict[tuple[Any, ...], tuple[HeadVariant, ...]] = {}
 
 
 def given_plan(given: GivenPlan, name: str) -> Plan:
@@ -78,15 +81,17 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str]:
         refused = f"the one in its classes is refused ({placed(verdict.layer, verdict.reason)})"
         own = kept(model, committed, ranks) if verdict.passed else None
     if isinstance(committed, Plan) and own is not None:
-        said = f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance{_scope(verdict)}"
+        said = f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance"
+        said += _said(_in_use(target, overrides)) + _scope(verdict)
         better = _better(model, target, overrides, ranks, own)
         if better is None:
             return committed, said
         refused = f"the one in its classes leaves {own.share:.1%} of the weights on each of {ranks} ranks"
     found = _derived(target, overrides, ranks)
     if found.verdict.passed and found.plan.rules:
-        said = f"the derived plan, verified on {ranks} ranks of a small instance{_scope(found.verdict)}"
-        return found.plan, f"{said}; {refused}"
+        retreat = f"; a plan that shards more is refused ({found.retreat})" if found.retreat else ""
+        said = f"the derived plan, verified on {ranks} ranks of a small instance"
+        return found.plan, f"{said}{_said(found.variants)}{_scope(found.verdict)}{retreat}; {refused}"
     reason = (
         placed(found.verdict.layer, found.verdict.reason) if not found.verdict.passed else "nothing can be sharded"
     )
@@ -104,6 +109,11 @@ def _better(
     except PlanError as error:
         logger.info("no plan to set beside the one in the model's classes: %s", str(error).splitlines()[0])
         return None
+
+
+def _said(variants: Sequence[HeadVariant]) -> str:
+    """The uses, beside one plain forward, in which a plan was proven."""
+    return f", also with {', '.join(variant.ratio for variant in variants)}" if variants else ""
 
 
 def _scope(verdict: Verdict) -> str:
@@ -211,7 +221,9 @@ def _verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan)
         rules = tuple(rule for rule in plan.rules if matches(rule.pattern, names))
         attributes = tuple(name for name in plan.attributes if matches(name.partition(":")[0], names))
         fitting = Plan(plan.model, rules, attributes)
-        _VERDICTS[key] = check_model_on_threads(small.model, fitting, small.inputs, ranks)
+        verdict = check_model_on_threads(small.model, fitting, small.inputs, ranks)
+        refused = refusal(_in_use(target, overrides), fitting, ranks) if verdict.passed else None
+        _VERDICTS[key] = refused or verdict
     return _VERDICTS[key]
 
 
@@ -247,8 +259,15 @@ def _small(target: Target, overrides: dict[str, Any]) -> Small:
     return _SMALL[key]
 
 
+def _in_use(target: Target, overrides: dict[str, Any]) -> tuple[HeadVariant, ...]:
+    key = _key(target, overrides, 0)
+    if key not in _IN_USE:
+        _IN_USE[key] = variants_in_use(target, _small(target, overrides), overrides)
+    return _IN_USE[key]
+
+
 def _derived(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:
     key = _key(target, overrides, ranks)
     if key not in _DERIVED:
-        _DERIVED[key] = derive_model(target, overrides, ranks, ratios=False)
+        _DERIVED[key] = derive_model(target, overrides, ranks, ratios=False, uses=True)
     return _DERIVED[key]

@@ -1,0 +1,50 @@
+"""A model in other uses than one plain forward, on which a plan must hold too; see ``tiny/uses.py``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.proof.compare import run
+from modular_converter.parallel.proof.deviation import errors_of
+from modular_converter.parallel.proof.head_variants import HeadVariant
+from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE
+from modular_converter.parallel.proof.precision import Subject, subject_of
+from modular_converter.parallel.tiny.build import Small, Target
+from modular_converter.parallel.tiny.uses import uses_of
+
+
+# Noise of float32 may be this part of the tolerance.
+_MARGIN = 0.1
+
+
+def variants_in_use(target: Target, small: Small, overrides: Mapping[str, Any]) -> tuple[HeadVariant, ...]:
+    """The uses in which a small instance runs, each with its numbers."""
+    found = []
+    for use in uses_of(target, small, overrides):
+        subject = subject_of(use.small.model, use.small.inputs) if use.learns else _outputs(use.small)
+        found.append(HeadVariant(use.small, replace(subject, again=None), use.said))
+    return tuple(found)
+
+
+def _outputs(small: Small) -> Subject:
+    """The numbers without gradients, in float64 where float32 is too coarse and float64 runs."""
+    single = Subject(small.model, small.inputs, run(small.model, small.inputs, gradients=False))
+    try:
+        fine = copy.deepcopy(small.model).double()
+        inputs = {name: _doubled(value) for name, value in small.inputs.items()}
+        double = Subject(fine, inputs, run(fine, inputs, gradients=False))
+    except Exception:  # a model that fixes a type somewhere
+        return single
+    pairs = zip(single.whole.outputs, double.whole.outputs)
+    errors = errors_of([_doubled(one) for one, _ in pairs], double.whole.outputs)
+    finite = all(bool(t.isfinite().all()) for t in double.whole.outputs if t.is_floating_point())
+    return double if finite and not max(errors, default=0.0) <= OUTPUT_TOLERANCE * _MARGIN else single
+
+
+def _doubled(value: Any) -> Any:
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value

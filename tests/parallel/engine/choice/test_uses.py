@@ -1,0 +1,71 @@
+"""A plan is proven in the uses that a model knows; where one use breaks it, another plan is taken."""
+
+import copy
+
+import pytest
+import torch
+
+
+pytest.importorskip("transformers")
+from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
+from modular_converter.parallel.proof.compare import run  # noqa: E402
+from modular_converter.parallel.proof.on_threads import check_on_threads  # noqa: E402
+from modular_converter.parallel.proof.precision import Subject  # noqa: E402
+from modular_converter.parallel.solve.derive import derive_plan  # noqa: E402
+from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
+from modular_converter.parallel.tiny.uses import uses_of  # noqa: E402
+from modular_converter.parallel.trace.record import record  # noqa: E402
+from tests.parallel import used_otherwise  # noqa: E402
+from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402
+
+
+IDS = torch.arange(5, 29).view(2, 12)
+LEFT = torch.tensor([[0] * 3 + [1] * 9, [1] * 12])
+USES = {
+    "InLongText": ({"input_ids": IDS.repeat(1, 2)}, "21 tokens"),
+    "InShortText": ({"input_ids": IDS[:, :6]}, "one token"),
+    "WithPadding": ({"input_ids": IDS, "attention_mask": LEFT}, "padding"),
+    "InTraining": ({"input_ids": IDS}, "training"),
+    "WithLargeValues": ({"input_ids": IDS}, "the other side of the branch on data in used_otherwise.py"),
+    "WithLargeNumbers": ({"input_ids": IDS}, "the other side of the branch on data in used_otherwise.py"),
+}
+
+
+def model_of(name):
+    torch.manual_seed(1)
+    config = DeceptiveConfig(hidden_size=64, intermediate_size=96, num_hidden_layers=2, vocab_size=96)
+    model = getattr(used_otherwise, name)(config)
+    if name.startswith("WithLarge"):
+        model.embed.weight.data.mul_(100)
+    return model.train(name == "InTraining")
+
+
+def holds(model, plan, inputs):
+    whole = Subject(model, inputs, run(copy.deepcopy(model), inputs))
+    return check_on_threads(whole, plan, 2).passed
+
+
+@pytest.mark.parametrize("name", sorted(USES))
+def test_a_plan_holds_in_each_use(name):
+    model = model_of(name)
+    inputs, said = USES[name]
+    plan, origin = select_plan(model, None, 2)
+    assert said in origin and plan.rules
+    assert holds(model, plan, inputs)
+    plain = derive_plan(record(model_of("WithPadding").eval(), {"input_ids": IDS}))
+    assert not holds(model, plain, inputs)
+
+
+def test_one_key_value_head_with_padding():
+    small = build(target_of("mixtral", "causal"), {"num_key_value_heads": 1})
+    plan, origin = select_plan(small.model, None, 2)
+    padded = {**small.inputs, "attention_mask": torch.tensor([[0] * 3 + [1] * 9, [1] * 12])}
+    assert "padding" in origin and holds(small.model, plan, padded)
+
+
+def test_block_sparse_attention_is_among_the_uses():
+    target = target_of("big_bird")
+    small = build(target)
+    long = next(use for use in uses_of(target, small, {}) if use.said == "705 tokens")
+    kinds = {type(layer.attention.self).__name__ for layer in long.small.model.encoder.layer}
+    assert kinds == {"BigBirdBlockSparseAttention"}

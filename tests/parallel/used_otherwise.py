@@ -1,0 +1,71 @@
+"""Models whose arithmetic differs between uses: a plan that is right in one plain forward is wrong in another use."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import nn
+from transformers.modeling_outputs import BaseModelOutput
+
+from tests.parallel.deceptive import DeceptiveConfig, _Model
+
+
+class Block(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.up = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.down = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size)
+
+    def forward(self, x, otherwise):
+        h = F.gelu(self.up(self.norm(x)))
+        return x + self.down(F.normalize(h, dim=-1) * 4 if otherwise(x) else h)
+
+
+class Otherwise(_Model):
+    """In one use, the layers normalise over the whole width between their two products."""
+
+    def __init__(self, config: DeceptiveConfig):
+        super().__init__(config)
+        self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Block(config) for _ in range(config.num_hidden_layers))
+        self.norm = nn.LayerNorm(config.hidden_size)
+        self.post_init()
+
+    def forward(self, input_ids, attention_mask=None, return_dict=True):
+        x = self.embed(input_ids)
+        for layer in self.layers:
+            x = layer(x, lambda x: self.is_other(x, attention_mask))
+        return BaseModelOutput(last_hidden_state=self.norm(x))
+
+    def is_other(self, x, mask):
+        raise NotImplementedError
+
+
+class InLongText(Otherwise):
+    def is_other(self, x, mask):
+        return x.shape[1] > 20
+
+
+class InShortText(Otherwise):
+    def is_other(self, x, mask):
+        return not x.size(1) >= 7
+
+
+class WithPadding(Otherwise):
+    def is_other(self, x, mask):
+        return mask is not None and not bool(mask.all())
+
+
+class InTraining(Otherwise):
+    def is_other(self, x, mask):
+        return self.training
+
+
+class WithLargeValues(Otherwise):
+    def is_other(self, x, mask):
+        return bool((x.abs() > 40).any())
+
+
+class WithLargeNumbers(Otherwise):
+    def is_other(self, x, mask):
+        return x.abs().max().item() > 40
