@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from modular_converter.parallel.proof.compare import run
 from modular_converter.parallel.proof.deviation import errors_of
 from modular_converter.parallel.proof.head_variants import HeadVariant
 from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE
-from modular_converter.parallel.proof.precision import Subject, subject_of
+from modular_converter.parallel.proof.precision import Subject, in_fitting_precision
 from modular_converter.parallel.tiny.build import Small, Target
 from modular_converter.parallel.tiny.uses import uses_of
 
@@ -26,8 +25,8 @@ def variants_in_use(target: Target, small: Small, overrides: Mapping[str, Any]) 
     """The uses in which a small instance runs, each with its numbers."""
     found = []
     for use in uses_of(target, small, overrides):
-        subject = subject_of(use.small.model, use.small.inputs) if use.learns else _outputs(use.small)
-        found.append(HeadVariant(use.small, replace(subject, again=None), use.said))
+        subject = in_fitting_precision(use.small.model, use.small.inputs) if use.learns else _outputs(use.small)
+        found.append(HeadVariant(use.small, subject, use.said))
     return tuple(found)
 
 

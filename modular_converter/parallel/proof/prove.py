@@ -80,9 +80,9 @@ def derive_model(
     first = _derived(target, small, None, ranks, options)
     variants = head_variants(target, small, options) if ratios else ()
     variants += variants_in_use(target, small, options) if uses else ()
-    refused = refusal(variants, first.plan, ranks) if first.verdict.passed else None
+    refused = refusal(variants, first.plan, ranks) if first.verdict.passed else first.verdict
     first = replace(first, variants=variants)
-    if refused is None:
+    if refused is None or not (uses or first.verdict.passed):
         return first
     why = placed(refused.layer, refused.reason)
     failed = [refused]
