@@ -17,7 +17,7 @@ TABLE = OperatorTable()
 @TABLE.operator("add sub", Traits(linear=Linear.TOGETHER))
 @TABLE.operator("neg", Traits(linear=Linear.FIRST))
 @TABLE.operator("eq ne lt gt le ge sign floor ceil round bernoulli", NO_GRADIENT)
-@TABLE.operator("floor_divide remainder fmod dropout complex polar")
+@TABLE.operator("floor_divide remainder fmod complex polar")
 def pointwise(flow: Flow, op: Op) -> None:
     """Operands are aligned from the right; axes of length 1 stretch, all others become one."""
     out = op.outputs[0]

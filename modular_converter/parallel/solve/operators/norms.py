@@ -9,10 +9,6 @@ from modular_converter.parallel.trace.graph import Op, Ref
 
 
 TABLE = OperatorTable()
-_ATTENTION = (
-    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math"
-    " _scaled_dot_product_efficient_attention"
-)
 
 
 @TABLE.operator("_softmax _log_softmax _safe_softmax")
@@ -24,7 +20,7 @@ def softmax(flow: Flow, op: Op) -> None:
     flow.set(op.outputs[0], list(dims))
 
 
-@TABLE.operator("native_layer_norm _fused_rms_norm")
+@TABLE.operator("native_layer_norm")
 def layer_norm(flow: Flow, op: Op) -> None:
     """The last dimensions are normalised together: they stay whole, with weight and bias."""
     source = ref(op.args[0])
@@ -56,7 +52,7 @@ def channel_norm(flow: Flow, op: Op) -> None:
         flow.fresh(out, "statistics of a norm")
 
 
-@TABLE.operator(_ATTENTION)
+@TABLE.operator("_scaled_dot_product_flash_attention_for_cpu")
 def attention(flow: Flow, op: Op) -> None:
     """Fused attention ``[b, h, s, e]``: heads are independent, widths and positions are not; keys may be grouped."""
     q, k, v = (flow.of(ref(arg)) for arg in op.args[:3])

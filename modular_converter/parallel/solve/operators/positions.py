@@ -10,7 +10,7 @@ from modular_converter.parallel.trace.graph import Op
 
 TABLE = OperatorTable()
 _POOLING = (
-    "avg_pool1d avg_pool2d max_pool2d_with_indices adaptive_max_pool2d _adaptive_avg_pool2d upsample_bilinear2d"
+    "avg_pool2d max_pool2d_with_indices adaptive_max_pool2d _adaptive_avg_pool2d upsample_bilinear2d"
     " upsample_nearest2d upsample_bicubic2d upsample_nearest1d _upsample_bilinear2d_aa"
 )
 
@@ -20,7 +20,7 @@ def spatial(flow: Flow, op: Op) -> None:
     """Pooling and resizing: batch and channels pass, positions stay whole."""
     source = ref(op.args[0])
     dims = flow.of(source)
-    kept = 1 if "1d" in op.name or "linear1d" in op.name else 2
+    kept = 1 if "1d" in op.name else 2
     for seq in dims[-kept:]:
         flow.whole(seq, "pooling or resizing")
     for out in op.outputs:

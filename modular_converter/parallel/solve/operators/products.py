@@ -40,6 +40,7 @@ def grouped_mm(flow: Flow, op: Op) -> None:
     left, right = flow.of(a), flow.of(b)
     flow.contract(left[-1], right[-2], a, b)
     offsets = argument(op, 2, "offs")
+    flow.whole(left[0], "rows are sorted by expert")
     indices = (offsets.id,) if isinstance(offsets, Ref) else ()
     flow.lookups.append(Lookup(right[0], flow.index, b, indices))
     flow.set(op.outputs[0], [left[0], right[-1]])

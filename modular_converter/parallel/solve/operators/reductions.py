@@ -8,6 +8,8 @@ from modular_converter.parallel.trace.graph import Op
 
 
 TABLE = OperatorTable()
+# Norms have their order before the dimension.
+_ORDERED = ("norm", "linalg_vector_norm")
 _REDUCTIONS = "amax amin any all prod logsumexp var std max min median norm linalg_vector_norm count_nonzero"
 
 
@@ -18,7 +20,7 @@ def reduce(flow: Flow, op: Op) -> None:
     """Sums, means, maxima: the reduced dimensions stay whole, the others pass."""
     source = ref(op.args[0])
     dims = flow.of(source)
-    given = argument(op, 1, "dim")
+    given = argument(op, 2 if op.name in _ORDERED else 1, "dim")
     chosen = [at % max(len(dims), 1) for at in integer_arguments(given)] or list(range(len(dims)))
     reason = (
         "a norm or mean over it" if op.name in ("mean", "linalg_vector_norm", "var", "std") else f"{op.name} over it"
@@ -33,16 +35,18 @@ def reduce(flow: Flow, op: Op) -> None:
 
 @TABLE.operator("cumsum cumprod sort topk kthvalue logcumsumexp cummax")
 def scan(flow: Flow, op: Op) -> None:
-    """``cumsum``, ``sort``, ``topk``: one dimension is ordered, the others pass."""
+    """``cumsum``, ``sort``, ``topk``: one dimension is ordered, the others pass; ``kthvalue`` keeps one entry of it."""
     source = ref(op.args[0])
     dims = list(flow.of(source))
     position = {"topk": 2, "kthvalue": 2}.get(op.name, 1)
-    at = integer_argument(argument(op, position, "dim", -1), -1) if dims else 0
+    at = integer_argument(argument(op, position, "dim", -1), -1) % len(dims) if dims else 0
     if dims:
         flow.whole(dims[at], f"{op.name} over it")
     for out in op.outputs:
         new = list(dims)
-        if dims and flow.shape(out)[at] != flow.shape(source)[at]:
+        if len(flow.shape(out)) < len(dims):
+            del new[at]
+        elif dims and flow.shape(out)[at] != flow.shape(source)[at]:
             new[at] = flow.axes.leaf(flow.shape(out)[at])
             flow.whole(new[at], f"{op.name} over it")
         flow.set(out, new)

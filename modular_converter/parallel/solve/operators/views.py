@@ -14,9 +14,7 @@ from modular_converter.parallel.trace.graph import Arg, Op, Ref, Source
 TABLE = OperatorTable()
 
 
-@TABLE.operator(
-    "clone _to_copy lift_fresh contiguous", PART, "clone contiguous to type type_as float half double bfloat16"
-)
+@TABLE.operator("clone _to_copy lift_fresh", PART, "clone contiguous to type type_as float half double bfloat16")
 @TABLE.operator("alias", VIEW)
 @TABLE.operator("detach", replace(VIEW, gradient=False))
 @TABLE.operator("fill_")
@@ -28,7 +26,7 @@ def identity(flow: Flow, op: Op) -> None:
 
 
 @TABLE.operator("view _reshape_alias", VIEW, "view reshape flatten unflatten")
-@TABLE.operator("_unsafe_view reshape", PART)
+@TABLE.operator("_unsafe_view", PART)
 def reshape(flow: Flow, op: Op) -> None:
     """Regroup: input and output dimensions are matched group by group, where their running products meet."""
     source, out = ref(op.args[0]), op.outputs[0]
@@ -94,7 +92,7 @@ def _require_free(flow: Flow, dims: list[Seq], given: tuple[Source, ...]) -> Non
         flow.require(seq, source, "a size in a view")
 
 
-@TABLE.operator("t transpose swapaxes", VIEW, "t transpose swapaxes")
+@TABLE.operator("t transpose", VIEW, "t transpose swapaxes")
 def transpose(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = list(flow.of(source))
