@@ -6,7 +6,9 @@ other module may import this one.
 
 from __future__ import annotations
 
+import bisect
 import enum
+import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 
 Example = tuple[tuple[str, str], ...]
 """A tiny tree of files, each with its path below the root and its text."""
+
+
+MOST_CANDIDATES = 1000
+"""Names that a misspelt one is compared with. A comparison takes microseconds, and a file may misspell thousands."""
 
 
 class Severity(enum.Enum):
@@ -137,9 +143,13 @@ def exit_code(diagnostics: Iterable[Diagnostic], *, incomplete: bool = False, di
     return 1 if errors or different else 0
 
 
-def split_lines(source: str) -> list[str]:
-    """The lines of a source as Python counts them: a form feed or a Unicode line separator does not end one."""
-    return source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+@functools.lru_cache(maxsize=4)
+def split_lines(source: str) -> tuple[str, ...]:
+    """The lines of a source as Python counts them: a form feed or a Unicode line separator does not end one.
+
+    The last sources are kept: a file may have thousands of findings.
+    """
+    return tuple(source.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 
 
 def locate(path: str, node: ast.AST, source: str) -> Location:
@@ -166,6 +176,13 @@ def locate_parse_error(path: str, error: Exception) -> tuple[Location, str]:
 
 def locate_word(path: str, word: str, source: str, line: int = 1) -> Location:
     """The first place at or below `line` where `word` stands alone, or the start of `line` when there is none."""
+    if _WORD.fullmatch(word):
+        places = _word_places(source).get(word, ())
+        following = bisect.bisect_left(places, (line, 0))
+        if following < len(places):
+            line, start = places[following]
+            return Location(path, line, start + 1, line, start + len(word) + 1)
+        return Location(path, line)
     pattern = re.compile(rf"(?<![\w.]){re.escape(word)}(?!\w)")
     for number, text in enumerate(split_lines(source)[line - 1 :], start=line):
         if match := pattern.search(text):
@@ -173,11 +190,25 @@ def locate_word(path: str, word: str, source: str, line: int = 1) -> Location:
     return Location(path, line)
 
 
+_WORD = re.compile(r"(?<![\w.])\w+")
+
+
+@functools.lru_cache(maxsize=4)
+def _word_places(source: str) -> dict[str, list[tuple[int, int]]]:
+    """Word -> line, from 1, and column, from 0, of each place where it stands alone, in their order."""
+    places: dict[str, list[tuple[int, int]]] = {}
+    for number, text in enumerate(split_lines(source), start=1):
+        for match in _WORD.finditer(text):
+            places.setdefault(match[0], []).append((number, match.start()))
+    return places
+
+
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that is most like `word`; None when none is close."""
+    """The candidate that is most like `word`; None when none is close, or they are too many to compare."""
     import difflib  # most runs misspell nothing
 
-    found = difflib.get_close_matches(word, sorted(set(candidates)), n=1)
+    known = set(candidates)
+    found = difflib.get_close_matches(word, sorted(known), n=1) if len(known) <= MOST_CANDIDATES else []
     return found[0] if found else None
 
 

@@ -71,7 +71,7 @@ def test_a_word_is_found_at_or_below_a_line(word: str, line: int, place: tuple[i
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_lines_end_where_python_ends_them(newline: str) -> None:
-    assert split_lines(f"a\x0cb{newline}c\u2028d") == ["a\x0cb", "c\u2028d"]
+    assert split_lines(f"a\x0cb{newline}c\u2028d") == ("a\x0cb", "c\u2028d")
 
 
 def test_the_source_line_is_filled_in() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from modular_converter.convert.examine.fault import Fault, FaultKind
 
 
+DEEPEST = 200
+"""Ancestors that count for an order. Those above them could only add conditions, and a chain of thousands takes long."""
 _TYPING_ONLY = frozenset({"Generic", "Protocol"})
 """Python drops these from the bases where another base brings them; they never decide whether there is an order."""
 
@@ -30,7 +33,7 @@ def base_faults(tree: ast.Module, is_neighbour: Callable[[str], bool]) -> Iterat
         if order is None or len(set(names)) < len(names):
             yield Fault(FaultKind.BASES, node.name, ", ".join(names), node.lineno, node.col_offset)
             order = ()
-        orders[node.name] = (own, *order)
+        orders[node.name] = (own, *order)[:DEEPEST]
 
 
 def base_name(node: ast.expr) -> str | None:
@@ -51,15 +54,23 @@ def _linear(orders: list[tuple[str, ...]]) -> tuple[str, ...] | None:
     A class that is imported stands for itself alone. Whatever it inherits from only adds conditions, so bases without
     an order here have none in Python either.
     """
-    waiting = [list(order) for order in orders] + [[order[0] for order in orders]]
+    if len(orders) == 1:
+        return orders[0]
+    waiting = [order for order in (*orders, tuple(order[0] for order in orders)) if order]
+    heads = [0] * len(waiting)
+    behind = Counter(name for order in waiting for name in order[1:])
     result: list[str] = []
-    while waiting := [order for order in waiting if order]:
-        tails = {name for order in waiting for name in order[1:]}
-        head = next((order[0] for order in waiting if order[0] not in tails), None)
+    while left := [number for number, order in enumerate(waiting) if heads[number] < len(order)]:
+        fit = (waiting[number][heads[number]] for number in left)
+        head = next((name for name in fit if not behind[name]), None)
         if head is None:
             return None
         result.append(head)
-        waiting = [order[1:] if order[0] == head else order for order in waiting]
+        for number in left:
+            order, place = waiting[number], heads[number]
+            if order[place] == head:
+                heads[number] = place + 1
+                behind.subtract(order[place + 1 : place + 2])
     return tuple(result)
 
 

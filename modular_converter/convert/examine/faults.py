@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -37,6 +38,7 @@ def find_faults(
                 yield Fault(FaultKind.SIBLING, "", alias.name, node.lineno, node.col_offset, f".{node.module}")
 
 
+@functools.lru_cache(maxsize=64)
 def top_level_names(text: str) -> frozenset[str] | None:
     """The names that a module binds when it is imported; None when they cannot be known."""
     try:

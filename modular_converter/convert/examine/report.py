@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import ast
+import bisect
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.emit.format import FormatResult
 from modular_converter.convert.emit.formatters import UndefinedName
+from modular_converter.convert.examine.definitions import binding_below, definition_at
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.faults import find_faults, top_level_names
 from modular_converter.convert.examine.meanings import Change, find_changes
-from modular_converter.convert.examine.undefined import bound_below, cure
+from modular_converter.convert.examine.undefined import cure, resolution_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.inherit.resolve import neighbour_module
+from modular_converter.convert.inherit.resolve import Resolution, neighbour_module
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
@@ -81,6 +83,7 @@ class _Examination:
     conversion: Conversion
     texts: Mapping[str, str]
     library: Library
+    _origins: dict[str, Mapping[str, Origin]] = field(default_factory=dict)
 
     def undefined(self, path: str, names: Mapping[str, tuple[UndefinedName, ...]]) -> Iterator[Diagnostic]:
         """One error for each name and definition that uses it."""
@@ -89,8 +92,8 @@ class _Examination:
             place = _Place(self, path, one.line, one.name)
             if (place.definition, one.name) not in seen:
                 seen.add((place.definition, one.name))
-                advice = cure(one.name, place.definition, one.line, self.texts[path], self.conversion, self.library)
-                later = bound_below(one.name, one.line, self.texts[path])
+                advice = cure(one.name, place.definition, one.line, self.texts[path], self._resolution, self.library)
+                later = binding_below(one.name, one.line, self.texts[path])
                 yield undefined_name.diagnose(place.location, one.name, place.words, advice, later=later)
 
     def others(self, path: str) -> Iterator[Diagnostic]:
@@ -106,7 +109,21 @@ class _Examination:
 
     def _is_own(self, base: str) -> bool:
         """Whether the modular file itself names a base. That a parent's parent is elsewhere is told by MC312."""
-        return base.partition(".")[0] in lexer.identifiers(self.library.text_if_readable(self.conversion.path) or "")
+        return base.partition(".")[0] in self._own_words
+
+    @functools.cached_property
+    def _own_words(self) -> frozenset[str]:
+        return lexer.identifiers(self.library.text_if_readable(self.conversion.path) or "")
+
+    @functools.cached_property
+    def _resolution(self) -> Resolution | None:
+        return resolution_of(self.conversion.path, self.library)
+
+    def origins(self, path: str) -> Mapping[str, Origin]:
+        """The origins of the definitions of a generated file, by name."""
+        if path not in self._origins:
+            self._origins[path] = {one.name: one for one in reversed(self.conversion.origins.get(path, ()))}
+        return self._origins[path]
 
     def _diagnose(self, path: str, fault: Fault) -> Diagnostic:
         place = _Place(self, path, fault.line, fault.detail)
@@ -134,8 +151,8 @@ class _Place:
 
     def __init__(self, examination: _Examination, path: str, line: int, word: str) -> None:
         conversion, text = examination.conversion, examination.texts[path]
-        self.definition, line = _definition_at(text, line, word)
-        origin = next((one for one in conversion.origins.get(path, ()) if one.name == self.definition), None)
+        self.definition, line = definition_at(text, line, word)
+        origin = examination.origins(path).get(self.definition)
         modular = examination.library.text_if_readable(conversion.path) or ""
         self.location = _in_modular(conversion.path, modular, origin, word)
         generated = f"{os.path.basename(path)}:{line}" if line else os.path.basename(path)
@@ -146,46 +163,33 @@ class _Place:
             self.words += f", which comes along from {os.path.basename(origin.path)}:{origin.line},"
 
 
-def _definition_at(text: str, line: int, word: str) -> tuple[str, int]:
-    """The top-level definition at a line of a text, and the line; for a place outside of any, the first user of `word`."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _definition_above(text, line), line
-    named = [node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))]
-    for node in named:
-        if min([node.lineno, *(one.lineno for one in node.decorator_list)]) <= line <= (node.end_lineno or 0):
-            return node.name, line
-    for node in named:
-        if uses := [one for one in ast.walk(node) if isinstance(one, ast.Name) and one.id == word]:
-            return node.name, uses[0].lineno
-    return "", line
-
-
-def _definition_above(text: str, line: int) -> str:
-    """The definition that begins last above a line of a text that does not parse."""
-    name = ""
-    for number, content in enumerate(text.split("\n"), start=1):
-        words = content.replace("(", " ").replace(":", " ").split()
-        if number <= line and content[:1].isalpha() and words[:1] in (["class"], ["def"]) and len(words) > 1:
-            name = words[1]
-    return name
-
-
 def _in_modular(path: str, text: str, origin: Origin | None, word: str) -> Location:
     """Where an author has to look: the word in the class, else the class, else the import of what comes along."""
     if origin is None:
         return locate_word(path, word, text) if word.isidentifier() else Location(path)
     if origin.path != path:
         module = os.path.splitext(os.path.basename(origin.path))[0]
-        for number, line in enumerate(text.split("\n"), start=1):
-            if match := re.search(rf"\b{re.escape(module)}\b", line):
-                return Location(path, number, match.start() + 1, number, match.end() + 1)
-        return Location(path)
-    lines = text.split("\n")
-    end = next((n for n, one in enumerate(lines[origin.line :], origin.line + 1) if one[:1].isalpha()), len(lines) + 1)
+        return _first_mention(path, module, text)
     if word:
-        found = locate_word(path, word, "\n".join(lines[: end - 1]), origin.line)
-        if found.end_line:
+        headings = _headings(text)
+        following = bisect.bisect_right(headings, origin.line)
+        found = locate_word(path, word, text, origin.line)
+        if found.end_line and (following == len(headings) or found.line < headings[following]):
             return found
     return locate_word(path, origin.name, text, origin.line)
+
+
+@functools.lru_cache(maxsize=64)
+def _first_mention(path: str, module: str, text: str) -> Location:
+    """The first line with the name of a module, which is mostly its import."""
+    pattern = re.compile(rf"\b{re.escape(module)}\b")
+    for number, line in enumerate(text.split("\n"), start=1):
+        if match := pattern.search(line):
+            return Location(path, number, match.start() + 1, number, match.end() + 1)
+    return Location(path)
+
+
+@functools.lru_cache(maxsize=4)
+def _headings(text: str) -> Sequence[int]:
+    """The lines, from 1, that begin a statement at the top level."""
+    return [number for number, line in enumerate(text.split("\n"), start=1) if line[:1].isalpha()]

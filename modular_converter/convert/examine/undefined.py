@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.examine.definitions import binding_below, parsed
 from modular_converter.convert.examine.faults import top_level_names
 from modular_converter.convert.inherit.resolve import Resolution, open_target, resolve
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, did_you_mean
 
 
-def cure(name: str, definition: str, line: int, text: str, conversion: Conversion, library: Library) -> str:
+def cure(name: str, definition: str, line: int, text: str, resolution: Resolution | None, library: Library) -> str:
     """What to write, for `name` in line `line` of a generated text, in its top-level `definition`."""
-    if bound_below(name, line, text):
+    if binding_below(name, line, text):
         return f'Write `"{name}"` where it is an annotation; else define it above its use.'
-    resolution = _resolution(conversion.path, library)
     if resolution is not None:
         method = _method_at(definition, line, text)
         if method and name in _parent_parameters(definition, method, resolution):
@@ -37,22 +36,11 @@ def cure(name: str, definition: str, line: int, text: str, conversion: Conversio
     return f"{hint}Import or define `{name}` in the modular file."
 
 
-def bound_below(name: str, line: int, text: str) -> int:
-    """The line below `line` in which a class, function or assignment at the top level binds `name`; 0 for none."""
-    for node in ast.parse(text).body:
-        bound = getattr(node, "name", "") == name or any(
-            isinstance(target, ast.Name) and target.id == name for target in getattr(node, "targets", ())
-        )
-        if bound and node.lineno > line:
-            return node.lineno
-    return 0
-
-
 def _method_at(definition: str, line: int, text: str) -> str:
     """The method of a class in which a line of a generated text stands, "" for none."""
     methods = (
         method
-        for node in ast.parse(text).body
+        for node in parsed(text).body
         if isinstance(node, ast.ClassDef) and node.name == definition
         for method in node.body
         if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
@@ -67,14 +55,15 @@ def _parent_parameters(definition: str, method: str, resolution: Resolution) -> 
     parent = resolution.definition(base) if base else None
     return {
         argument.arg
-        for node in ast.walk(ast.parse(parent.text if parent else ""))
+        for node in ast.walk(parsed(parent.text if parent else ""))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == method
         for argument in ast.walk(node.args)
         if isinstance(argument, ast.arg)
     }
 
 
-def _resolution(path: str, library: Library) -> Resolution | None:
+def resolution_of(path: str, library: Library) -> Resolution | None:
+    """The neighbours of a modular file; None where they cannot be found."""
     try:
         return resolve(open_target(path, library), library)
     except ConversionError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from modular_converter.convert.inherit.calls import super_attribute
 from modular_converter.convert.inherit.members import ClassBlock, parse_class
@@ -45,14 +45,15 @@ def check_mixins(
     Args:
         siblings: the classes of the modular file that are generated already, as text.
     """
-    before = child.bases[: child.bases.index(parent_base)]
+    bases, above = child.bases, parent.bases
+    before = bases[: bases.index(parent_base)]
     inherited = frozenset[str]().union(*(member.binds for member in parent.members))
     for base in before:
-        replaces = any(base == other or common_suffix(base, other)[:1].isupper() for other in parent.bases)
+        replaces = any(base == other or common_suffix(base, other)[:1].isupper() for other in above)
         if base not in siblings:
             if not replaces:
                 yield not_mergeable(
-                    child.node.bases[child.bases.index(base)],
+                    child.node.bases[bases.index(base)],
                     child.node.name,
                     f"the methods of `{base}` come first, but those of the parent would be of the class itself and hide them",
                     f"Name `{base}` behind the parent if the parent's methods may come first; else define it in this file.",
@@ -63,7 +64,7 @@ def check_mixins(
         own = frozenset[str]().union(*(one.binds for one in child.members if "super(" not in one.text))
         hidden = (given & inherited) - own
         for name in sorted(hidden):
-            node = child.node.bases[child.bases.index(base)]
+            node = child.node.bases[bases.index(base)]
             yield not_mergeable(
                 node,
                 name,
@@ -114,25 +115,19 @@ def check_captures(
 
 
 def check_place(
-    child: Function,
-    override: ast.stmt,
-    targets: Sequence[str],
-    before: Sequence[ast.stmt],
-    following: Sequence[ast.stmt],
+    child: Function, override: ast.stmt, targets: Sequence[str], is_late: Callable[[str], bool]
 ) -> Iterator[Problem]:
     """Attributes that an override reads, and that the parent's lines assign no earlier than in its place.
 
     Args:
         override: the child's assignment, which takes the place of the parent's.
         targets: the targets of the override.
-        before: the statements above that place.
-        following: the parent's statement in that place, and those below it.
+        is_late: whether an attribute, as `self.x`, is first assigned in that place or below it.
     """
     value = getattr(override, "value", None)
     if value is None or ast.unparse(value) in targets:  # `self.x = self.x` only removes the parent's assignment
         return
-    late = _stored_attributes(*following) - _stored_attributes(*before)
-    for name in sorted(late & all_reads(value)):
+    for name in sorted(filter(is_late, all_reads(value))):
         yield not_mergeable(
             override,
             child.name,
@@ -140,10 +135,14 @@ def check_place(
         )
 
 
-def _stored_attributes(*nodes: ast.AST) -> set[str]:
-    """The attributes, as `self.x`, that some nodes assign."""
-    parts = (part for node in nodes for part in ast.walk(node))
-    return {dotted(part) for part in parts if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)}
+def first_assignments(nodes: Iterable[ast.AST]) -> dict[str, int]:
+    """Attribute, as `self.x` -> the number of the first of these nodes that assigns it."""
+    first: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        for part in ast.walk(node):
+            if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+                first.setdefault(dotted(part), number)
+    return first
 
 
 def _bound_anywhere(*nodes: ast.AST) -> set[str]:

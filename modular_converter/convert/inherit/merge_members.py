@@ -48,6 +48,12 @@ class _Merger:
         self.inherited = _effective([member for member in parent.members if not member.carries_nothing])
         self.gone = _replaced(self.own, self.inherited)
         self.methods = {method_key(member.function): member for member in self.inherited if member.is_function}
+        self.attributes: dict[str, tuple[int, Member]] = {}
+        """Name -> position and member of the first attribute of the parent that binds it and goes."""
+        for position, one in enumerate(self.inherited):
+            if one in self.gone and not one.is_function:
+                for name in one.binds:
+                    self.attributes.setdefault(name, (position, one))
         self.last = {method_key(member.function): member for member in self.own if member.is_function}
         self.waiting: dict[str, list[Member]] = {}
         self.places: dict[Member, list[Member]] = {}
@@ -61,8 +67,8 @@ class _Merger:
         elif is_removal(member):
             self._put(self._deletions(member.binds), None)
         else:
-            attributes = (one for one in self.inherited if one in self.gone and not one.is_function)
-            place = next((one for one in attributes if one.binds & member.binds), None)
+            found = [self.attributes[name] for name in member.binds if name in self.attributes]
+            place = min(found, key=lambda one: one[0])[1] if found else None
             self._put([_completed(member, place) if place else member], place)
 
     def _add_method(self, member: Member) -> None:
@@ -136,15 +142,15 @@ def _replaced(own: Sequence[Member], inherited: Sequence[Member]) -> set[Member]
     names = frozenset[str]().union(*(member.binds for member in own if not member.is_function))
     gone = {member for member in inherited if _is_overridden(member, methods, names)}
     while True:
-        needed = {
-            member
-            for position, member in enumerate(inherited)
-            if member in gone
-            and any(
-                other not in gone and other.reads & member.binds and not _is_accessor_of(other, member)
-                for other in inherited[position + 1 :]
-            )
-        }
+        readers: dict[str, list[Member]] = {}  # of members that stay, below the member that is looked at
+        needed: set[Member] = set()
+        for member in reversed(inherited):
+            reading = (other for name in member.binds for other in readers.get(name, ()))
+            if member in gone and not all(_is_accessor_of(other, member) for other in reading):
+                needed.add(member)
+            if member not in gone:
+                for name in member.reads:
+                    readers.setdefault(name, []).append(member)
         if not needed:
             return gone
         gone -= needed

@@ -26,20 +26,26 @@ def in_legal_order(preferred: Sequence[Member], merged: Sequence[Member], own: S
     if not before:
         return list(preferred)
     ordered: list[Member] = []
+    done: set[Member] = set()
     todo = list(preferred)
     while todo:
         # Without a way out of a circle the preferred order counts.
-        position = next((place for place, one in enumerate(todo) if before.get(one, set()).issubset(ordered)), 0)
+        position = next((place for place, one in enumerate(todo) if before.get(one, set()) <= done), 0)
         ordered.append(todo.pop(position))
+        done.add(ordered[-1])
     return ordered
 
 
 def _pairs(members: Sequence[Member], names: frozenset[str]) -> Iterator[tuple[Member, Member]]:
     """The pairs of members that must stay in their order because of one of the names, the later one first."""
-    seen: list[tuple[Member, frozenset[str], frozenset[str]]] = []
-    for later in members:
+    readers: dict[str, list[int]] = {}
+    touchers: dict[str, list[int]] = {}
+    for position, later in enumerate(members):
         reads, touches = later.reads & names, later.touches & names
-        for earlier, earlier_reads, earlier_touches in seen:
-            if reads & earlier_touches or touches & earlier_reads or touches & earlier_touches:
-                yield later, earlier
-        seen.append((later, reads, touches))
+        earlier = {place for name in reads | touches for place in touchers.get(name, ())}
+        earlier.update(place for name in touches for place in readers.get(name, ()))
+        yield from ((later, members[place]) for place in sorted(earlier))
+        for name in reads:
+            readers.setdefault(name, []).append(position)
+        for name in touches:
+            touchers.setdefault(name, []).append(position)

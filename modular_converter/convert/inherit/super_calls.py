@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import libcst as cst
@@ -12,7 +13,7 @@ import libcst as cst
 from modular_converter.convert.inherit.arguments import bind_arguments
 from modular_converter.convert.inherit.bases import ClassShape
 from modular_converter.convert.inherit.calls import is_super_statement
-from modular_converter.convert.inherit.checks import check_captures, check_kinds, check_place
+from modular_converter.convert.inherit.checks import check_captures, check_kinds, check_place, first_assignments
 from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.problems import Problem, not_mergeable, replaces_several
 from modular_converter.convert.inherit.scopes import Function, own_nodes
@@ -111,12 +112,22 @@ def _merge_behind(merge: Merge, inherited: list[Line], after: list[Line]) -> tup
 
 def _check_places(merge: Merge, before: list[Line], inherited: list[Line], after: list[Line]) -> None:
     """Report assignments that would read, in the parent's place, what is assigned later."""
+    assigned: dict[str, list[int]] = {}
+    for place, line in enumerate(inherited):
+        for target in line.targets:
+            assigned.setdefault(target, []).append(place)
+    first = first_assignments([*(line.node for line in before), *(line.node for line in inherited)])
     for part in after:
-        places = [place for place, line in enumerate(inherited) if set(part.targets) & set(line.targets)]
+        places = {place for target in part.targets for place in assigned.get(target, ())}
         if places and all(inherited[place].normal != part.normal for place in places):
-            nodes = [line.node for line in inherited]
-            above = [*(line.node for line in before), *nodes[: places[0]]]
-            merge.problems.extend(check_place(merge.child, part.node, part.targets, above, nodes[places[0] :]))
+            start = len(before) + min(places)
+            is_late = functools.partial(_is_from, start, first)
+            merge.problems.extend(check_place(merge.child, part.node, part.targets, is_late))
+
+
+def _is_from(start: int, first: Mapping[str, int], name: str) -> bool:
+    """Whether the first assignment of an attribute stands at or behind a place."""
+    return first.get(name, -1) >= start
 
 
 def _deleted_elsewhere(removed: set[str], inherited: list[Line]) -> set[str]:

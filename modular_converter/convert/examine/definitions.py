@@ -1,0 +1,84 @@
+"""The definitions of a text that is examined. The last texts are kept parsed: one may have thousands of faults."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+
+
+_NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@functools.lru_cache(maxsize=4)
+def parsed(text: str) -> ast.Module:
+    """The syntax tree, which must not be changed. Raises as `ast.parse` does."""
+    return ast.parse(text)
+
+
+def definition_at(text: str, line: int, word: str) -> tuple[str, int]:
+    """The top-level definition at a line of a text, and the line; for a place outside of any, the first user of `word`."""
+    try:
+        spans = _spans(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        starts, names = _headings(text)
+        above = bisect.bisect_right(starts, line)
+        return (names[above - 1] if above else ""), line
+    place = bisect.bisect_right(spans, (line, sys.maxsize, "")) - 1
+    if place >= 0 and spans[place][0] <= line <= spans[place][1]:
+        return spans[place][2], line
+    return _first_users(text).get(word, ("", line))
+
+
+def binding_below(name: str, line: int, text: str) -> int:
+    """The line below `line` in which a class, function or assignment at the top level binds `name`; 0 for none."""
+    places = _bindings(text).get(name, ())
+    following = bisect.bisect_right(places, line)
+    return places[following] if following < len(places) else 0
+
+
+@functools.lru_cache(maxsize=4)
+def _spans(text: str) -> Sequence[tuple[int, int, str]]:
+    """First line, last line and name of each top-level definition, decorators included."""
+    return [
+        (min([node.lineno, *(one.lineno for one in node.decorator_list)]), node.end_lineno or 0, node.name)
+        for node in parsed(text).body
+        if isinstance(node, _NAMED)
+    ]
+
+
+@functools.lru_cache(maxsize=4)
+def _first_users(text: str) -> Mapping[str, tuple[str, int]]:
+    """Name -> the first top-level definition that uses it, and the line of the use."""
+    users: dict[str, tuple[str, int]] = {}
+    for node in parsed(text).body:
+        if isinstance(node, _NAMED):
+            for one in ast.walk(node):
+                if isinstance(one, ast.Name):
+                    users.setdefault(one.id, (node.name, one.lineno))
+    return users
+
+
+@functools.lru_cache(maxsize=4)
+def _bindings(text: str) -> Mapping[str, Sequence[int]]:
+    """Name -> the lines of the top-level classes, functions and assignments that bind it."""
+    lines: dict[str, list[int]] = {}
+    for node in parsed(text).body:
+        targets = [target.id for target in getattr(node, "targets", ()) if isinstance(target, ast.Name)]
+        for name in dict.fromkeys([*([node.name] if isinstance(node, _NAMED) else []), *targets]):
+            lines.setdefault(name, []).append(node.lineno)
+    return lines
+
+
+@functools.lru_cache(maxsize=4)
+def _headings(text: str) -> tuple[Sequence[int], Sequence[str]]:
+    """The lines and names of the definitions of a text that does not parse."""
+    starts, names = [], []
+    for number, content in enumerate(text.split("\n"), start=1):
+        words = content.replace("(", " ").replace(":", " ").split() if content[:1].isalpha() else []
+        if words[:1] in (["class"], ["def"]) and len(words) > 1:
+            starts.append(number)
+            names.append(words[1])
+    return starts, names

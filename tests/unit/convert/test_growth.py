@@ -1,0 +1,142 @@
+"""Time grows with the size of the input: counted in calls, parsed characters and characters that methods of texts pass over.
+
+Each case is a file with many things of one kind. Four times as many may take little more than four times the work.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from modular_converter.convert.batch import Run
+from modular_converter.settings.load import profile_settings
+
+
+SETTINGS = replace(profile_settings(), formatter="none")
+FEW, MANY = 60, 240
+MOST_GROWTH = 1.6
+"""Times the growth of the input. Sorting adds a tenth or two; what is quadratic has 4 in the end."""
+PASSING = frozenset({"split", "splitlines", "replace", "find", "index", "count", "encode", "translate", "strip"})
+
+BASE = "class BaseMLP:\n    def __init__(self, config):\n        self.up = 1\n\n    def forward(self, x):\n        return x\n"
+IMPORT = "from ..base.modeling_base import BaseMLP\n\n\n"
+HEIR = IMPORT + "class NewMLP(BaseMLP):\n    pass\n\n\n"
+INIT = IMPORT + "class NewMLP(BaseMLP):\n    def __init__(self, config):\n        super().__init__(config)\n"
+METHOD = IMPORT + "class NewMLP(BaseMLP):\n    def forward(self, x):\n"
+
+
+def lines(text: str, numbers: Iterable[int]) -> str:
+    return "".join(text.replace("{}", str(number)) for number in numbers)
+
+
+def assigned(n: int) -> str:
+    return "class BaseMLP:\n    def __init__(self, config):\n" + lines("        self.a{} = {}\n", range(n))
+
+
+def many_classes(n: int) -> str:
+    return "from ..base.modeling_base import " + ", ".join(f"Base{i}" for i in range(n)) + "\n\n\n"
+
+
+CASES: dict[str, Callable[[int], tuple[str, str]]] = {
+    "removed": lambda n: (assigned(n), INIT + lines("        del self.a{}\n", range(n))),
+    "removed in vain": lambda n: (BASE, INIT + lines("        del self.b{}\n", range(n))),
+    "assigned again": lambda n: (assigned(n), INIT + lines("        self.a{} = 0\n", range(n))),
+    "unknown in __all__": lambda n: (BASE, f"{HEIR}__all__ = {[f'Unknown{i}' for i in range(n)]}\n"),
+    "unused": lambda n: (BASE, HEIR + lines("def f{}(x):\n    return x\n\n\n", range(n))),
+    "statements without effect": lambda n: (BASE, HEIR + lines("if x{}:\n    y{} = 1\n", range(n))),
+    "undefined": lambda n: (BASE, f"{METHOD}        return [{', '.join(f'u{i}' for i in range(n))}]\n"),
+    "one name on one line": lambda n: (BASE, f"{METHOD}        return [{', '.join(['u'] * n)}]\n"),
+    "decorators": lambda n: (BASE, IMPORT + "@mark\n" * n + "class NewMLP(BaseMLP):\n    pass\n"),
+    "decorators of a method": lambda n: (
+        BASE,
+        METHOD.replace("    def", "    @mark\n" * n + "    def") + "        pass\n",
+    ),
+    "super() in expressions": lambda n: (BASE, METHOD + "        y = super().forward(x) + 1\n" * n),
+    "comments that ignore": lambda n: (BASE, HEIR + "# modular: ignore[MC307]\n" * n),
+    "descendants": lambda n: (BASE, HEIR + lines("class New{}(NewMLP):\n    pass\n\n\n", range(n))),
+    "chain of classes": lambda n: (
+        BASE,
+        HEIR + "".join(f"class New{i}(New{i - 1 if i else 'MLP'}):\n    pass\n\n\n" for i in range(n)),
+    ),
+    "chain of parents": lambda n: (
+        BASE + "".join(f"\n\nclass Base{i}(Base{i - 1 if i else 'MLP'}):\n    x{i} = 1\n" for i in range(n)),
+        f"from ..base.modeling_base import Base{n - 1}\n\n\nclass New{n - 1}(Base{n - 1}):\n    pass\n",
+    ),
+    "chain of functions": lambda n: (
+        BASE,
+        f"{METHOD}        return f0(x)\n\n\n"
+        + "".join(f"def f{i}(x):\n    return f{i + 1}(x)\n\n\n" for i in range(n)),
+    ),
+    "parents": lambda n: (
+        lines("class Base{}:\n    x = {}\n\n\n", range(n)),
+        many_classes(n) + lines("class New{}(Base{}):\n    pass\n\n\n", range(n)),
+    ),
+    "methods": lambda n: (
+        "class BaseMLP:\n" + lines("    def m{}(self, x):\n        return x\n", range(n)),
+        IMPORT
+        + "class NewMLP(BaseMLP):\n"
+        + lines("    def m{}(self, x):\n        return super().m{}(x)\n", range(n)),
+    ),
+    "attributes": lambda n: (
+        "class BaseMLP:\n" + lines("    a{} = 1\n", range(n)),
+        IMPORT + "class NewMLP(BaseMLP):\n" + lines("    a{} = 2\n", range(n)),
+    ),
+    "imports": lambda n: (
+        lines("import m{}\n", range(n))
+        + f"{BASE}\n    def g(self):\n        return [{', '.join(f'm{i}' for i in range(n))}]\n",
+        HEIR,
+    ),
+    "neighbours": lambda n: (BASE, lines("from ..n{}.modeling_n{} import N{}MLP\n", range(n)) + HEIR),
+    "protected imports": lambda n: (lines("if is_{}_available():\n    import m{}\n", range(n)) + BASE, HEIR),
+    "strings": lambda n: (BASE + f"\n    names = {[f'Base {i}' for i in range(n)]}\n", HEIR),
+}
+
+
+def work(tmp_path: Path, base: str, modular: str) -> int:
+    """A count of the work of one conversion."""
+    for name, text in (("base/modeling_base.py", base), ("new/modular_new.py", modular)):
+        path = tmp_path / "models" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    total = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal total
+        if event in ("call", "c_call"):
+            total += 1
+            name = getattr(argument, "__name__", "")
+            if name == "compile" and "source" in frame.f_locals:
+                total += len(frame.f_locals["source"])
+            elif name in PASSING and isinstance(owner := getattr(argument, "__self__", None), str):
+                total += len(owner) // 10
+
+    run = Run(SETTINGS, workers=1)
+    sys.setprofile(count)
+    try:
+        run.convert([str(tmp_path / "models/new/modular_new.py")])
+    finally:
+        sys.setprofile(None)
+    return total
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_work_grows_with_the_size(tmp_path, case):
+    few, many = (work(tmp_path / str(n), *CASES[case](n)) for n in (FEW, MANY))
+    assert many / few <= MOST_GROWTH * MANY / FEW, f"{few:,} -> {many:,}"
+
+
+@pytest.mark.parametrize("opening", ["(", "[", "-", "not ", "f(", "lambda: "])
+@pytest.mark.parametrize("where", ["    x = {}\n", "    def forward(self, x):\n        return {}\n"])
+def test_deep_nesting_is_a_diagnostic(tmp_path, opening, where):
+    closing = {"(": ")", "[": "]", "f(": ")"}.get(opening, "")
+    text = IMPORT + "class NewMLP(BaseMLP):\n" + where.format(opening * 5000 + "1" + closing * 5000)
+    for name, content in (("base/modeling_base.py", BASE), ("new/modular_new.py", text)):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(content)
+    (found,) = Run(SETTINGS, workers=1).convert([str(tmp_path / "new/modular_new.py")])
+    assert [one.code for one in found.diagnostics] == ["MC101"]
