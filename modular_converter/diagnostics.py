@@ -204,11 +204,16 @@ def _word_places(source: str) -> dict[str, list[tuple[int, int]]]:
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that is most like `word`; None when none is close, or they are too many to compare."""
+    """The candidate that is most like `word`, before all one that differs in case alone.
+
+    None when none is close, or they are too many to compare.
+    """
     import difflib  # most runs misspell nothing
 
     known = set(candidates)
-    found = difflib.get_close_matches(word, sorted(known), n=1) if len(known) <= MOST_CANDIDATES else []
+    found = sorted(name for name in known if name.lower() == word.lower() and name != word)
+    if not found and len(known) <= MOST_CANDIDATES:
+        found = difflib.get_close_matches(word, sorted(known), n=1)
     return found[0] if found else None
 
 

@@ -65,6 +65,7 @@ def gather_facts(
         attributes_of=lambda parent: _renamed_attributes(parent, renamed[parent.neighbour.dotted], library),
         customary_names=library.settings.customary_names,
         plan_names=library.settings.plan_names,
+        model_base=library.settings.model_base,
         replaced_dependency=library.settings.replaced_dependency,
     )
 
@@ -72,7 +73,15 @@ def gather_facts(
 def _neighbour(dotted: str, renamed: RenamedNeighbour) -> NeighbourFacts:
     module, prefix = renamed.neighbour.module, renamed.prefix
     return NeighbourFacts(
-        dotted, renamed.neighbour.path, module.definitions.keys(), prefix.cased, prefix.asked, prefix.collides_with
+        dotted,
+        renamed.neighbour.path,
+        module.definitions.keys(),
+        prefix.cased,
+        prefix.asked,
+        prefix.collides_with,
+        renamed.neighbour.model,
+        renamed.sibling_renamer.old_cased,
+        renamed.free_prefix,
     )
 
 

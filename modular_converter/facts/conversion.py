@@ -70,6 +70,12 @@ class NeighbourFacts:
     """The prefixes that the names of the modular file's classes ask for, the most wanted first."""
     collides_with: str
     """The class of the neighbour that collides with the wanted prefix; "" for none."""
+    model: str = ""
+    """The model that it belongs to."""
+    cased: str = ""
+    """The name of that model in its classes: `Llama`."""
+    free_prefix: str = ""
+    """A prefix that the copies from no other model have: `EmuLlama`."""
 
 
 class Grandparent(NamedTuple):
@@ -133,6 +139,8 @@ class Facts:
     """Definitions that a file may have although nothing uses them."""
     plan_names: Collection[str] = ()
     """Class attributes that hold plans of parallelism."""
+    model_base: str = "PreTrainedModel"
+    """The base of every model; each model's own base has this name at its end."""
     replaced_dependency: Severity = Severity.ERROR
     """How the settings weigh MC201."""
 
@@ -155,6 +163,16 @@ class Facts:
         """Whether copies from a neighbour have names that no author wrote."""
         copies = (one for one in self.generated.values() if one.copied_from == neighbour.path)
         return any(one.name not in neighbour.definitions for one in copies)
+
+    def naming(self, neighbour: NeighbourFacts) -> tuple[str, str, str, str]:
+        """The names that the heirs of a neighbour's classes should have, as `rules._cures.name_heirs` takes them.
+
+        Where the copies from another model get the same prefix, the advised prefix is one that no other can have.
+        """
+        meets = any(one.prefix == neighbour.prefix and one.model != neighbour.model for one in self.neighbours)
+        prefix = neighbour.free_prefix if meets else neighbour.prefix
+        parents = (parent.original for heir, parent in self.heirs if parent.neighbour is neighbour)
+        return neighbour.dotted, prefix, neighbour.cased, next(parents, neighbour.cased)
 
     def renamed_heir(self, neighbour: NeighbourFacts) -> ClassFacts | None:
         """The first heir of a neighbour's class whose name is not the parent's after renaming."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules._cures import name_heirs
 
 
 if TYPE_CHECKING:
@@ -95,14 +96,14 @@ __all__ = ["NewTextMLP", "NewTextAttention"]
 )
 
 
-def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chosen: str) -> Diagnostic:
-    """`prefixes` are asked for by classes; all copies from `neighbour` get `chosen`."""
+def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chosen: str, cure: str) -> Diagnostic:
+    """`prefixes` are asked for by classes; all copies from `neighbour` get `chosen`. `cure` says how to name the classes."""
     listed = ", ".join(f"`{prefix}`" for prefix in prefixes)
     return Diagnostic(
         RULE,
         location,
         f"classes from {neighbour} ask for the prefixes {listed}; all copies from it get `{chosen}`",
-        help=f"Give all classes that inherit from {neighbour} the same prefix.",
+        help=cure,
     )
 
 
@@ -112,4 +113,5 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
         is_ambiguous = len(neighbour.asked) > 1 and not neighbour.collides_with
         heir = facts.renamed_heir(neighbour) if is_ambiguous and facts.names_unseen(neighbour) else None
         if heir is not None:
-            yield diagnose(facts.at_class(heir), neighbour.dotted, neighbour.asked, neighbour.prefix)
+            cure = name_heirs(*facts.naming(neighbour))
+            yield diagnose(facts.at_class(heir), neighbour.dotted, neighbour.asked, neighbour.prefix, cure)

@@ -105,11 +105,16 @@ __all__ = ["NewMLP", "NewAttention"]
 
 
 def diagnose(
-    location: Location, name: str, users: Sequence[str], wanted: str, found: str, *, is_class: bool
+    location: Location, name: str, users: Sequence[str], wanted: str, found: str, *, is_class: bool, naming: str = ""
 ) -> Diagnostic:
-    """`wanted` is the file or module whose `name` the `users` were written for, `found` the one that they would use."""
+    """`wanted` is the file or module whose `name` the `users` were written for, `found` the one that they would use.
+
+    `naming` says how to name the heirs of `wanted`; "" where it is no neighbour, or has no heirs.
+    """
     who = ", ".join(f"`{user}`" for user in users)
-    if is_class:
+    if is_class and naming:
+        cure = naming
+    elif is_class:
         cure = "Begin the names of the classes from one of the two with another prefix, as in `class NewTextMLP(…)`."
     else:
         cure = f"Write `{name}` out in the modular file under another name, and override what uses it in {who}."

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.rules._cures import name_heirs
 from modular_converter.rules._examples import NEW_MLP
 
 
@@ -75,13 +76,16 @@ __all__ = ["NewTextMLP"]
 )
 
 
-def diagnose(location: Location, neighbour: str, prefix: str, taken: str, chosen: str) -> Diagnostic:
-    """`taken` is the class of `neighbour` that `prefix` collides with, `chosen` the prefix that is used instead."""
+def diagnose(location: Location, neighbour: str, prefix: str, taken: str, chosen: str, cure: str) -> Diagnostic:
+    """`taken` is the class of `neighbour` that `prefix` collides with, `chosen` the prefix that is used instead.
+
+    `cure` says how to name the classes.
+    """
     return Diagnostic(
         RULE,
         location,
         f"the prefix `{prefix}` collides with `{taken}` of {neighbour}; `{chosen}` is used instead",
-        help=f"Give the classes that inherit from {neighbour} another prefix, such as `{chosen}`.",
+        help=cure,
     )
 
 
@@ -94,4 +98,5 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
             # The prefix adds to the model's own name a word that the colliding class has in its name.
             added = (prefix for prefix in others if prefix[len(neighbour.prefix) :] in neighbour.collides_with)
             wanted = next(added, others[0])
-            yield diagnose(facts.at_class(heir), neighbour.dotted, wanted, neighbour.collides_with, neighbour.prefix)
+            place, taken, chosen = facts.at_class(heir), neighbour.collides_with, neighbour.prefix
+            yield diagnose(place, neighbour.dotted, wanted, taken, chosen, name_heirs(*facts.naming(neighbour)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -45,8 +46,9 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="a public class is missing from `__all__`",
     explanation="""\
-The package exports the names in `__all__`. The parent of this class is in the `__all__` of its own file, but the class
-is not in the `__all__` of the modular file, so users cannot import it from the package.
+The package exports the names in `__all__`. This class is not in the `__all__` of the modular file, so users cannot
+import it from the package, although its parent is in the `__all__` of its own file, or it is a model for a task
+(`NewForTagging`).
 
 Add its name to `__all__`.
 """,
@@ -106,12 +108,18 @@ def diagnose(location: Location, name: str) -> Diagnostic:
 
 
 def check(facts: Facts) -> Iterator[Diagnostic]:
-    """Find classes that `__all__` lacks and whose parents are exported by their own files."""
-    for heir, parent in facts.heirs if facts.exported else ():
-        is_private = heir.name.startswith("_")
-        if (
-            not is_private
-            and heir.name not in facts.exported
-            and parent.original in facts.exports_of(parent.neighbour)
-        ):
-            yield diagnose(facts.at_class(heir), heir.name)
+    """Find classes that `__all__` lacks, and that are heads or whose parents are exported by their own files."""
+    for one in facts.classes.values() if facts.exported else ():
+        if one.name in facts.exported or one.name.startswith("_"):
+            continue
+        is_public = one.parent is not None and one.parent.original in facts.exports_of(one.parent.neighbour)
+        if is_public or _is_head(one.name, facts):
+            yield diagnose(facts.at_class(one), one.name)
+
+
+def _is_head(name: str, facts: Facts) -> bool:
+    """Whether a class is named for a task, and is a model: an ancestor is the base of all models."""
+    if not re.search(r"For[A-Z]", name):
+        return False
+    bases = (base for members in facts.lineage(name) for base in members.base_names)
+    return any(base.endswith(facts.model_base) for base in bases)

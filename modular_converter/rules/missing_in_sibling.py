@@ -79,11 +79,19 @@ __all__ = ["NewConfig", "NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, module: str, place: str) -> Diagnostic:
-    """`module` is the sibling, `.configuration_new`; `place` names the definition and line of the generated file."""
+def diagnose(
+    location: Location, name: str, module: str, place: str, *, parent: tuple[str, str] | None = None
+) -> Diagnostic:
+    """`module` is the sibling, `.configuration_new`; `place` names the definition and line of the generated file.
+
+    `parent` is the class that `name` was before renaming, with its module, where a neighbour imports it.
+    """
+    define = f"Define `{name}` in the modular file"
+    if parent:
+        define += f" (`from {parent[0]} import {parent[1]}`, `class {name}({parent[1]})`)"
     return Diagnostic(
         RULE,
         location,
         f"{place} imports `{name}` from `{module}`, which does not have it",
-        help=f"Define `{name}` in the modular file, or override the method whose annotation names it.",
+        help=f"{define}, or override the method whose annotation names it.",
     )

@@ -64,11 +64,14 @@ def _is_lost(statement: Statement) -> bool:
     if statement.role is not Role.OTHER:
         return False
     node = ast.parse(statement.text).body[0]
-    return not (
-        isinstance(node, ast.Pass)
-        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-        or (isinstance(node, ast.If) and _is_main(node.test))
-    )
+    return not (_does_nothing(node) or (isinstance(node, ast.If) and _is_main(node.test)))
+
+
+def _does_nothing(node: ast.stmt) -> bool:
+    """Whether this is `pass`, a constant, or an `if` over such statements, which is left where an import was."""
+    if isinstance(node, ast.If):
+        return all(map(_does_nothing, (*node.body, *node.orelse)))
+    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
 
 
 def _defines(node: ast.AST) -> bool:

@@ -16,9 +16,10 @@ from modular_converter.convert.examine.definitions import binding_below, definit
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.faults import find_faults, top_level_names
 from modular_converter.convert.examine.meanings import Change, find_changes
-from modular_converter.convert.examine.undefined import cure, resolution_of
+from modular_converter.convert.examine.met_models import find_met_models
+from modular_converter.convert.examine.undefined import cure, parent_for, resolution_of
 from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
 from modular_converter.convert.inherit.resolve import Resolution, neighbour_module
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source import lexer
@@ -34,6 +35,7 @@ from modular_converter.rules import (
     typing_only_name,
     undefined_name,
 )
+from modular_converter.rules._cures import name_heirs
 
 
 def examine(conversion: Conversion, result: FormatResult, library: Library) -> list[Diagnostic]:
@@ -58,12 +60,13 @@ def report_changed_meanings(
     """One warning for each name with two meanings and each source whose code gets the wrong one."""
     path, text = neighbours.target.path, library.text(neighbours.target.path)
     changes: dict[tuple[str, str, str], list[Change]] = {}
-    for change in find_changes(neighbours, classes, files, library.settings.package):
+    found = find_changes(neighbours, classes, files, library.settings.package)
+    for change in (*found, *find_met_models(neighbours, classes, files)):
         changes.setdefault((change.name, str(change.wanted), str(change.found)), []).append(change)
-    return [_changed_meaning(same, path, text).with_source(text) for same in changes.values()]
+    return [_changed_meaning(same, path, text, neighbours).with_source(text) for same in changes.values()]
 
 
-def _changed_meaning(changes: Sequence[Change], path: str, text: str) -> Diagnostic:
+def _changed_meaning(changes: Sequence[Change], path: str, text: str, neighbours: Neighbourhood) -> Diagnostic:
     """The warning for a name that several definitions use in the same wrong way."""
     first = changes[0]
     if first.user.name == first.name:
@@ -75,7 +78,19 @@ def _changed_meaning(changes: Sequence[Change], path: str, text: str) -> Diagnos
         str(first.wanted),
         str(first.found),
         is_class=first.found.statement is not None and first.found.statement.role is Role.CLASS,
+        naming=_naming(first.wanted.source, neighbours),
     )
+
+
+def _naming(dotted: str, neighbours: Neighbourhood) -> str:
+    """How to name the heirs of a neighbour, so that its copies have names of their own; "" where it has no heirs."""
+    parents = (neighbours.resolution.parent(statement) for statement in neighbours.classes.values())
+    taken = (neighbours.resolution.taken[base] for base in parents if base)
+    parent = next((one.name for one in taken if one.neighbour == dotted), "")
+    renamed = neighbours.neighbours.get(dotted)
+    if not parent or renamed is None:
+        return ""
+    return name_heirs(dotted, renamed.free_prefix, renamed.sibling_renamer.old_cased, parent)
 
 
 @dataclass(frozen=True)
@@ -119,6 +134,10 @@ class _Examination:
     def _resolution(self) -> Resolution | None:
         return resolution_of(self.conversion.path, self.library)
 
+    @functools.cached_property
+    def _neighbourhood(self) -> Neighbourhood | None:
+        return rename_neighbours(self._resolution, self.library) if self._resolution else None
+
     def origins(self, path: str) -> Mapping[str, Origin]:
         """The origins of the definitions of a generated file, by name."""
         if path not in self._origins:
@@ -135,7 +154,8 @@ class _Examination:
             return foreign_base.diagnose(place.location, fault.definition, fault.detail)
         if fault.kind is FaultKind.TYPING_ONLY:
             return typing_only_name.diagnose(place.location, fault.detail, place.words)
-        return missing_in_sibling.diagnose(place.location, fault.detail, fault.module, place.words)
+        parent = parent_for(fault.detail, fault.module, self._neighbourhood)
+        return missing_in_sibling.diagnose(place.location, fault.detail, fault.module, place.words, parent=parent)
 
     def _names_beside(self, path: str, module: str) -> frozenset[str] | None:
         """The names of a module in the folder of a generated file, as this run leaves it."""

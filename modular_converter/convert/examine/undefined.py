@@ -6,6 +6,7 @@ import ast
 
 from modular_converter.convert.examine.definitions import binding_below, parsed
 from modular_converter.convert.examine.faults import top_level_names
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inherit.resolve import Resolution, open_target, resolve
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, did_you_mean
@@ -34,6 +35,16 @@ def cure(name: str, definition: str, line: int, text: str, resolution: Resolutio
                 )
     hint = did_you_mean(name, (top_level_names(text) or frozenset()) - {name})
     return f"{hint}Import or define `{name}` in the modular file."
+
+
+def parent_for(name: str, module: str, neighbours: Neighbourhood | None) -> tuple[str, str] | None:
+    """The module and the name in a neighbour's folder of what would be `name` of the sibling `module` after renaming."""
+    for dotted, renamed in neighbours.neighbours.items() if neighbours else ():
+        for imported in renamed.neighbour.module.imported.values():
+            target = renamed.import_in_target(imported)
+            if (target.module, target.name) == (module, name) and imported.module.startswith("."):
+                return dotted.rpartition(".")[0] + imported.module, imported.name
+    return None
 
 
 def _method_at(definition: str, line: int, text: str) -> str:

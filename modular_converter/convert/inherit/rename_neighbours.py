@@ -34,6 +34,11 @@ class RenamedNeighbour:
     sibling_renamer: Renamer
     """Renames to the target model's own name, whatever the prefix: for modules of the target's own folder."""
 
+    @property
+    def free_prefix(self) -> str:
+        """The prefix that copies from this model alone can have: `EmuLlama`, which `class EmuLlamaMLP(LlamaMLP)` asks for."""
+        return self.sibling_renamer.new_cased + self.sibling_renamer.old_cased
+
     def import_in_target(self, name: ImportedName) -> ImportedName:
         """An import of the neighbour as the target has it."""
         renamer = self.definitions.renamer

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from modular_converter.convert.inherit.defining_module import defining_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
@@ -16,6 +17,7 @@ from modular_converter.rules import (
     base_not_a_name,
     config_from_modeling,
     import_from_package_root,
+    star_import,
     two_parents,
     unknown_neighbour,
     unknown_parent,
@@ -210,7 +212,9 @@ def _modules_like(path: str) -> list[str]:
 def _check_ordinary(name: ImportedName, statement: Statement, target: Target, library: Library) -> list[Diagnostic]:
     if name.module != library.settings.package or not name.name:
         return []
-    return [import_from_package_root.diagnose(_locate(target, statement, name.name, library), name.name, name.module)]
+    location = _locate(target, statement, name.name, library)
+    module = defining_module(name.name, name.module, os.path.dirname(target.path), library)
+    return [import_from_package_root.diagnose(location, name.name, name.module, module=module)]
 
 
 def _check_taken(
@@ -220,6 +224,8 @@ def _check_taken(
     target: Target,
     library: Library,
 ) -> list[Diagnostic]:
+    if name.name == "*":
+        return [star_import.diagnose(_locate(target, statement, "import", library), name.module)]
     if found.kind == library.settings.default_kind and name.name.endswith(library.settings.config_suffix):
         location = _locate(target, statement, name.name, library)
         return [config_from_modeling.diagnose(location, name.name, name.module)]

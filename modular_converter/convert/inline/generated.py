@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from modular_converter.convert.conversion import Origin
+from modular_converter.convert.source import lexer
 from modular_converter.convert.source.module import Role
+
+
+_HEADER = re.compile(r".*?^class\b.*?:[^\S\n]*(?:#[^\n]*)?$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,12 @@ class EmittedDefinition:
     origin: Origin
     is_store: bool = False
     """See `Statement.is_store`."""
+
+    @cached_property
+    def header_uses(self) -> frozenset[str]:
+        """The names that a class needs when it is made: its decorators and bases; none for another definition."""
+        header = _HEADER.match(self.text) if self.role is Role.CLASS else None
+        return lexer.identifiers(header[0]) if header else frozenset()
 
 
 @dataclass
@@ -38,7 +51,9 @@ class GeneratedFile:
     def ordered(self) -> list[EmittedDefinition]:
         """The definitions in the order of the file."""
         first = [self.definitions[name] for name in self.first if name in self.definitions]
-        return first + [definition for name, definition in self.definitions.items() if name not in self.first]
+        return with_bases_first(
+            first + [definition for name, definition in self.definitions.items() if name not in self.first]
+        )
 
 
 @dataclass(frozen=True)
@@ -50,3 +65,25 @@ class GeneratedFiles:
     def file(self, kind: str) -> GeneratedFile | None:
         """The file of a kind."""
         return next((file for file in self.files if file.kind == kind), None)
+
+
+def with_bases_first(definitions: Sequence[EmittedDefinition]) -> list[EmittedDefinition]:
+    """The definitions, with each class behind its bases and decorators, also where a base uses its heirs in a method.
+
+    The published files are in such an order by themselves.
+    """
+    by_name = {one.name: one for one in definitions}
+    ordered: dict[str, EmittedDefinition] = {}
+    entered: set[str] = set()
+
+    def emit(one: EmittedDefinition) -> None:
+        if one.name in entered:
+            return
+        entered.add(one.name)
+        for name in sorted(one.header_uses & by_name.keys()):
+            emit(by_name[name])
+        ordered[one.name] = one
+
+    for one in definitions:
+        emit(one)
+    return list(ordered.values())

@@ -39,8 +39,11 @@ from modular_converter.rules import (
     override_not_mergeable,
     read_only_target,
     remove_unknown_attribute,
+    removed_setting_read,
     replaced_dependency,
     several_assignments_replaced,
+    star_import,
+    stub_stays,
     stub_still_called,
     super_argument_ignored,
     super_call_not_a_statement,
@@ -58,10 +61,12 @@ from modular_converter.rules import (
     unused_definition,
     unused_ignore,
 )
+from modular_converter.rules._cures import name_heirs
 
 
 AT = Location("models/new/modular_new.py", 3, 7)
 OLD = "models/old/modeling_old.py"
+NAMING = name_heirs(OLD, "New", "Old", "OldMLP")
 
 WORDED = [
     (syntax_error.diagnose(AT, "expected ':'"), "expected ':'", "py_compile models/new/modular_new.py"),
@@ -137,11 +142,15 @@ WORDED = [
     ),
     (stub_still_called.diagnose(AT, "scale", "NewMLP", ("NewMLP.forward",)), "`NewMLP.scale` is removed", "keep"),
     (
-        ambiguous_prefix.diagnose(AT, OLD, ("NewText", "New"), "New"),
+        ambiguous_prefix.diagnose(AT, OLD, ("NewText", "New"), "New", NAMING),
         "`NewText`, `New`; all copies from it get `New`",
-        "the same prefix",
+        "`New` in place of `Old`: `class NewMLP(OldMLP)`",
     ),
-    (colliding_prefix.diagnose(AT, OLD, "NewText", "NewTextMLP", "New"), "collides with `NewTextMLP`", "`New`"),
+    (
+        colliding_prefix.diagnose(AT, OLD, "NewText", "OldTextMLP", "New", NAMING),
+        "collides with `OldTextMLP`",
+        "`class NewMLP(OldMLP)`",
+    ),
     (unused_definition.diagnose(AT, "helper"), "no class uses `helper`", "remove it"),
     (missing_from_all.diagnose(AT, "NewModel"), "`NewModel` is missing", 'Add `"NewModel"`'),
     (unknown_in_all.diagnose(AT, "NewMode", candidates=["NewModel"]), "`NewMode`", "`NewModel`"),
@@ -172,6 +181,13 @@ WORDED = [
         missing_in_sibling.diagnose(AT, "NewTextConfig", ".configuration_new", "`NewMLP`"),
         "imports `NewTextConfig` from `.configuration_new`",
         "Define `NewTextConfig`",
+    ),
+    (star_import.diagnose(AT, "..old.modeling_old"), "`*` is imported from ..old", "from ..old.modeling_old import …"),
+    (stub_stays.diagnose(AT, "rescale", "NewMLP"), "`NewMLP.rescale` raises", "blank line above it"),
+    (
+        removed_setting_read.diagnose(AT, "mlp_bias", "NewConfig", ("NewMLP",)),
+        "`NewConfig` removes `mlp_bias`, but the generated `NewMLP` still reads `config.mlp_bias`",
+        "keep the attribute",
     ),
 ]
 

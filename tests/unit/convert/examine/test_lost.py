@@ -74,7 +74,13 @@ def test_what_would_vanish_is_an_error_at_its_line(tmp_path, statement):
 
 @pytest.mark.parametrize(
     "statement",
-    ['"A note."\n', "pass\n", "if __name__ == '__main__':\n    print(1)\n", "TABLE = {}\nTABLE['x'] = 1\n"],
+    [
+        '"A note."\n',
+        "pass\n",
+        "if x():\n    pass\nelse:\n    ...\n",
+        "if __name__ == '__main__':\n    print(1)\n",
+        "TABLE = {}\nTABLE['x'] = 1\n",
+    ],
 )
 def test_what_makes_no_difference_is_none(tmp_path, statement):
     assert codes(convert(tmp_path, CHILD + statement, neighbour=NEIGHBOUR)) == []

@@ -7,8 +7,7 @@ import pathlib
 
 import pytest
 
-from modular_converter.convert.pipeline import convert
-from modular_converter.convert.source.library import Library
+from modular_converter.convert.batch import Run
 from modular_converter.diagnostics import Diagnostic, Severity
 from modular_converter.settings.load import profile_settings
 
@@ -68,7 +67,8 @@ def lint(folder: pathlib.Path, body: str, severity: Severity = Severity.ERROR) -
         "from ..old.modeling_old import OldBase, OldMLP, OldModel, OldNarrow, OldPlain\n\n\n" + body
     )
     settings = dataclasses.replace(profile_settings(), replaced_dependency=severity)
-    return convert(str(modular), Library(settings)).diagnostics
+    (conversion,) = Run(settings, workers=1).convert([str(modular)])  # with the examination of the generated text
+    return conversion.diagnostics
 
 
 SILENT = {

@@ -1,0 +1,49 @@
+"""The module of a package that defines a name. Only asked when a name is imported from the package's root."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from modular_converter.convert.source.library import Library
+
+
+def defining_module(name: str, package: str, beside: str, library: Library) -> str:
+    """The dotted module that defines `name`; "" where none of those that its spelling suggests does.
+
+    Looked at are the modules directly in the package, and those of the model that `name` begins with (`LlamaConfig`).
+    """
+    folder = library.find_package(package, beside)
+    if folder is None:
+        return ""
+    definition = re.compile(rf"^(?:class|def)\s+{re.escape(name)}\b|^{re.escape(name)}\s*[:=]", re.MULTILINE)
+    for path in _candidates(name, folder):
+        if definition.search(library.text_if_readable(path) or ""):
+            parts = os.path.relpath(path, folder).removesuffix(".py").split(os.sep)
+            return ".".join([package, *(part for part in parts if part != "__init__")])
+    return ""
+
+
+def _candidates(name: str, folder: str) -> Iterator[str]:
+    """The files to look into: first those of the model with the longest fitting name."""
+    models = os.path.join(folder, "models")
+    spelled = name.lower().replace("_", "")
+    fitting = [entry for entry in _entries(models) if spelled.startswith(entry.replace("_", ""))]
+    for model in sorted(fitting, key=lambda entry: (-len(entry), entry)):
+        yield from _python_files(os.path.join(models, model))
+    yield from _python_files(folder)
+    yield from _python_files(os.path.join(folder, "utils"))
+
+
+def _python_files(folder: str) -> Iterator[str]:
+    """The modules of a folder, but for modular files, which nothing may be imported from."""
+    names = (name for name in _entries(folder) if name.endswith(".py") and not name.startswith("modular_"))
+    return (os.path.join(folder, name) for name in names)
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

@@ -1,0 +1,111 @@
+"""MC317: a stub that removes nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts
+    from modular_converter.facts.members import Method
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def rescale(self, hidden_states):
+        return 2 * hidden_states
+
+    def forward(self, hidden_states):
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC317",
+    name="stub-stays",
+    severity=Severity.WARNING,
+    summary="a raising stub does not remove the parent's method, but takes its place",
+    explanation="""\
+An override that only raises (`raise AttributeError("…")`) removes the parent's method, if one blank line stands above
+it and it has no docstring. This one is directly below `class`, or another line stands between it and the blank line,
+so the generated class has a method that raises.
+
+Put one blank line above the stub, and a docstring or another member between it and `class`.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def rescale(self, hidden_states):
+        raise AttributeError("not needed here")
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    is_scaled = False
+
+    def rescale(self, hidden_states):
+        raise AttributeError("not needed here")
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, method: str, name: str) -> Diagnostic:
+    """The stub `method` of class `name` stays in the generated class."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"the generated `{name}.{method}` raises: this stub does not remove the parent's method",
+        help="Put one blank line above it, and the docstring of the class or another member between it and `class`. The "
+        "stub itself may have no docstring.",
+    )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find overrides that only raise an `AttributeError`, and that the generated class still has."""
+    for heir, parent in facts.heirs:
+        for method in heir.members.methods if "raise AttributeError" in heir.text else ():
+            generated = facts.generated[heir.name]
+            if _is_stub(method) and parent.defines(method.name) and generated.defines(method.name):
+                yield diagnose(facts.at(method.name, heir.line + method.node.lineno - 1), method.name, heir.name)
+
+
+def _is_stub(method: Method) -> bool:
+    """Whether it only raises. A property that does so is there for `hasattr`, and no stub."""
+    if method.node.decorator_list:
+        return False
+    first, *rest = method.node.body
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and rest:
+        first, *rest = rest
+    raised = first.exc if isinstance(first, ast.Raise) and not rest else None
+    return isinstance(raised, ast.Call) and isinstance(raised.func, ast.Name) and raised.func.id == "AttributeError"
