@@ -63,7 +63,7 @@ def find_changes(
         for definition in file.ordered:
             yield from names.displaced(definition)
             for source, uses in _sources(definition, names, classes):
-                for name in sorted(uses & definition.uses):
+                for name in sorted(uses & definition.uses & names.bound[source]):
                     change = names.change(name, source, definition, file)
                     if change is not None and _is_global(name, definition.text):
                         yield change
@@ -144,6 +144,13 @@ class _Names:
         if name in renamed.definitions:
             return Meaning(source, renamed.definitions[name])
         return _imported(source, self._imports[source].get(name))
+
+    @cached_property
+    def bound(self) -> Mapping[str, frozenset[str]]:
+        """The names that stand for something at the top level of each source."""
+        own, others = self.neighbours.target.module, self.neighbours.neighbours
+        bound = {dotted: frozenset({*one.definitions, *self._imports[dotted]}) for dotted, one in others.items()}
+        return {OWN: frozenset({*self.neighbours.taken, *own.definitions, *own.imported}), **bound}
 
     @cached_property
     def _imports(self) -> Mapping[str, Mapping[str, ImportedName]]:

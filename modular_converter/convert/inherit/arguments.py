@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from modular_converter.convert.inherit.calls import SUPER_KWARGS, first_parameter, method_call
 from modular_converter.convert.inherit.problems import Problem, argument_ignored, parameter_missing
@@ -32,16 +32,14 @@ def bind_arguments(
     call = method_call(statement, child.name)
     assert call is not None
     names = available.union(*(names_of(part.node).bound for part in before))
-    read = frozenset[str]().union(*(part.reads for part in body))
     given, defaults = _given(call, child, parent), _defaults(parent.args)
+    lacking = [name for name in _parameters(parent) if not _has_its_name(given.get(name), name, names)]
+    read = frozenset[str]().union(*(part.reads for part in body)) if lacking else ()
     bindings: list[Line] = []
-    for name in _parameters(parent):
+    for name in (name for name in lacking if name in read):
         value = given.get(name)
-        if name not in read or (value is not None and ast.unparse(value) == name):
-            continue
-        if name in names:
-            if value is not None:
-                problems.append(argument_ignored(value, child.name, name))
+        if name in names and value is not None:
+            problems.append(argument_ignored(value, child.name, name))
             continue
         if value is None and not _passes_more(call):
             value = defaults.get(name)
@@ -50,6 +48,11 @@ def bind_arguments(
         else:
             bindings.append(line(f"{name} = {ast.unparse(value)}", statement))
     return bindings
+
+
+def _has_its_name(value: ast.expr | None, name: str, names: Container[str]) -> bool:
+    """Whether a parameter of the parent has its value in the child under its own name."""
+    return name in names if value is None else ast.unparse(value) == name
 
 
 def _given(call: ast.Call, child: Function, parent: Function) -> dict[str, ast.expr]:
