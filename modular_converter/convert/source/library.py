@@ -35,7 +35,8 @@ class Library:
     """Absolute path -> the text that this run sees in place of the file."""
     observations: Observations = field(default_factory=Observations)
     """Where this library notes what it reads."""
-    _texts: dict[str, str] = field(default_factory=dict)
+    _texts: dict[str, bytes] = field(default_factory=dict)
+    """In UTF-8: the one emoji of a banner would make each text four times as large."""
     _modules: dict[str, Module] = field(default_factory=dict)
     _names: dict[str, ModelNames] = field(default_factory=dict)
     _hashes: dict[str, str] = field(default_factory=dict)
@@ -92,10 +93,11 @@ class Library:
         """
         self.observations.files[path] = UNREADABLE
         text = self.overlay.get(path)
-        if text is None:
-            text = self._texts.get(path)
-        if text is None:
-            text = self._texts[path] = self._from_disk(path)
+        if text is None and path in self._texts:
+            text = self._texts[path].decode("utf-8")
+        elif text is None:
+            text = self._from_disk(path)
+            self._texts[path] = text.encode("utf-8")
         self.observations.files[path] = self._hash(path)
         return text
 
@@ -136,11 +138,11 @@ class Library:
 
     def _index(self, path: str) -> Module:
         text = self.text(path)
-        is_modular = os.path.basename(path).startswith("modular_")
+        content = text.encode("utf-8") if path in self.overlay else self._texts[path]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is no finding
-                return _index_of(without_ignore_comments(text) if is_modular else text, path)
+                return _index_of(content, path)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             diagnostic = syntax_error.diagnose(*locate_parse_error(path, error))
             raise ConversionError(diagnostic.with_source(text)) from None
@@ -159,8 +161,12 @@ class Library:
         return names
 
 
-_index_of = functools.lru_cache(maxsize=1024)(index_module)
-"""An index depends on the text alone. `--watch` reads the tree anew for every change, and need not parse it anew."""
+@functools.lru_cache(maxsize=1024)
+def _index_of(content: bytes, path: str) -> Module:
+    """The index of a text, on which alone it depends: `--watch` reads the tree anew, and need not parse it anew."""
+    text = content.decode("utf-8")
+    is_modular = os.path.basename(path).startswith("modular_")
+    return index_module(without_ignore_comments(text) if is_modular else text, path)
 
 
 def _place(path: str, content: bytes, offset: int) -> Location:
