@@ -116,7 +116,7 @@ def _check_places(merge: Merge, before: list[Line], inherited: list[Line], after
     for place, line in enumerate(inherited):
         for target in line.targets:
             assigned.setdefault(target, []).append(place)
-    first = first_assignments([*(line.node for line in before), *(line.node for line in inherited)])
+    first = first_assignments([line.node for line in (*before, *inherited)] if after else ())
     for part in after:
         places = {place for target in part.targets for place in assigned.get(target, ())}
         if places and all(inherited[place].normal != part.normal for place in places):
