@@ -30,6 +30,7 @@ def parallelize(
     timeout: float = 600.0,
     mesh: Any = None,
     session: Session | None = None,
+    probe: bool = True,
 ) -> Any:
     """Put a model on several devices and return it, in use as before.
 
@@ -52,6 +53,7 @@ def parallelize(
         timeout: seconds without an answer, or a token for a streamer, before the processes count as hung and are ended.
         mesh: a one-dimensional ``DeviceMesh`` under torchrun; all processes if None.
         session: processes of several models; started if they are not running.
+        probe: run one layer of each kind on the processes first, and refuse a plan that changes its numbers.
 
     Raises:
         PlanError: the model or the machine does not allow it (nothing has been started), or a process failed.

@@ -43,6 +43,7 @@ KINDS: tuple[tuple[str, int | None], ...] = (
     ),
 )
 _COMPILED = tuple((re.compile(pattern), value) for pattern, value in KINDS)
+LAYERS = re.compile(r"(^|_)(num_.*layers|layers|n_layers?|depth|num_blocks|n_blocks)$")
 DEPTH_KINDS = re.compile(r"(^|_)(num_.*layers|layers|n_layers?|depth)$|vocab(ulary)?(_size)?$|experts?$")
 
 

@@ -24,6 +24,11 @@ class _Guesses(TorchFunctionMode):
 _ANSWERS = {"__bool__": False, "item": 0, "__int__": 0, "__index__": 0, "__float__": 0.0}
 
 
+def guesses() -> TorchFunctionMode:
+    """A context in which tensors without data answer questions about their values with no or zero."""
+    return _Guesses()
+
+
 def run_without_data(model: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
     """The result of a model on the meta device for inputs whose data do not matter. Raises what its code raises."""
     with torch.no_grad(), _Guesses():

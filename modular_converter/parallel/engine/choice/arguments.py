@@ -40,6 +40,7 @@ class Arguments:
     timeout: float
     mesh: Any
     session: Session | None
+    probe: bool
 
     @property
     def weight_type(self) -> torch.dtype | None:

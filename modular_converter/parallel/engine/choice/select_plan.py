@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.choice.kept import Kept, kept, log_kept
+from modular_converter.parallel.engine.choice.kinds_of_layers import fitting
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError, PlanFormatError
 from modular_converter.parallel.plans.files import parse_plan, read_plan
-from modular_converter.parallel.plans.patterns import entries_for, matches, names_of_parts
+from modular_converter.parallel.plans.patterns import entries_for
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.head_variants import HeadVariant, refusal
@@ -87,7 +88,7 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str]:
         if better is None:
             return committed, said
         refused = f"the one in its classes leaves {own.share:.1%} of the weights on each of {ranks} ranks"
-    found = _derived(target, overrides, ranks)
+    found = derived_plan(target, overrides, ranks)
     if found.verdict.passed and found.plan.rules:
         retreat = f"; a plan that shards more is refused ({found.retreat})" if found.retreat else ""
         said = f"the derived plan, verified on {ranks} ranks of a small instance"
@@ -103,7 +104,7 @@ def _better(
 ) -> Derived | None:
     """The derived plan, if it holds and leaves fewer bytes on a rank than the plan in the model's classes."""
     try:
-        found = _derived(target, overrides, ranks)
+        found = derived_plan(target, overrides, ranks)
         passed = found.verdict.passed and bool(found.plan.rules)
         return found if passed and kept(model, found.plan, ranks).rank < own.rank else None
     except PlanError as error:
@@ -126,7 +127,7 @@ def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
     """A given plan, and what a small instance says of it."""
     try:
         target, overrides = target_like(model), small_settings(model)
-        wider = wider_heads(_small(target, overrides).model.config, overrides)
+        wider = wider_heads(small_instance(target, overrides).model.config, overrides)
         verdict = _verified(target, overrides | (wider if _builds(target, overrides | wider) else {}), ranks, plan)
     except PlanError as error:
         return plan, f"the given plan, not verified: {str(error).splitlines()[0]}"
@@ -163,7 +164,7 @@ def committed_plan(model: Any, target: Target, overrides: dict[str, Any]) -> Pla
     try:
         trace = None
         if any(style in STYLES and STYLES[style].cuts_output for style in kept.values()):
-            small = _small(target, overrides)
+            small = small_instance(target, overrides)
             trace = record(small.model, small.inputs, target.name)
         return from_library(target.name, kept, trace)
     except PlanError as error:
@@ -216,13 +217,10 @@ def _key(target: Target, overrides: dict[str, Any], ranks: int) -> tuple[Any, ..
 def _verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:
     key = (*_key(target, overrides, ranks), str(plan))
     if key not in _VERDICTS:
-        small = _small(target, overrides)
-        names = names_of_parts(small.model)
-        rules = tuple(rule for rule in plan.rules if matches(rule.pattern, names))
-        attributes = tuple(name for name in plan.attributes if matches(name.partition(":")[0], names))
-        fitting = Plan(plan.model, rules, attributes)
-        verdict = check_model_on_threads(small.model, fitting, small.inputs, ranks)
-        refused = refusal(_in_use(target, overrides), fitting, ranks) if verdict.passed else None
+        small = small_instance(target, overrides)
+        part = fitting(plan, small.model)
+        verdict = check_model_on_threads(small.model, part, small.inputs, ranks)
+        refused = refusal(_in_use(target, overrides), part, ranks) if verdict.passed else None
         _VERDICTS[key] = refused or verdict
     return _VERDICTS[key]
 
@@ -237,7 +235,7 @@ def small_settings(model: Any) -> dict[str, Any]:
     overrides = small_overrides(config)
     if not _builds(target, overrides):
         overrides = {}
-    ratios = ratios_like(config, _small(target, overrides).model.config)
+    ratios = ratios_like(config, small_instance(target, overrides).model.config)
     if not ratios or _builds(target, overrides | ratios):
         return overrides | ratios
     logger.warning("plans are tried with another ratio of heads to key/value heads: none can be built with this one")
@@ -246,27 +244,45 @@ def small_settings(model: Any) -> dict[str, Any]:
 
 def _builds(target: Target, overrides: dict[str, Any]) -> bool:
     try:
-        _small(target, overrides)
+        small_instance(target, overrides)
     except BuildError:
         return False
     return True
 
 
-def _small(target: Target, overrides: dict[str, Any]) -> Small:
+def small_instance(target: Target, overrides: dict[str, Any]) -> Small:
+    """The small instance of these settings, built once."""
     key = _key(target, overrides, 0)
     if key not in _SMALL:
         _SMALL[key] = build(target, overrides)
     return _SMALL[key]
 
 
+def proven_inputs(model: Any) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
+    """The small instance of a model, and the inputs of its uses that are plain forwards of it in eval mode.
+
+    Raises:
+        PlanError: there is no small instance.
+    """
+    target, overrides = target_like(model), small_settings(model)
+    small = small_instance(target, overrides)
+    same = [variant.small for variant in _in_use(target, overrides) if variant.small.model is small.model]
+    return small.model, [small.inputs, *(use.inputs for use in same)]
+
+
 def _in_use(target: Target, overrides: dict[str, Any]) -> tuple[HeadVariant, ...]:
     key = _key(target, overrides, 0)
     if key not in _IN_USE:
-        _IN_USE[key] = variants_in_use(target, _small(target, overrides), overrides)
+        _IN_USE[key] = variants_in_use(target, small_instance(target, overrides), overrides)
     return _IN_USE[key]
 
 
-def _derived(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:
+def derived_plan(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:
+    """The plan that is derived with these settings, and proven in all uses, once.
+
+    Raises:
+        PlanError: no small instance can be built or traced.
+    """
     key = _key(target, overrides, ranks)
     if key not in _DERIVED:
         _DERIVED[key] = derive_model(target, overrides, ranks, ratios=False, uses=True)

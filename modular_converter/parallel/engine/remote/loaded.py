@@ -23,6 +23,7 @@ class Loaded:
         local: identities of the modules that compute a share of their heads.
         seen: kinds of calls whose results have been held against the whole model's shapes, with the names that hold
             shares and stay.
+        trial: whether different answers are the plan's fault, so that the ranks go on.
         copies: settings objects, and the copies with a share's own numbers that modules have instead.
     """
 
@@ -36,6 +37,7 @@ class Loaded:
     local: set[int] = field(default_factory=set)
     copies: list[tuple[Any, Any]] = field(default_factory=list)
     seen: dict[Any, frozenset[str]] = field(default_factory=dict)
+    trial: bool = False
 
     def kind_of(self, args: Any, kwargs: Any, tensors: Iterable[Any]) -> Any:
         """The arguments that were given and the tensors that came: calls of one kind give shapes of one kind."""

@@ -138,6 +138,11 @@ class Placement:
             self._ask(("settings", self.number, changes))
         self.settings = settings
 
+    def on_trial(self) -> None:
+        """From now on, answers that differ between the ranks are an ordinary error."""
+        with self.session.lock:
+            self.session.ask(("trial", self.number))
+
     def profile(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, float]]:
         """What each rank's time goes to in one call, in milliseconds; see ``profiling.profile``."""
         with self.session.lock:

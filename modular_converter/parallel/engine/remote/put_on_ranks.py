@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,9 +12,16 @@ import torch
 from modular_converter.parallel.engine.base.memory import print_usage
 from modular_converter.parallel.engine.base.skeleton import Skeleton, dismantle, kept_types
 from modular_converter.parallel.engine.choice.arguments import LOST_WEIGHTS, Arguments, check_start
+from modular_converter.parallel.engine.choice.kept import log_kept
+from modular_converter.parallel.engine.choice.other_plans import other_plans
 from modular_converter.parallel.engine.choice.preflight import check_fit, check_home, check_text, devices_for
 from modular_converter.parallel.engine.choice.select_plan import select_plan
 from modular_converter.parallel.engine.ranks.session import RemoteError, Session
+from modular_converter.parallel.engine.remote.compare_with_ranks import (
+    difference_of_small,
+    difference_on_ranks,
+    refuse_difference,
+)
 from modular_converter.parallel.engine.remote.placement import Placement, place
 from modular_converter.parallel.engine.remote.proxy import install
 from modular_converter.parallel.errors import RankError
@@ -60,6 +67,7 @@ def put_on_ranks(given: Arguments) -> Any:
     try:
         ready = _prepare(given, session)
         session.start()
+        ready = _compared(given, session, ready) if given.probe else ready
         placement = _place(given, session, ready)
     except BaseException:
         if ready is not None and ready.has_lost_weights():
@@ -84,6 +92,28 @@ def _prepare(given: Arguments, session: Session) -> _Ready:
         pieces = check_fit(skeleton, plan, size)
     logger.info("%s on %s: %s", type(model).__name__, ", ".join(session.devices), origin)
     return _Ready(plan, origin, skeleton, tensors, pieces)
+
+
+def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
+    """The model with a plan that leaves its numbers as they are on these ranks."""
+
+    def difference(plan: Plan) -> str:
+        own = difference_on_ranks(given.model, plan, session, given.weight_type)
+        return own or (difference_of_small(given.model, plan, session) if given.plan is None else "")
+
+    said, name = difference(ready.plan), type(given.model).__name__
+    if said and given.plan is None:
+        with torch.random.fork_rng(devices=[]):
+            for plan, origin in other_plans(given.model, ready.plan, 4 if len(session.devices) % 4 == 0 else 2):
+                if not difference(plan):
+                    logger.warning(
+                        "%s: %s fails on one layer of each kind (%s); taken is %s", name, ready.origin, said, origin
+                    )
+                    pieces = check_fit(ready.skeleton, plan, len(session.devices))
+                    log_kept(given.model, plan, len(session.devices))
+                    return replace(ready, plan=plan, origin=origin, pieces=pieces)
+    refuse_difference(said)
+    return ready
 
 
 def _place(given: Arguments, session: Session, ready: _Ready) -> Placement:

@@ -7,7 +7,6 @@ import copy
 import functools
 import inspect
 import pickle
-import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
@@ -20,12 +19,12 @@ from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
 from modular_converter.parallel.engine.inference.agreement import make_agree
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
-from modular_converter.parallel.engine.ranks.gpu_mailbox import Mailbox
-from modular_converter.parallel.engine.ranks.packing import COPY, pack, read_tensor, unpack
+from modular_converter.parallel.engine.ranks.packing import COPY, read_tensor, unpack
 from modular_converter.parallel.engine.ranks.profiling import profile
-from modular_converter.parallel.engine.ranks.protocol import ANSWER, EARLY, EVENT, FAILURE, FATAL, SECONDS, UNSENT
+from modular_converter.parallel.engine.ranks.protocol import EVENT
 from modular_converter.parallel.engine.ranks.random_states import adopt, changed_since
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
+from modular_converter.parallel.engine.remote.answering import Answering, failure
 from modular_converter.parallel.engine.remote.config_changes import Change, apply_changes
 from modular_converter.parallel.engine.remote.handover import Span, copy_rows, moves_of
 from modular_converter.parallel.engine.remote.loaded import Loaded, choose_cache, fill_whole
@@ -45,65 +44,16 @@ from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.shares import share_shape
 
 
-# After an error inside a kernel, a device answers nothing but this error.
-_DEVICE_ERRORS = (torch.AcceleratorError,) if hasattr(torch, "AcceleratorError") else ()
-
-
-class Worker:
+class Worker(Answering):
     """The state of one rank between messages."""
 
     def __init__(
         self, pipe: Connection, device: torch.device, down: Arena, up: Arena, clock: Callable[[], float]
     ) -> None:
-        self.pipe, self.device, self.down, self.up, self.clock = pipe, device, down, up, clock
+        super().__init__(pipe, device, up, clock)
+        self.down = down
         self.group = DirectGroup()
-        self.mailbox = Mailbox()
         self.models: dict[int, Loaded] = {}
-        self.arrived = 0.0
-
-    def answer(
-        self,
-        value: Any,
-        held: dict[int, int] | None = None,
-        share: bool = False,
-        check: Callable[[], None] | None = None,
-    ) -> bool:
-        """Send one answer with the seconds that it took; False if it could not be sent, and its error was.
-
-        Args:
-            check: raises if the answer may not leave; it is called when the device is done.
-        """
-        sent = True
-        try:
-            data = (self._packed_while_working if share else self._packed)(value, held, check or _anything)
-        except (ApplyError, DifferentAnswers) as error:
-            sent, data = False, _failure(error)
-        except Exception as error:
-            sent, data = False, _failure(error, UNSENT)
-        self.pipe.send_bytes(data)
-        return sent
-
-    def _packed(self, value: Any, held: dict[int, int] | None, check: Callable[[], None]) -> bytes:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        check()
-        took = self.clock() - self.arrived
-        return ANSWER + SECONDS.pack(took) + pack(value, self.up, held)
-
-    def _packed_while_working(self, value: Any, held: dict[int, int] | None, check: Callable[[], None]) -> bytes:
-        """For a receiver on the GPU: its copies are queued behind the work; while that goes on, it reads of them."""
-        work = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        work.record()
-        took = self.clock() - self.arrived
-        data = pack(value, self.up, held, self.mailbox)
-        if not work.query():  # type: ignore[no-untyped-call]
-            self.pipe.send_bytes(EARLY + data)
-            data = b""
-            work.synchronize()
-            took = self.clock() - self.arrived
-        torch.cuda.synchronize(self.device)  # the main process reads the mailbox on a stream of its own
-        check()
-        return ANSWER + SECONDS.pack(took) + data
 
     def handle(self, data: bytes) -> None:
         """Run one message and answer it."""
@@ -112,7 +62,7 @@ class Worker:
             kind, *rest = unpack(data, self.down, self.device, self._resolve)
             getattr(self, f"on_{kind}")(*rest)
         except Exception as error:  # an answer is owed whatever happens
-            self.pipe.send_bytes(_failure(error))
+            self.pipe.send_bytes(failure(error))
 
     def _resolve(self, pid: Any) -> Any:
         number = pid[1]
@@ -217,7 +167,7 @@ class Worker:
             refuse_shares(left, shares_in(left, shapes), shapes)
             if different := [path for path in compared.different() if path in left]:
                 refuse_shares(left, shares_in(left, whole()), whole())
-                raise DifferentAnswers(different_text(different[0]))
+                raise (ApplyError if loaded.trial else DifferentAnswers)(different_text(different[0]))
             loaded.seen.setdefault(kind, frozenset(stays))
 
         return list(stays.values()), check
@@ -226,6 +176,11 @@ class Worker:
         if not wants_attentions(loaded.model, args, kwargs):
             return contextlib.nullcontext()
         return attentions_whole(loaded.model, loaded.local, self.group.size, self._all_heads)
+
+    def on_trial(self, number: int) -> None:
+        """From now on, answers of this model that differ between the ranks are an ordinary error."""
+        self.models[number].trial = True
+        self.answer(None)
 
     def on_profile(self, number: int, method: str, args: Any, kwargs: Any) -> None:
         """Run a method under torch's profiler; each rank's table of what its time went to."""
@@ -301,21 +256,3 @@ class Worker:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         self.answer(None)
-
-
-def _anything() -> None:
-    """The check of an answer that needs none."""
-
-
-def _failure(error: Exception, kind: bytes = FAILURE) -> bytes:
-    """The message of an error; of one after which the ranks cannot go on, if it is such a one."""
-    ends = isinstance(error, (DifferentAnswers, *_DEVICE_ERRORS))
-    return (FATAL if ends else kind) + pickle.dumps((traceback.format_exc(), _plain(error)))
-
-
-def _plain(error: BaseException) -> Any:
-    """The exception, if it can travel."""
-    try:
-        return pickle.loads(pickle.dumps(error))
-    except Exception:
-        return None

@@ -1,0 +1,125 @@
+"""The model in hand against its ranks, before its weights are handed over: one layer of each kind, on the same inputs.
+
+A small instance is built from classes and a configuration. It does not show layers that were exchanged later, values of
+weights, and the types in use.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, one_of_each_kind
+from modular_converter.parallel.tiny.inputs import make_inputs
+from modular_converter.parallel.trace.record import tensors_in
+
+
+# Of the norm of an output. Wrong plans are off by parts of it; other orders of sums by a few roundings.
+_TOLERANCE, _TOLERANCE_OF_HALF = 1e-3, 6e-2
+# Entries of exact outputs, such as places of a maximum, that may differ: ties.
+_EXACT = 0.02
+# A model without lists of layers is run whole up to this number of parameters.
+_SMALL = 1_000_000_000
+_EXTREME = 1e30
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A model with one layer of each kind, which shares the weights of the model in hand; inputs and its own answers."""
+
+    model: torch.nn.Module
+    inputs: tuple[dict[str, Any], ...]
+    answers: tuple[list[torch.Tensor], ...]
+
+    def difference(self, run: Callable[[dict[str, Any]], Any], half: bool) -> str:
+        """How other answers differ from the model's own, in words; empty if they are the same.
+
+        Args:
+            run: from inputs to an answer.
+            half: whether the other answers are computed in a type of half precision.
+        """
+        for inputs, want in zip(self.inputs, self.answers):
+            found = tensors_in(run(inputs))
+            if len(found) != len(want):
+                return f"{len(found)} outputs instead of {len(want)}"
+            for number, (one, other) in enumerate(zip(found, want)):
+                error = _error(one, other)
+                if not error <= (_TOLERANCE_OF_HALF if half else _TOLERANCE):
+                    return f"output {number} differs by {error:.2g} of its norm"
+        return ""
+
+
+def probe_of(model: torch.nn.Module) -> Probe | str:
+    """The probe of a model in hand, or why there is none."""
+    short: Any = one_of_each_kind(model, kinds_of(model))
+    tried: list[Any] = [short]
+    if sum(parameter.numel() for parameter in model.parameters()) <= _SMALL:
+        tried.append(model)
+    reason = ""
+    for candidate in tried:
+        try:
+            found = probe_with(candidate, _inputs(candidate, model))
+        except Exception as error:  # what the model's own code raises for inputs that it does not know
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+            continue
+        if any(bool(t.isfinite().any()) for answer in found.answers for t in answer if t.is_floating_point()):
+            return found
+        reason = "its answers are not finite"
+    return reason
+
+
+def probe_with(model: torch.nn.Module, inputs: Iterable[dict[str, Any]]) -> Probe:
+    """The probe of a model with given inputs. Raises what its forward raises."""
+    given = tuple(inputs)
+    return Probe(model, given, tuple(_answer(model, one) for one in given))
+
+
+def _inputs(candidate: Any, model: Any) -> Iterator[dict[str, Any]]:
+    """Inputs of one forward, with padding if the forward takes a mask."""
+    given = make_inputs(model)
+    types = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    kind = next(iter(types)) if len(types) == 1 else torch.float32
+    given = {name: _as(value, kind) for name, value in given.items()}
+    ids = given.get("input_ids")
+    if isinstance(ids, torch.Tensor) and ids.dim() == 2 and "attention_mask" not in given:
+        mask = torch.ones_like(ids)
+        mask[0, : ids.shape[1] // 4] = 0
+        padded = {**given, "attention_mask": mask}
+        try:
+            _answer(candidate, padded)
+            yield padded
+        except Exception:  # its forward takes no mask
+            pass
+    yield given
+
+
+def _as(value: Any, kind: torch.dtype) -> Any:
+    return value.to(kind) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def _answer(model: Any, inputs: dict[str, Any]) -> list[torch.Tensor]:
+    was = model.training
+    with torch.no_grad():
+        try:
+            return [tensor.clone() for tensor in tensors_in(model.eval()(**copy.copy(inputs)))]
+        finally:
+            model.train(was)
+
+
+def _error(found: torch.Tensor, want: torch.Tensor) -> float:
+    """The norm of the difference over the norm of what is wanted; of exact types the part of entries that differ."""
+    if found.shape != want.shape:
+        return float("inf")
+    if not want.is_floating_point():
+        wrong = float((found != want).double().mean()) if want.numel() else 0.0
+        return 0.0 if wrong <= _EXACT else 1.0
+    one, other = found.double().cpu(), want.double()
+    known = other.isfinite() & (other.abs() < _EXTREME)
+    if not torch.equal(known, one.isfinite() & (one.abs() < _EXTREME)):
+        return float("inf")
+    size = float(torch.linalg.vector_norm(other[known]))
+    return float(torch.linalg.vector_norm((one - other)[known])) / size if size else 0.0

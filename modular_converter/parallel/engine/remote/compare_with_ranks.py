@@ -1,0 +1,97 @@
+"""Answers of started ranks beside those of the main process, before a model's weights are handed over for good."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.base.skeleton import assemble, dismantle, kept_types
+from modular_converter.parallel.engine.base.without_data import META
+from modular_converter.parallel.engine.choice.kinds_of_layers import fitting
+from modular_converter.parallel.engine.choice.preflight import OneOf
+from modular_converter.parallel.engine.choice.probe import Probe, probe_of, probe_with
+from modular_converter.parallel.engine.choice.select_plan import proven_inputs
+from modular_converter.parallel.engine.ranks.session import RemoteError, Session
+from modular_converter.parallel.engine.remote.placement import place
+from modular_converter.parallel.errors import ApplyError, PlanError
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.shard.apply import apply
+
+
+logger = logging.getLogger(__name__)
+# Small instances that agree with ranks of this process: class, configuration, plan and devices.
+_AGREED: set[tuple[Any, ...]] = set()
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def difference_on_ranks(model: Any, plan: Plan, session: Session, dtype: torch.dtype | None) -> str:
+    """How one layer of each kind of a model differs on the ranks from the main process, in words; empty if it agrees.
+
+    The weights stay here: the ranks get copies of the few layers, and drop them.
+
+    Raises:
+        RankError: a rank died or hung.
+    """
+    if len(session.devices) == 1:
+        return ""
+    probe = probe_of(model)
+    if isinstance(probe, str):
+        logger.warning("%s is not compared with the ranks before it is handed over: %s", type(model).__name__, probe)
+        return ""
+    types = {dtype or parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    return _said(probe, plan, session, kept_types(model, dtype), bool(types & {*_HALF}))
+
+
+def difference_of_small(model: Any, plan: Plan, session: Session) -> str:
+    """How the model's small instance differs on the ranks, in its form for inference, in words; empty if it agrees."""
+    try:
+        small, inputs = proven_inputs(model)
+        part = fitting(plan, small)
+        apply(copy.deepcopy(small).to(META), part, OneOf(len(session.devices)))
+        key = (type(model), repr(small.config), str(part), session.devices)
+    except PlanError:  # none can be built, or it does not divide over so many ranks
+        return ""
+    if key not in _AGREED:
+        said = _said(probe_with(small, inputs), part, session, kept_types(small, None), False)
+        if said:
+            return said
+        _AGREED.add(key)
+    return ""
+
+
+def _said(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> str:
+    try:
+        return _difference(probe, fitting(plan, probe.model), session, kept, half)
+    except RemoteError as error:
+        return str(error).strip().splitlines()[-1]
+    except Exception as error:
+        if session.ended:
+            raise
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def _difference(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> str:
+    skeleton, tensors = dismantle(probe.model, kept)
+    pieces = apply(assemble(skeleton, META)[0], plan, OneOf(len(session.devices))).resolution.pieces
+    parameters = {n: item.name for n, item in enumerate(skeleton.items) if item.parameter}
+    split = {n: pieces[name] for n, name in parameters.items() if name in pieces}
+    borrowed = [tensor.detach() for tensor in tensors]  # the hand-over empties these, and not the model's own
+    placement = place(session, skeleton, borrowed, plan, split, False, False)
+    try:
+        placement.on_trial()
+        return probe.difference(lambda inputs: placement.call("forward", (), dict(inputs)), half)
+    finally:
+        if not session.ended:
+            placement.end()
+
+
+def refuse_difference(said: str) -> None:
+    """Raise ``ApplyError`` for a difference, if there is one."""
+    if said:
+        raise ApplyError(
+            f"one layer of each kind gives other numbers on the ranks than here ({said}); the model is as it was. Give "
+            "another plan=, or probe=False to use this one all the same"
+        )

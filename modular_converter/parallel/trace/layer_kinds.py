@@ -1,0 +1,55 @@
+"""The kinds of layers that a forward showed: layers that run the same operations in modules of the same classes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from modular_converter.parallel.trace.graph import Trace
+
+
+Kind = frozenset[tuple[str, ...]]
+
+
+def layer_kinds(trace: Trace) -> dict[str, Kind]:
+    """Path of each layer -> its kind, for members of the outermost lists of modules that ran.
+
+    A kind names operations with the module inside the layer that runs them, classes of modules, and the attributes that
+    integers came from. It holds no sizes and no counts, so that a small instance has the kinds of a large model.
+    """
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for call in trace.modules:
+        if is_layer(call.path):
+            found.setdefault(call.path, set()).update(_facts(trace, call.path, call.first, call.last))
+    for path, name in trace.module_classes.items():
+        layer = layer_of(path)
+        if layer in found:
+            found[layer].add(("class", _inside(path, layer), name))
+    return {path: frozenset(facts) for path, facts in found.items()}
+
+
+def is_layer(path: str) -> bool:
+    """Whether a path is that of a numbered member of a list that lies in no other list."""
+    return bool(path) and layer_of(path) == path
+
+
+def layer_of(path: str) -> str:
+    """The path up to its first number; empty if there is none."""
+    words = path.split(".")
+    first = next((n for n, word in enumerate(words) if word.isdigit()), None)
+    return ".".join(words[: first + 1]) if first is not None else ""
+
+
+def _facts(trace: Trace, layer: str, first: int, last: int) -> Iterator[tuple[str, ...]]:
+    for op in trace.ops[first:last]:
+        yield "operation", op.name, _inside(op.module, layer)
+        if op.call >= 0:
+            for source in trace.calls[op.call].integers:
+                for leaf in source.leaves():
+                    yield "integer", trace.calls[op.call].function, _inside(leaf.owner, layer), leaf.name
+
+
+def _inside(path: str, layer: str) -> str:
+    """A path relative to a layer; numbers inside it, such as those of experts, count as one."""
+    rest = path.removeprefix(layer).lstrip(".") if path.startswith(layer) else f"outside:{path}"
+    return re.sub(r"(^|\.)\d+(?=\.|$)", r"\1*", rest)
