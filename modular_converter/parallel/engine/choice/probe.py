@@ -105,7 +105,7 @@ def _answer(model: Any, inputs: dict[str, Any]) -> list[torch.Tensor]:
     was = model.training
     with torch.no_grad():
         try:
-            return [tensor.clone() for tensor in tensors_in(model.eval()(**copy.copy(inputs)))]
+            return [tensor.clone() for tensor in tensors_in(model.eval().forward(**copy.copy(inputs)))]
         finally:
             model.train(was)
 

@@ -39,7 +39,7 @@ def difference_on_ranks(model: Any, plan: Plan, session: Session, dtype: torch.d
         return ""
     probe = probe_of(model)
     if isinstance(probe, str):
-        logger.warning("%s is not compared with the ranks before it is handed over: %s", type(model).__name__, probe)
+        logger.info("%s is not compared with the ranks before it is handed over: %s", type(model).__name__, probe)
         return ""
     types = {dtype or parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     return _said(probe, plan, session, kept_types(model, dtype), bool(types & {*_HALF}))
