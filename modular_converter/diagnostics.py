@@ -11,7 +11,7 @@ import enum
 import functools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 
@@ -82,6 +82,8 @@ class Diagnostic:
     """The text of the line at `location`, without its line break."""
     severity_override: Severity | None = None
     """Set where a setting or an option weighs the rule differently."""
+    details: str = field(default="", compare=False)
+    """A longer text that `modular-convert --verbose` prints behind the findings: the traceback of MC199."""
 
     @property
     def code(self) -> str:

@@ -20,8 +20,7 @@ _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE)
 def run_command(command: click.Command, arguments: list[str] | None, name: str) -> None:
     """Run a command and exit.
 
-    An error of the tool itself is reported as MC199 with a request for a report; `MODULAR_CONVERTER_DEBUG=1` shows its
-    traceback.
+    An error of the tool itself is reported as MC199 with a request for a report; `--verbose` shows its traceback.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # the banner has characters that cp1252 lacks
@@ -40,13 +39,14 @@ def run_command(command: click.Command, arguments: list[str] | None, name: str) 
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS and error.filename is None:
             raise SystemExit(_discard_output(error)) from None
-        if os.environ.get("MODULAR_CONVERTER_DEBUG"):
-            raise
         from modular_converter.diagnostics import Location
         from modular_converter.reporting import render
         from modular_converter.rules import internal_error
 
-        click.echo(render("text", [internal_error.diagnose(Location(name), error)]), err=True)
+        finding = internal_error.diagnose(Location(name), error)
+        click.echo(render("text", [finding]), err=True)
+        if not {"-v", "--verbose"}.isdisjoint(sys.argv[1:] if arguments is None else arguments):
+            click.echo(finding.details, err=True)
         raise SystemExit(2) from None
 
 

@@ -85,6 +85,8 @@ def run(options: ConvertOptions) -> int:
     for conversion in conversions:
         _place(conversion, options, selection.settings, result)
     report(result.diagnostics, options.output_format, quiet=options.quiet)
+    if options.verbose:
+        print("".join(f"\n{one.details}" for one in result.diagnostics if one.details), end="", file=sys.stderr)
     if not options.quiet:
         _summarize(options, result, time.perf_counter() - started)
     return exit_code(result.diagnostics, different=result.changed > 0)

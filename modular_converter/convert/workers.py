@@ -63,13 +63,11 @@ def _convert_each(paths: Iterable[str], library: Library, progress: Progress) ->
 
 
 def convert_safely(path: str, library: Library) -> Conversion:
-    """`pipeline.convert`; an error of the tool itself becomes a diagnostic, or is raised for its traceback in debugging."""
+    """`pipeline.convert`; an error of the tool itself becomes a diagnostic that carries its traceback."""
     seen = Observations()
     try:
         return convert(path, library.observing(seen))
     except Exception as error:
-        if os.environ.get("MODULAR_CONVERTER_DEBUG"):
-            raise
         diagnostic = internal_error.diagnose(
             _place_of(seen.class_name, path, library), error, class_name=seen.class_name
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
 
 
@@ -15,13 +17,13 @@ The converter met something that it was not written for. This is a mistake in th
 a small change of the file may avoid it. Nothing was written for the file; the others went on.
 
 Please report it with the modular file, or the named class and its parent, and with the traceback, which
-`MODULAR_CONVERTER_DEBUG=1` shows.
+`modular-convert --verbose` prints.
 """,
 )
 
 
 def diagnose(location: Location, error: BaseException, *, class_name: str = "") -> Diagnostic:
-    """`location` and `class_name` say what was being worked on."""
+    """`location` and `class_name` say what was being worked on. `error` is being handled: it has its traceback."""
     where = f" while working on class `{class_name}`" if class_name else ""
     said = f": {error}" if str(error) else ""
     return Diagnostic(
@@ -29,5 +31,6 @@ def diagnose(location: Location, error: BaseException, *, class_name: str = "") 
         location,
         f"internal error{where}: {type(error).__name__}{said}",
         help="This is a bug in modular-converter. Please report it with this file and the traceback, which "
-        "`MODULAR_CONVERTER_DEBUG=1` shows.",
+        "`modular-convert --verbose` prints.",
+        details="".join(traceback.format_exception(error)),
     )

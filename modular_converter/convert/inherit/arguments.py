@@ -41,6 +41,8 @@ def bind_arguments(
         if name in names and value is not None:
             problems.append(argument_ignored(value, child.name, name))
             continue
+        if value is None and not any(_reads_argument(part.node, name) for part in body):
+            continue
         if value is None and not _passes_more(call):
             value = defaults.get(name)
         if value is None or any(names_of(value).read & set(binding.targets) for binding in bindings):
@@ -53,6 +55,17 @@ def bind_arguments(
 def _has_its_name(value: ast.expr | None, name: str, names: Container[str]) -> bool:
     """Whether a parameter of the parent has its value in the child under its own name."""
     return name in names if value is None else ast.unparse(value) == name
+
+
+def _reads_argument(node: ast.AST, name: str) -> bool:
+    """Whether a statement reads a parameter, and not only what a `for` of that name has put in its place."""
+    if isinstance(node, (ast.For, ast.AsyncFor)) and isinstance(node.target, ast.Name) and node.target.id == name:
+        return any(_reads_argument(part, name) for part in (node.iter, *node.orelse))
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+        return True
+    if isinstance(node, ast.Name):
+        return node.id == name and isinstance(node.ctx, ast.Load)
+    return any(_reads_argument(part, name) for part in ast.iter_child_nodes(node))
 
 
 def _given(call: ast.Call, child: Function, parent: Function) -> dict[str, ast.expr]:

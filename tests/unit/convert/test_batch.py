@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter import convert_paths, convert_source
+from modular_converter.commands.run_convert import ConvertOptions, run
 from modular_converter.convert import pipeline, workers
 from modular_converter.convert.batch import Run
 from modular_converter.settings.load import profile_settings
@@ -179,9 +180,20 @@ def test_an_error_of_our_own_names_the_file_and_the_class_and_stops_no_other(tmp
     assert "FirstMLP" in finding.message and "boom" in finding.message
     assert finding.location.path == str(paths[0]) and finding.location.line == 4
     assert other.files
-    monkeypatch.setenv("MODULAR_CONVERTER_DEBUG", "1")
-    with pytest.raises(RuntimeError, match="boom"):
-        convert_paths(paths, workers=1)
+    assert finding.details.startswith("Traceback") and 'raise RuntimeError("boom")' in finding.details
+
+
+def test_verbose_prints_the_traceback_of_an_error_of_our_own(tmp_path, monkeypatch, capsys):
+    def failing(*arguments):
+        raise RuntimeError("boom")
+
+    paths = chain(tmp_path, ("first", "base"))
+    monkeypatch.setattr(pipeline, "assemble", failing)
+    for verbose in (False, True):
+        options = ConvertOptions(arguments=tuple(map(str, paths)), verbose=verbose)
+        assert run(options) == 2
+        shown = capsys.readouterr().err
+        assert "modular-convert --verbose" in shown and ("Traceback (most recent call last)" in shown) is verbose
 
 
 @pytest.mark.parametrize(
