@@ -19,6 +19,7 @@ from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGrou
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.tiny.build import Small, Target, build, randomise
 from modular_converter.parallel.tiny.fields import is_config
+from modular_converter.parallel.tiny.shrink import STRATEGIES
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -143,18 +144,38 @@ _CHANGES: Mapping[str, Callable[[Plan, torch.nn.Module, random.Random], Plan | N
 
 
 def larger(target: Target, small: Small) -> Small | None:
-    """An instance with other heads, widths, depth and weights; None where the model cannot be built so."""
-    config = getattr(small.model, "config", None)
-    wanted = dict(_wanted(config))
-    for given in (wanted, {name: value for name, value in wanted.items() if name.rpartition(".")[2] in _WIDTHS}):
+    """An instance with other heads, widths, depth and weights; None where the model cannot be built so.
+
+    A model without fields of sizes that are known here is shrunk in another way.
+    """
+    for given, strategy in _attempts(small):
         try:
-            found = build(target, given, small.strategy) if given else None
+            found = build(target, given, strategy)
         except PlanError:
             continue
-        if found is not None:
+        if _shapes(found) != _shapes(small):
             randomise(found.model, 101)
             return _in_float64(found) or found
     return None
+
+
+def _attempts(small: Small) -> Iterator[tuple[dict[str, int], str]]:
+    wanted = dict(_wanted(getattr(small.model, "config", None)))
+    words = {name: value for name, value in wanted.items() if not name.endswith("vocab_size")}
+    for given in (
+        wanted,
+        words,
+        {name: value for name, value in wanted.items() if name.rpartition(".")[2] in _WIDTHS},
+    ):
+        if given:
+            yield given, small.strategy
+    for strategy in STRATEGIES:
+        if strategy not in (small.strategy, "depth"):
+            yield {}, strategy
+
+
+def _shapes(small: Small) -> list[torch.Size]:
+    return [parameter.shape for parameter in small.model.parameters()]
 
 
 def _in_float64(small: Small) -> Small | None:
