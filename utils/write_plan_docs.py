@@ -10,6 +10,7 @@ import argparse
 import datetime
 import json
 import warnings
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -30,27 +31,33 @@ def styles() -> str:
     return "\n".join(lines)
 
 
-def tables(rows: list[dict[str, object]], date: str) -> dict[str, str]:
-    """The text for each mark of the page."""
+def tables(rows: list[dict[str, object]], date: str) -> dict[str, Callable[[], str]]:
+    """From each mark of the page to what makes its text."""
     from modular_converter.parallel.tables import coverage_table as table
     from modular_converter.parallel.tables.committed import committed_types, compare_committed, comparison_table
 
     versions = f"transformers {version('transformers')}, torch {version('torch').partition('+')[0]}"
-    found = {
-        "styles": styles(),
-        "summary": table.summary(rows, versions, date),
-        "classics": table.classics(rows),
-        "committed": table.committed_section(rows),
-        "others": table.others(rows),
+
+    def compared(kind: str) -> str:
+        return comparison_table(kind, [compare_committed(kind, name) for name in committed_types(kind)]).strip()
+
+    return {
+        "styles": styles,
+        "summary": lambda: table.summary(rows, versions, date),
+        "classics": lambda: table.classics(rows),
+        "committed": lambda: table.committed_section(rows),
+        "others": lambda: table.others(rows),
+        "expert": lambda: compared("expert"),
+        "pipeline": lambda: compared("pipeline"),
     }
-    for kind in ("expert", "pipeline"):
-        found[kind] = comparison_table(kind, [compare_committed(kind, name) for name in committed_types(kind)]).strip()
-    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=Path)
+    parser.add_argument(
+        "--only", nargs="*", metavar="PART", help="parts of the page, such as classics; all by default"
+    )
     parser.add_argument("--date", default=datetime.date.today().isoformat(), help="the day of the coverage run")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -58,8 +65,9 @@ def main() -> None:
 
     transformers.logging.set_verbosity_error()
     rows = [json.loads(line) for line in options.rows.read_text(encoding="utf-8").splitlines()]
-    for name, text in tables(rows, options.date).items():
-        write_part(PAGE, name, text)
+    for name, make in tables(rows, options.date).items():
+        if not options.only or name in options.only:
+            write_part(PAGE, name, make())
 
 
 if __name__ == "__main__":

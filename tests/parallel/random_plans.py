@@ -143,8 +143,8 @@ _CHANGES: Mapping[str, Callable[[Plan, torch.nn.Module, random.Random], Plan | N
 }
 
 
-def larger(target: Target, small: Small) -> Small | None:
-    """An instance with other heads, widths, depth and weights; None where the model cannot be built so.
+def larger(target: Target, small: Small, plan: Plan) -> Small | None:
+    """An instance with other heads, widths, depth and weights, on which a right plan holds; None where there is none.
 
     A model without fields of sizes that are known here is shrunk in another way.
     """
@@ -155,7 +155,9 @@ def larger(target: Target, small: Small) -> Small | None:
             continue
         if _shapes(found) != _shapes(small):
             randomise(found.model, 101)
-            return _in_float64(found) or found
+            found = _in_float64(found) or found
+            if is_same(found, deviation(found, plan)):
+                return found
     return None
 
 
@@ -170,7 +172,7 @@ def _attempts(small: Small) -> Iterator[tuple[dict[str, int], str]]:
         if given:
             yield given, small.strategy
     for strategy in STRATEGIES:
-        if strategy not in (small.strategy, "depth"):
+        if strategy != small.strategy:
             yield {}, strategy
 
 
@@ -199,6 +201,8 @@ def _wanted(config: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
             yield from _wanted(value, f"{prefix}{name}.")
         elif name in _LARGER and type(value) is int and value > 1:
             yield f"{prefix}{name}", _LARGER[name]
+        elif name == "embed_dim" and type(value) is int:  # of stages, whose numbers of heads are a list
+            yield f"{prefix}{name}", 2 * value
 
 
 def _doubled(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,4 +68,10 @@ def outputs_of(model: Any, small: Small, gradients: bool) -> list[torch.Tensor]:
     seed_cpu(11)
     with torch.set_grad_enabled(gradients):
         outputs = tensors_in(model(**small.inputs))
-    return [(t.full_tensor() if hasattr(t, "full_tensor") else t).detach() for t in outputs]
+    return [whole_tensor(tensor).detach() for tensor in outputs]
+
+
+def whole_tensor(tensor: Any) -> torch.Tensor:
+    """The tensor, put together where it is distributed."""
+    found: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return found

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import torch.distributed as dist
 
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan, is_expert_plan
-from modular_converter.parallel.proof.experts_library import check_library_experts, outputs_of
-from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference, Verdict, worst_error
+from modular_converter.parallel.proof.compare import reference, run
+from modular_converter.parallel.proof.evidence import WITH_GRADIENTS, Evidence
+from modular_converter.parallel.proof.experts_library import check_library_experts, outputs_of, whole_tensor
+from modular_converter.parallel.proof.judge import (
+    GRADIENT_TOLERANCE,
+    OUTPUT_TOLERANCE,
+    Reference,
+    Verdict,
+    gradient_errors,
+    refused,
+    worst_error,
+)
 from modular_converter.parallel.tiny.build import Small
 
 
 def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Reference) -> Verdict:
-    """Load the saved small model with the plan on this rank and compare its outputs, without and with gradients.
+    """Load the saved small model with the plan on this rank; compare its outputs, and gradients of its parameters.
 
-    The loader takes another path through its code when gradients are on, so both are run; parameter gradients are
-    compared by our own application only.
+    The loader takes another path through its code when gradients are on, so outputs of both are compared.
 
     Args:
         folder: where the whole small model was saved.
@@ -34,7 +43,7 @@ def check_library(folder: str, small: Small, plan: Plan, ranks: int, whole: Refe
 
 
 def check_committed(folder: str, small: Small, ranks: int, whole: Reference) -> Verdict:
-    """Load the saved small model with the plan that its own classes carry, and compare its outputs."""
+    """The same with the plan that the model's own classes carry."""
     return _check(folder, small, "auto", ranks, whole)
 
 
@@ -48,12 +57,37 @@ def _check(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, wh
         found = [outputs_of(loaded, small, gradients) for gradients in (False, True)]
         worst = max(worst_error(outputs, whole.outputs) for outputs in found)
         if worst > OUTPUT_TOLERANCE:  # loading may change a model: buffers are made anew, for example
-            alone = outputs_of(model.from_pretrained(folder).eval(), small, gradients=False)
+            plain = model.from_pretrained(folder).eval()
+            alone = outputs_of(plain, small, gradients=False)
             worst = min(worst, max(worst_error(outputs, alone) for outputs in found))
+            whole = reference(plain, small.inputs)
+        if worst > OUTPUT_TOLERANCE:
+            return refused(ranks, "the outputs", f"outputs through the library's loader differ by {worst:.2g}")
+        return replace(_with_gradients(loaded, small, whole, ranks), output_error=worst)
     except Exception as error:
-        return Verdict(ranks, math.inf, 0.0, "", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
-    reason = "" if worst <= OUTPUT_TOLERANCE else f"outputs through the library's loader differ by {worst:.2g}"
-    return Verdict(ranks, worst, 0.0, "the outputs" if reason else "", reason)
+        return refused(ranks, "", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+
+
+def _with_gradients(loaded: Any, small: Small, whole: Reference, ranks: int) -> Verdict:
+    """The verdict on gradients of the parameters, each put together from the ranks."""
+    scope = Evidence(ranks=(ranks,), places=("transformers' loader",), forms=(WITH_GRADIENTS,), gaps=whole.gaps)
+    if not whole.gradients:
+        return Verdict(ranks, 0.0, 0.0, evidence=scope)
+    found = run(
+        loaded, small.inputs, start=whole.start, together=len(whole.gradients) == 1, scales=whole.scales
+    ).gradients
+    worst, name = 0.0, ""
+    for got, want in zip(found, whole.gradients):
+        full = {key: whole_tensor(gradient) for key, gradient in got.items()}
+        errors = gradient_errors(full, want)
+        name = (
+            max(errors, key=lambda key: errors[key], default="") if max(errors.values(), default=0.0) > worst else name
+        )
+        worst = max(worst, *errors.values(), 0.0)
+    if worst <= GRADIENT_TOLERANCE:
+        return Verdict(ranks, 0.0, worst, evidence=scope)
+    reason = f"the gradient of {name} through the library's loader differs by {worst:.2g}"
+    return Verdict(ranks, 0.0, worst, name, reason, evidence=scope)
 
 
 def end_groups() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modular_converter.parallel.plans.parts import Part
@@ -47,10 +48,19 @@ def rules_of(flow: Flow, shards: dict[str, ShardedParameter], found: Entries) ->
             exact = [rule for rule in exact if rule.pattern not in owners]
             exact += _tied_rules(trace, parameter)
     tensors = {parameter.tensor: parameter.name for parameter in trace.parameters}
-    exact += [Rule(tensors[n], REPLICATED_WITH_GRAD_ALLREDUCE.name) for n in sorted(found.parameters)]
+    exact += _summed_gradients({tensors[n]: n for n in sorted(found.parameters)}, by_owner)
     exact += [Rule(path, ENTER_OUTPUT.name) for path in sorted(found.outputs)]
     exact += [Rule(path, MLA_KV_A_PROJ.name, None, parts) for path, parts in sorted(found.tails.items())]
     return _generic(trace, exact)
+
+
+def _summed_gradients(summed: Mapping[str, int], by_owner: Mapping[str, Mapping[str, Parameter]]) -> list[Rule]:
+    """One rule a module where all of its own weights need it: transformers' loader acts on modules alone."""
+    patterns: dict[str, None] = {}
+    for name in summed:
+        owner, own = name.rpartition(".")[0], by_owner[name.rpartition(".")[0]]
+        patterns.setdefault(owner if owner and all(f"{owner}.{leaf}" in summed for leaf in own) else name)
+    return [Rule(pattern, REPLICATED_WITH_GRAD_ALLREDUCE.name) for pattern in patterns]
 
 
 def _tied_rules(trace: Trace, parameter: Parameter) -> list[Rule]:

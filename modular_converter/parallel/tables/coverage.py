@@ -108,10 +108,21 @@ def _row(target: Any, pool: Any) -> Row:
     try:
         with limited(MODEL_LIMIT_S):
             _fill(row, target, pool, start)
+            if row["state"] == "verified":
+                row["holds_at"] = _holds_at(target, row["plan"])
     except Exception as error:  # one model must not stop the table
-        row["reason"] = _one_line(error)
+        if row["state"] == "failed":
+            row["reason"] = _one_line(error)
     row["seconds"] = round(time.monotonic() - start, 2)
     return row
+
+
+def _holds_at(target: Any, plan: str) -> dict[str, str]:
+    """Number of devices -> why the plan does not hold at published sizes; empty if it does."""
+    from modular_converter.parallel.plans.plan import Plan
+    from modular_converter.parallel.tables.published import holds_at
+
+    return {str(size): reason for size, reason in holds_at(target, Plan.parse(plan)).items()}
 
 
 def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
@@ -138,6 +149,7 @@ def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
         collectives=derived.verdict.collectives,
         gathered=sum(rule.style == "colwise_gather_output" for rule in plan.rules),
         unproven=len(derived.verdict.evidence.unproven),
+        evidence=verdicts[0].evidence.also(verdicts[1].evidence).to_json(),
         retreat=derived.retreat,
         plan=str(plan),
         loader=_through_loader(derived, pool),
@@ -189,10 +201,10 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
         return {"state": "not comparable", "reason": str(error)[:300], "outcome": ""}
     row: Row = {"state": "verified" if verdict.passed else "refused", "reason": placed(verdict.layer, verdict.reason)}
     row.update(sharded=round(theirs, 4), collectives=verdict.collectives, outcome="worse")
+    row["loader"] = _said(lambda: prove(derived, source, pool, committed=True))
     if not verdict.passed:
-        row["loader"] = _said(lambda: prove(derived, source, pool, committed=True))
-        # The loader compares outputs alone: what it passes and ours refuses for its outputs is said in another way.
-        ours_alone = row["loader"] == "verified" and verdict.layer == "the outputs"
+        # The loader passes some plans that ours refuses: it says them in another way.
+        ours_alone = row["loader"] == "verified"
         return row | {"outcome": "not said by our styles" if ours_alone else "the committed one is refused"}
     if dict.fromkeys(map(str, source.rules)) == dict.fromkeys(map(str, derived.plan.rules)):
         return row | {"outcome": "same"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 
 from modular_converter.parallel.tables.coverage import CLASSICS
 from modular_converter.parallel.tables.row_file import Row
@@ -11,8 +12,8 @@ from modular_converter.parallel.tables.row_file import Row
 SLOW_S = 3
 """Seconds from which a step counts as slow."""
 _HEAD = (
-    "| model | plan | layer weights sharded | all bytes | collectives | gathers | library's loader |",
-    "|---|---|---|---|---|---|---|",
+    "| model | plan | layer weights sharded | all bytes | collectives | gathers | library's loader | holds at published size |",
+    "|---|---|---|---|---|---|---|---|",
 )
 
 
@@ -29,8 +30,25 @@ def summary(rows: list[Row], versions: str, date: str) -> str:
     verified = {row["folder"] for row in rows if row["state"] == "verified"} & named
     counts = [f"{sum(row['state'] == 'verified' for row in rows)} of {len(rows)} model types verified"]
     counts += [f"{len(verified)} of {len(named)} model folders have a verified plan"] if named else []
+    sized = [row["holds_at"] for row in rows if "holds_at" in row]
+    for size in sized[0] if sized else ():
+        counts.append(f"{sum(not found[size] for found in sized)} hold at published size on {size} devices")
     took = [_took("deriving", "derive_s", rows), _took("proving on processes", "prove_s", rows)]
-    return ", ".join(counts) + f" ({versions}, {date})." + "".join(f" {said}" for said in took if said)
+    said = [", ".join(counts) + f" ({versions}, {date}).", *took, scope(rows)]
+    return " ".join(filter(None, said))
+
+
+def scope(rows: list[Row]) -> str:
+    """How many of the verified plans were proven in which situation."""
+    found = [row["evidence"] for row in rows if row["state"] == "verified" and "evidence" in row]
+    counted = Counter(situation for evidence in found for situation in evidence["situations"])
+    said = [f"{counted[situation]} with {situation}" for situation in sorted(counted)]
+    twice = sum(evidence["draws"] > 1 for evidence in found)
+    return (
+        f"Proven on 2 and 4 ranks, {twice} of {len(found)} with two draws of weights, {', '.join(said)}."
+        if found
+        else ""
+    )
 
 
 def _took(what: str, key: str, rows: list[Row]) -> str:
@@ -63,9 +81,10 @@ def _sorted(rows: list[Row]) -> list[Row]:
 
 
 def _line(row: Row) -> str:
-    cells = [row["model"], _state(row), "", "", "", "", ""]
+    cells = [row["model"], _state(row), "", "", "", "", "", ""]
     if "share" in row:
-        cells[2:] = f"{row['share']:.0%}", f"{row['sharded']:.0%}", row["collectives"], row["gathered"], _loader(row)
+        shares = f"{row['share']:.0%}", f"{row['sharded']:.0%}"
+        cells[2:] = *shares, row["collectives"], row["gathered"], _loader(row), _holds(row)
     return "| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |"
 
 
@@ -74,6 +93,14 @@ def _state(row: Row) -> str:
     notes += [f"outputs alone for {row['unproven']} weights"] if row.get("unproven") else []
     text = row["state"] if row["state"] in ("verified", "empty") else f"{row['state']}: {row['reason'][:110]}"
     return f"{text} ({'; '.join(notes)})" if notes else text
+
+
+def _holds(row: Row) -> str:
+    """The numbers of devices on which a plan holds, and the first reason against a number."""
+    found = row.get("holds_at", {})
+    yes = ", ".join(size for size, reason in found.items() if not reason)
+    no = next((f"{size}: {reason.rpartition('Error: ')[2][:70]}" for size, reason in found.items() if reason), "")
+    return "; ".join(filter(None, (yes, no)))
 
 
 def _loader(row: Row) -> str:
@@ -91,23 +118,33 @@ def committed_section(rows: list[Row]) -> str:
         name = row["committed"]["outcome"] or row["committed"]["state"]
         outcomes[name] = outcomes.get(name, 0) + 1
     said = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items(), key=lambda item: -item[1]))
-    lines = [f"{len(having)} model types carry a `base_model_tp_plan`: {said}.", ""]
+    there = sum(row["committed"].get("loader") == "verified" for row in having)
+    lines = [
+        f"{len(having)} model types carry a `base_model_tp_plan`: {said}. {there} run in transformers' loader.",
+        "",
+    ]
     lines += [
-        "| model | committed plan | all bytes | collectives | derived plan in these collectives | outcome |",
-        "|---|---|---|---|---|---|",
+        "| model | committed plan | runs there | all bytes | collectives | derived plan in these collectives | outcome |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in _sorted(having):
         own = row["committed"]
         size = f"{own['sharded']:.0%}" if "sharded" in own else ""
         ours = f"{own['beside']:.0%}, {own['beside_collectives']}" if "beside" in own else ""
-        cells = (row["model"], _judged(own), size, own.get("collectives", ""), ours, own["outcome"] or own["state"])
+        there = "yes" if own.get("loader") == "verified" else own.get("loader", "").removeprefix("refused: ")[:110]
+        cells = (
+            row["model"],
+            _judged(own),
+            there,
+            size,
+            own.get("collectives", ""),
+            ours,
+            own["outcome"] or own["state"],
+        )
         lines.append("| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |")
     return "\n".join(lines)
 
 
 def _judged(own: Row) -> str:
-    """What became of a committed plan here, and where it failed what the library's own loader says of it."""
-    if own["state"] == "verified":
-        return "verified"
-    loader = f"; the library's loader: {own['loader'][:110]}" if own.get("loader") else ""
-    return f"{own['state']}: {own['reason'][:130]}{loader}"
+    """The state of a committed plan here."""
+    return "verified" if own["state"] == "verified" else f"{own['state']}: {own['reason'][:130]}"

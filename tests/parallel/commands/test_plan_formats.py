@@ -62,7 +62,7 @@ def test_the_form_for_torch():
     ("arguments", "said"),
     [
         (("gpt2",), "torch has no style for h.*.attn.c_attn packed_colwise dim=1 parts=1:1:1; "),
-        (("qwen3",), "layers.*.self_attn.q_norm.weight replicated_with_grad_allreduce"),
+        (("qwen3",), "layers.*.self_attn.q_norm replicated_with_grad_allreduce"),
         (("mixtral", "--kind", "expert"), "torch has no style for layers.*.mlp.experts.gate_up_proj grouped_gemm"),
         (("llama", "--kind", "pipeline"), "torch's parallelize_module has no pipeline plans"),
     ],

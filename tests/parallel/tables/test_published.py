@@ -1,0 +1,46 @@
+"""A plan of a small instance at the default sizes of the model's classes."""
+
+import pytest
+
+
+pytest.importorskip("transformers")
+from modular_converter.parallel.plans.plan import Plan  # noqa: E402
+from modular_converter.parallel.tables.coverage_table import markdown, summary  # noqa: E402
+from modular_converter.parallel.tables.published import holds_at, published  # noqa: E402
+from modular_converter.parallel.tiny.build import target_of  # noqa: E402
+
+
+def test_widths_vocabulary_and_experts_are_those_of_the_class():
+    model = published(target_of("mixtral"))
+    assert model.embed_tokens.weight.shape == (32000, 4096) and model.embed_tokens.weight.is_meta
+    assert model.layers[0].mlp.experts.gate_up_proj.shape[0] == 8 and len(model.layers) == 2
+
+
+def test_a_vocabulary_that_does_not_divide_is_named():
+    text = "plan x\nrule embeddings.word_embeddings embedding_rowwise\n"
+    found = holds_at(target_of("bert"), Plan.parse(text))
+    assert found[2] == "" and "30522 does not divide over 4 ranks" in found[4] and "over 8 ranks" in found[8]
+
+
+def test_heads_that_do_not_divide_show_in_a_forward():
+    """No attribute says how many key/value heads there are: a view does."""
+    rules = [f"rule layers.*.self_attn.{name}_proj colwise" for name in "qkv"]
+    plan = Plan.parse("\n".join(["plan x", *rules, "rule layers.*.self_attn.o_proj rowwise"]))
+    found = holds_at(target_of("gemma2"), plan)  # 8 heads, 4 key/value heads of 256
+    assert found[2] == found[4] == "" and "Error" in found[8]
+
+
+def test_rules_for_layers_that_come_later_do_not_count():
+    text = "plan x\nrule layers.*.mlp.experts.gate_up_proj colwise\nrule embed_tokens embedding_rowwise\n"
+    assert not any(holds_at(target_of("deepseek_v3"), Plan.parse(text)).values())
+
+
+def test_the_tables_say_it():
+    row = {"name": "a", "folder": "", "model": "a", "state": "verified", "reason": "", "share": 1.0, "sharded": 1.0}
+    row |= {"collectives": 1, "gathered": 0, "loader": "verified", "committed": None}
+    row["holds_at"] = {"2": "", "4": "ApplyError: w: a block of length 6 does not divide over 4 ranks", "8": "x"}
+    row["evidence"] = {"situations": ["padding"], "draws": 2}
+    assert "| 2; 4: w: a block of length 6 does not divide over 4 ranks |" in markdown([row], "torch 2", "today")
+    said = summary([row], "torch 2", "today")
+    assert "1 hold at published size on 2 devices, 0 hold at published size on 4 devices" in said
+    assert said.endswith("Proven on 2 and 4 ranks, 1 of 1 with two draws of weights, 1 with padding.")
