@@ -26,9 +26,10 @@ RULE = Rule(
     explanation="""\
 The parent's lines take the place of the call, and there they read your method's own parameters and variables. An
 argument that is anything else than the name of the parent's parameter has no effect where your method has a name of
-that kind. Where it has none, the converter writes the assignment `name = argument` for you.
+that kind. Where it has none, the converter writes the assignment `name = argument` for you. A parameter that the call
+leaves out does not get the parent's default, but your value of that name.
 
-Assign the value to that name before the call.
+Assign the value to that name before the call, and pass it.
 """,
     bad=(
         NEIGHBOUR,
@@ -77,4 +78,14 @@ def diagnose(location: Location, method: str, parameter: str, argument: str) -> 
         location,
         f"`{argument}` does not reach the parent's `{method}`: its lines read your `{parameter}`",
         help=f"Write `{parameter} = {argument}` above the call, and pass `{parameter}`.",
+    )
+
+
+def not_passed(location: Location, method: str, parameter: str) -> Diagnostic:
+    """The call leaves `parameter` to the parent's default."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"the call does not pass `{parameter}`, but the lines of the parent's `{method}` read your `{parameter}`",
+        help=f"Pass `{parameter}={parameter}`, or give your `{parameter}` another name.",
     )

@@ -7,16 +7,21 @@ them give one name two meanings, only one reaches the file, and code from the ot
 from __future__ import annotations
 
 import ast
+import os
 import symtable
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from modular_converter.convert.examine.reexports import Place, place_of
 from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.inherit.members import Member, parse_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
+from modular_converter.convert.source import lexer
+from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Statement
 
 
@@ -29,6 +34,8 @@ class Meaning(NamedTuple):
     """The definition, renamed; None for an import."""
     imported: str = ""
     """The dotted name of what is imported."""
+    module: str = ""
+    """The module that it is imported from."""
 
     def __str__(self) -> str:
         if self.imported:
@@ -52,14 +59,15 @@ class Change(NamedTuple):
 
 
 def find_changes(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, package: str
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, library: Library
 ) -> Iterator[Change]:
     """The names of all generated files that have changed their meaning, in order.
 
     That the modular file's own class or function takes the place of a neighbour's of that name is what it is written for.
     """
-    names = _Names(neighbours, package)
+    names = _Names(neighbours, library)
     for file in files.files:
+        yield from names.clashing(file)
         for definition in file.ordered:
             yield from names.displaced(definition)
             for source, uses in _sources(definition, names, classes):
@@ -67,6 +75,34 @@ def find_changes(
                     change = names.change(name, source, definition, file)
                     if change is not None and _is_global(name, definition.text):
                         yield change
+            yield from _shared_changes(definition, names, classes.get(definition.name), file)
+
+
+def _shared_changes(
+    definition: EmittedDefinition, names: _Names, built: BuiltClass | None, file: GeneratedFile
+) -> Iterator[Change]:
+    """The changed names that a merged class uses in the child's code and in what is left of the parent's."""
+    if built is None or built.parent is None or definition.origin.how != "merged":
+        return
+    for name in sorted(built.parent.uses & built.statement.uses & definition.uses):
+        change = names.change(name, built.neighbour, definition, file)
+        if change is not None and name in _left_of_parent(built):
+            yield change
+
+
+def _left_of_parent(built: BuiltClass) -> frozenset[str]:
+    """The globals in those members of a parent that the child does not replace."""
+    assert built.parent is not None
+    own = {
+        name for member in parse_class(built.statement.text).members for name in member.binds if not _extends(member)
+    }
+    left = [member for member in parse_class(built.parent.text).members if not own & member.binds]
+    text = "class _:\n" + "".join(member.text for member in left)
+    return frozenset(name for name in lexer.identifiers(text) if left and _is_global(name, text))
+
+
+def _extends(member: Member) -> bool:
+    return "super(" in member.text
 
 
 def _sources(
@@ -88,8 +124,7 @@ class _Names:
     """The name spaces of the modular file and its neighbours, under the names of the generated files."""
 
     neighbours: Neighbourhood
-    package: str
-    """The package that relative imports lead to."""
+    library: Library
 
     def source_of(self, path: str) -> str:
         """The source that is the file at `path`."""
@@ -113,12 +148,21 @@ class _Names:
         return Change(name, user, wanted, found)
 
     def _is_one_object(self, one: Meaning, other: Meaning) -> bool:
-        """Whether two imports bring the same thing: a package hands on the names of its modules (`utils.generic`)."""
-        (first, leaf), (second, other_leaf) = (self._package_and_leaf(each.imported) for each in (one, other))
-        return first == second and leaf == other_leaf
+        """Whether two imports bring the same thing: a package hands on the names of its modules (`utils.generic`).
+
+        Where one of them cannot be followed, the last name within one package decides.
+        """
+        first, second = self._place(one), self._place(other)
+        if first is not None and second is not None:
+            return first == second
+        return self._package_and_leaf(one.imported) == self._package_and_leaf(other.imported)
+
+    def _place(self, meaning: Meaning) -> Place | None:
+        name = meaning.imported[len(meaning.module) :].removeprefix(".")
+        return place_of(meaning.module, name, os.path.dirname(self.neighbours.target.path), self.library)
 
     def _package_and_leaf(self, imported: str) -> tuple[str, str]:
-        package = self.package if imported.startswith(".") else imported.partition(".")[0]
+        package = self.library.settings.package if imported.startswith(".") else imported.partition(".")[0]
         return package, imported.rpartition(".")[2]
 
     def displaced(self, definition: EmittedDefinition) -> Iterator[Change]:
@@ -129,6 +173,16 @@ class _Names:
         found = Meaning(self.source_of(definition.origin.path), _statement(definition))
         if found.source != OWN:
             yield Change(definition.name, definition, Meaning(OWN, own), found)
+
+    def clashing(self, file: GeneratedFile) -> Iterator[Change]:
+        """Imports of the modular file whose new names belong to other code in a generated file."""
+        for clash in self.neighbours.clashes:
+            user, wanted = file.definitions.get(clash.user), self.meaning(clash.new, clash.neighbour)
+            found = self._found(clash.new, file)
+            if user is None or wanted is None or found is None or wanted.source == found.source:
+                continue
+            if not (wanted.statement and found.statement and _same_code(wanted.statement.text, found.statement.text)):
+                yield Change(clash.name, user, wanted, found)
 
     def meaning(self, name: str, source: str) -> Meaning | None:
         """What a name stands for in a source; None for builtins and what the source does not bind at its top level."""
@@ -184,7 +238,10 @@ def _imported(source: str, name: ImportedName | None) -> Meaning | None:
     if name is None:
         return None
     dot = "." if name.name and not name.module.endswith(".") else ""
-    return Meaning("", None, f"{name.module}{dot}{name.name}" if name.name or name.asname else name.bound)
+    whole = bool(name.name or name.asname)
+    return Meaning(
+        "", None, f"{name.module}{dot}{name.name}" if whole else name.bound, name.module if whole else name.bound
+    )
 
 
 def _is_replacement(wanted: Meaning, found: Meaning) -> bool:

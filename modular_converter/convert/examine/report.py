@@ -60,7 +60,7 @@ def report_changed_meanings(
     """One warning for each name with two meanings and each source whose code gets the wrong one."""
     path, text = neighbours.target.path, library.text(neighbours.target.path)
     changes: dict[tuple[str, str, str], list[Change]] = {}
-    found = find_changes(neighbours, classes, files, library.settings.package)
+    found = find_changes(neighbours, classes, files, library)
     for change in (*found, *find_met_models(neighbours, classes, files)):
         changes.setdefault((change.name, str(change.wanted), str(change.found)), []).append(change)
     return [_changed_meaning(same, path, text, neighbours).with_source(text) for same in changes.values()]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from modular_converter.convert.inherit.calls import SUPER_KWARGS, first_parameter, method_call
-from modular_converter.convert.inherit.problems import Problem, argument_ignored, parameter_missing
-from modular_converter.convert.inherit.scopes import Function, names_of
+from modular_converter.convert.inherit.problems import (
+    Problem,
+    argument_ignored,
+    argument_not_passed,
+    parameter_missing,
+)
+from modular_converter.convert.inherit.scopes import Function, names_of, parameters_of
 from modular_converter.convert.inherit.statements import Line, line
 
 
@@ -33,11 +38,18 @@ def bind_arguments(
     assert call is not None
     names = available.union(*(names_of(part.node).bound for part in before))
     given, defaults = _given(call, child, parent), _defaults(parent.args)
-    lacking = [name for name in _parameters(parent) if not _has_its_name(given.get(name), name, names)]
+    written = parameters_of(child).union(*(names_of(part.node).bound for part in before))
+    left_out = _left_out(call, given, parent) & written
+    lacking = [
+        name for name in _parameters(parent) if name in left_out or not _has_its_name(given.get(name), name, names)
+    ]
     read = frozenset[str]().union(*(part.reads for part in body)) if lacking else ()
     bindings: list[Line] = []
     for name in (name for name in lacking if name in read):
         value = given.get(name)
+        if name in left_out:
+            problems.append(argument_not_passed(statement, child.name, name))
+            continue
         if name in names and value is not None:
             problems.append(argument_ignored(value, child.name, name))
             continue
@@ -91,6 +103,21 @@ def _given(call: ast.Call, child: Function, parent: Function) -> dict[str, ast.e
         only = rest[0].value if len(rest) == 1 and isinstance(rest[0], ast.Starred) else None
         given[parent.args.vararg.arg] = only or ast.Tuple(rest, ast.Load())
     return given
+
+
+def _left_out(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -> frozenset[str]:
+    """The parameters for which a call uses the parent's defaults; none where it would fail, as `super().f()` may."""
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
+        return frozenset()
+    arguments = parent.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    optional = [*positional[len(positional) - len(arguments.defaults) :]]
+    optional += (one for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults) if value is not None)
+    names = {parameter.arg for parameter in optional}
+    required = (
+        {parameter.arg for parameter in (*positional, *arguments.kwonlyargs)} - names - {first_parameter(parent)}
+    )
+    return frozenset(names - given.keys()) if _passes_more(call) or required <= given.keys() else frozenset()
 
 
 def _is_super_kwargs(keyword: ast.keyword) -> bool:

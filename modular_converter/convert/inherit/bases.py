@@ -21,14 +21,18 @@ class ClassShape:
     """The bases whose methods `super()` reaches, by the names that code may use for them."""
     last_statement: str
     """See `Settings`."""
+    module_names: frozenset[str] = frozenset()
+    """What the modular file defines and imports."""
 
 
-def shape_of(child: ClassBlock, bases: Sequence[str], settings: Settings) -> ClassShape:
+def shape_of(
+    child: ClassBlock, bases: Sequence[str], settings: Settings, module_names: frozenset[str] = frozenset()
+) -> ClassShape:
     """The class that has the child's name and the merged bases."""
     reached = {*bases, *(settings.implied_bases[base] for base in bases if base in settings.implied_bases)}
     if settings.model_base and any(settings.model_base in base for base in bases):
         reached.add(settings.model_base)
-    return ClassShape(child.node.name, tuple(bases), frozenset(reached), settings.last_statement)
+    return ClassShape(child.node.name, tuple(bases), frozenset(reached), settings.last_statement, module_names)
 
 
 def merge_bases(

@@ -83,7 +83,15 @@ def _merge(
     parent = neighbours.neighbours[dotted].definitions[parent_name]
     siblings = {name: built[name].text for name in statement.bases if name in built}
     merged = merge_class(
-        statement.text, parent.text, parent.name, base, neighbours.names, ancestors, siblings, settings
+        statement.text,
+        parent.text,
+        parent.name,
+        base,
+        neighbours.names,
+        ancestors,
+        siblings,
+        settings,
+        neighbours.target.module.names,
     )
     uses = lexer.identifiers(merged.text)
     findings = tuple(_finding(problem, statement, neighbours.target.path) for problem in merged.problems)

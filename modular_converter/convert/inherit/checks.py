@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from modular_converter.convert.inherit.calls import super_attribute
 from modular_converter.convert.inherit.members import ClassBlock, parse_class
+from modular_converter.convert.inherit.merge_members import decorated_by, is_property, is_removal, method_key
 from modular_converter.convert.inherit.prefix import common_suffix
-from modular_converter.convert.inherit.problems import Problem, not_mergeable, value_of_super
-from modular_converter.convert.inherit.scopes import Function, all_reads, dotted, is_generator, walk
+from modular_converter.convert.inherit.problems import (
+    Problem,
+    accessor_kept,
+    annotation_lost,
+    not_mergeable,
+    value_of_super,
+)
+from modular_converter.convert.inherit.scopes import Function, all_reads, is_generator, walk
 
 
 def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iterator[Problem]:
@@ -72,6 +79,29 @@ def check_mixins(
             )
 
 
+def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[Problem]:
+    """Fields that lose their annotation, and properties that keep the parent's setter beside a getter of the child."""
+    annotations = {
+        node.target.id: ast.unparse(node.annotation)
+        for node in (member.node for member in parent.members)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    methods = [member.function for member in child.members if member.is_function]
+    own = set(map(method_key, methods))
+    for member in child.members:
+        node = member.node
+        for target in node.targets if isinstance(node, ast.Assign) and not is_removal(member) else ():
+            if isinstance(target, ast.Name) and target.id in annotations:
+                yield annotation_lost(node, target.id, annotations[target.id])
+    for accessor in (member.function for member in parent.members if member.is_function):
+        name = accessor.name
+        getter = next((one for one in methods if one.name == name and not decorated_by(one)), None)
+        if getter is None or not is_property(getter) or decorated_by(accessor) != name:
+            continue
+        if method_key(accessor) not in own:
+            yield accessor_kept(getter, name, method_key(accessor).rpartition(".")[2])
+
+
 def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: int) -> Iterator[Problem]:
     """Coroutines and generators whose bodies cannot take each other's place.
 
@@ -111,37 +141,6 @@ def check_captures(
             f"the parent's lines use a `{name}` of their module, and your method has a local `{name}`",
             f"Give your `{name}` another name.",
         )
-
-
-def check_place(
-    child: Function, override: ast.stmt, targets: Sequence[str], is_late: Callable[[str], bool]
-) -> Iterator[Problem]:
-    """Attributes that an override reads, and that the parent's lines assign no earlier than in its place.
-
-    Args:
-        override: the child's assignment, which takes the place of the parent's.
-        targets: the targets of the override.
-        is_late: whether an attribute, as `self.x`, is first assigned in that place or below it.
-    """
-    value = getattr(override, "value", None)
-    if value is None or ast.unparse(value) in targets:  # `self.x = self.x` only removes the parent's assignment
-        return
-    for name in sorted(filter(is_late, all_reads(value))):
-        yield not_mergeable(
-            override,
-            child.name,
-            f"this statement takes the place of one of the parent's, where `{name}` does not yet have the parent's value",
-        )
-
-
-def first_assignments(nodes: Iterable[ast.AST]) -> dict[str, int]:
-    """Attribute, as `self.x` -> the number of the first of these nodes that assigns it."""
-    first: dict[str, int] = {}
-    for number, node in enumerate(nodes):
-        for part in walk(node):
-            if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
-                first.setdefault(dotted(part), number)
-    return first
 
 
 def _bound_anywhere(*nodes: ast.AST) -> set[str]:

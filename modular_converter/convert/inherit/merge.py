@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, shape_of
 from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base
-from modular_converter.convert.inherit.checks import check_class, check_mixins
+from modular_converter.convert.inherit.checks import check_class, check_halves, check_mixins
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import merge_members
 from modular_converter.convert.inherit.overrides import Overrides
@@ -39,6 +39,7 @@ def merge_class(
     ancestors: Mapping[str, frozenset[str]],
     siblings: Mapping[str, str],
     settings: Settings,
+    module_names: frozenset[str] = frozenset(),
 ) -> Merged:
     """The generated class.
 
@@ -49,15 +50,17 @@ def merge_class(
         parent_base: the base, as the child writes it, that `parent_text` stands for.
         ancestors: see `merge_bases`.
         siblings: the classes of the modular file above this one, as they are generated.
+        module_names: what the modular file defines and imports.
     """
     child = parse_class(child_text)
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(parent_text)
     bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
-    merger = _MethodMerger(shape_of(child, bases, settings), Overrides(), [])
+    merger = _MethodMerger(shape_of(child, bases, settings, module_names), Overrides(), [])
     merger.problems.extend(check_class(child, parent, parent_base))
     merger.problems.extend(check_mixins(child, parent, parent_base, siblings))
+    merger.problems.extend(check_halves(child, parent))
     members = merge_members(child, parent, merger.override, merger.new)
     decorators = _decorators(child, parent)
     docstring = _docstring(child) or parent.docstring

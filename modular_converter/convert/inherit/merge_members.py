@@ -164,7 +164,7 @@ def _is_overridden(member: Member, methods: dict[str, Function], names: frozense
     if name in names or method_key(member.function) in methods:
         return True
     if owner == name:  # the setter of a property goes with it
-        return name in methods and not _is_property(methods[name])
+        return name in methods and not is_property(methods[name])
     return owner in methods or owner in names
 
 
@@ -172,7 +172,7 @@ def _is_accessor_of(other: Member, member: Member) -> bool:
     return other.is_function and member.is_function and decorated_by(other.function) == member.function.name
 
 
-def _is_property(function: Function) -> bool:
+def is_property(function: Function) -> bool:
     """Whether an override of a property is one too; without decorators it takes the parent's."""
     decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
     return not _only_raises(function) and (not decorators or any(one.endswith("property") for one in decorators))

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 
 from modular_converter.diagnostics import Diagnostic, Location
 from modular_converter.rules import (
+    half_overridden,
     override_not_mergeable,
     several_assignments_replaced,
+    shared_local_name,
+    statement_not_repeated,
     super_argument_ignored,
     super_call_not_a_statement,
 )
@@ -46,6 +49,11 @@ def argument_ignored(argument: ast.expr, method: str, parameter: str) -> Problem
     return Problem(argument, lambda place: super_argument_ignored.diagnose(place, method, parameter, text))
 
 
+def argument_not_passed(node: ast.AST, method: str, parameter: str) -> Problem:
+    """A parameter of the child that a call does not pass, and that reaches the parent's lines by its name."""
+    return Problem(node, lambda place: super_argument_ignored.not_passed(place, method, parameter))
+
+
 def value_of_super(node: ast.AST, name: str, parent: str) -> Problem:
     """`super().name` that is no call, of something that the parent defines."""
     return Problem(node, lambda place: super_call_not_a_statement.diagnose(place, name, parent, is_call=False))
@@ -56,6 +64,16 @@ def replaces_several(node: ast.stmt, target: str, written_in: str, replaced_in: 
     return Problem(node, lambda place: several_assignments_replaced.diagnose(place, target, written_in, replaced_in))
 
 
+def local_name_shared(node: ast.AST, name: str, state: str, method: str) -> Problem:
+    """A line of the child that reads a local name which both methods have."""
+    return Problem(node, lambda place: shared_local_name.diagnose(place, name, state, method))
+
+
+def not_repeated(node: ast.AST, statement: str) -> Problem:
+    """A statement of the child that the parent has word for word."""
+    return Problem(node, lambda place: statement_not_repeated.diagnose(place, statement))
+
+
 def bad_signature(node: ast.stmt, method: str, error: Exception) -> Problem:
     """A signature with `**super_kwargs` that cannot be completed."""
     return not_mergeable(
@@ -64,6 +82,16 @@ def bad_signature(node: ast.stmt, method: str, error: Exception) -> Problem:
         f"with the parent's parameters its signature is wrong: {error}",
         "Give the new parameters defaults, or write the whole signature.",
     )
+
+
+def annotation_lost(node: ast.AST, name: str, annotation: str) -> Problem:
+    """An attribute without annotation that takes the place of one with an annotation."""
+    return Problem(node, lambda place: half_overridden.annotation_lost(place, name, annotation))
+
+
+def accessor_kept(node: ast.AST, name: str, accessor: str) -> Problem:
+    """A getter beside which the parent's setter or deleter stays."""
+    return Problem(node, lambda place: half_overridden.accessor_kept(place, name, accessor))
 
 
 def unknown_syntax(node: ast.stmt, method: str, message: str) -> Problem:

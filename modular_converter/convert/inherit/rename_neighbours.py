@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -64,6 +65,18 @@ def _is_sibling(module: str) -> bool:
 
 
 @dataclass(frozen=True)
+class Clash:
+    """A function or constant that the modular file imports, whose new name something else has too."""
+
+    name: str
+    """As the modular file imports it."""
+    new: str
+    neighbour: str
+    user: str
+    """The definition of the modular file that uses it."""
+
+
+@dataclass(frozen=True)
 class Neighbourhood:
     """A target with its neighbours, renamed."""
 
@@ -71,6 +84,7 @@ class Neighbourhood:
     names: ModelNames
     neighbours: Mapping[str, RenamedNeighbour]
     """By `Neighbour.dotted`, in the order of the imports."""
+    clashes: tuple[Clash, ...] = ()
 
     @property
     def target(self) -> Target:
@@ -134,7 +148,19 @@ def _with_new_names(neighbours: Neighbourhood) -> Neighbourhood:
         for statement in module.statements
     )
     target = replace(resolution.target, module=replace(module, statements=statements))
-    return replace(neighbours, resolution=replace(resolution, target=target))
+    clashes = tuple(_clashes(neighbours, renames))
+    return replace(neighbours, resolution=replace(resolution, target=target), clashes=clashes)
+
+
+def _clashes(neighbours: Neighbourhood, renames: Mapping[str, str]) -> Iterator[Clash]:
+    """The imported names that share their new name with another import, or with a definition of the modular file."""
+    module = neighbours.target.module
+    owners = Counter(new for _, new in set(neighbours.taken.values())) + Counter(module.definitions.keys())
+    for statement in module.statements:
+        for bound in sorted(renames.keys() & statement.uses) if not statement.imports else ():
+            dotted, new = neighbours.taken[bound]
+            if owners[new] > 1:
+                yield Clash(bound, new, dotted, statement.name)
 
 
 def _with_new_globals(statement: Statement, renames: Mapping[str, str], target: Target) -> Statement:

@@ -123,6 +123,14 @@ def dotted(node: ast.expr) -> str:
     return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
 
 
+def parameters_of(function: Function) -> frozenset[str]:
+    """The names of all parameters."""
+    arguments = function.args
+    variadic = [parameter for parameter in (arguments.vararg, arguments.kwarg) if parameter is not None]
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *variadic]
+    return frozenset(parameter.arg for parameter in named)
+
+
 def own_nodes(function: Function) -> Iterator[ast.AST]:
     """The nodes of a function's body without those of inner functions and classes."""
     todo: list[ast.AST] = list(reversed(function.body))

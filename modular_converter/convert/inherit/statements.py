@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import libcst as cst
 
+from modular_converter.convert.inherit.effects import Effects, effects_of
 from modular_converter.convert.inherit.scopes import Function, all_reads
 from modular_converter.convert.source.index import is_docstring
 
@@ -19,6 +20,23 @@ class Line:
 
     tree: cst.BaseStatement
     node: ast.stmt
+    written: ast.stmt | None = None
+    """The statement as it was before the merge took a part of it away."""
+
+    @property
+    def origin(self) -> ast.stmt:
+        """The statement as it is written, by which to know it again."""
+        return self.written or self.node
+
+    @cached_property
+    def original(self) -> str:
+        """`normal` of the statement as it is written."""
+        return ast.unparse(self.written) if self.written else self.normal
+
+    @cached_property
+    def effects(self) -> Effects:
+        """What it reads and changes."""
+        return effects_of(self.node)
 
     @cached_property
     def normal(self) -> str:
@@ -30,7 +48,8 @@ class Line:
         """What an assignment assigns to, each target as text (`a = b = 1` has two); () for any other statement."""
         if isinstance(self.node, ast.Assign):
             return tuple(map(ast.unparse, self.node.targets))
-        return (ast.unparse(self.node.target),) if isinstance(self.node, ast.AnnAssign) else ()
+        has_value = isinstance(self.node, ast.AnnAssign) and self.node.value is not None
+        return (ast.unparse(self.node.target),) if has_value and isinstance(self.node, ast.AnnAssign) else ()
 
     @cached_property
     def deleted(self) -> tuple[str, ...]:
@@ -52,8 +71,9 @@ class Line:
         if isinstance(small, cst.Assign) and isinstance(self.node, ast.Assign):
             node = ast.Assign([self.node.targets[position] for position in kept], self.node.value)
             small = small.with_changes(targets=[small.targets[position] for position in kept])
-            return Line(self.tree.with_changes(body=[small]), ast.copy_location(node, self.node))
-        return line(f"del {', '.join(all_targets[position] for position in kept)}", self.node)
+            return Line(self.tree.with_changes(body=[small]), ast.copy_location(node, self.node), self.origin)
+        rest = line(f"del {', '.join(all_targets[position] for position in kept)}", self.node)
+        return replace(rest, written=self.origin)
 
 
 @dataclass(frozen=True)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
 
 from modular_converter.convert.inherit.arguments import bind_arguments
 from modular_converter.convert.inherit.bases import ClassShape
-from modular_converter.convert.inherit.calls import is_super_statement
-from modular_converter.convert.inherit.checks import check_captures, check_kinds, check_place, first_assignments
+from modular_converter.convert.inherit.calls import first_parameter, is_super_statement
+from modular_converter.convert.inherit.checks import check_captures, check_kinds
+from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.problems import Problem, not_mergeable, replaces_several
+from modular_converter.convert.inherit.problems import Problem, not_mergeable, not_repeated, replaces_several
+from modular_converter.convert.inherit.reaching import Order, counts_twice, misplaced
 from modular_converter.convert.inherit.scopes import Function, own_nodes
 from modular_converter.convert.inherit.statements import Body, Line
+
+
+ROUNDS = 10
+"""Attempts at a body, each with more lines appended; then all are."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,14 @@ def merge_statements(merge: Merge) -> list[Line]:
     inherited = list(merge.parent_body.lines)
     if before and merge.name == "__init__" and inherited and is_super_statement(inherited[0].node, merge.name):
         before.insert(0, inherited.pop(0))
-    _check_places(merge, before, inherited, after)
-    merged, appended = _merge_behind(merge, inherited, after)
+    after = _without_repeated(merge, after)
+    order = Order(before, inherited, after, first_parameter(merge.child, merge.parent), merge.available)
+    body = _merge_behind(merge, order)
+    merged, appended = body.merged, body.appended
+    told = [*_check_replacements(merge, body.replaced)]
+    names = merge.shape.module_names
+    told = told or [*check_names(merge.child, merge.parent, order, [*before, *merged, *appended], names)]
+    merge.problems.extend(told)
     if inherited and merge.parent_body.footer:
         merged, appended = _with_footer(merge.parent_body.footer, merged, appended)
     if appended:
@@ -69,23 +80,45 @@ def merge_statements(merge: Merge) -> list[Line]:
     return _moved_last(lines, merge.shape.last_statement) if merge.name == "__init__" else lines
 
 
-def _merge_behind(merge: Merge, inherited: list[Line], after: list[Line]) -> tuple[list[Line], list[Line]]:
+@dataclass(frozen=True)
+class _Merged:
+    """The parent's statements with the child's in them."""
+
+    merged: list[Line]
+    appended: list[Line]
+    """The child's statements that follow."""
+    replaced: dict[str, list[Line]]
+    """Target -> the parent's assignments that an override has replaced."""
+
+
+def _merge_behind(merge: Merge, order: Order) -> _Merged:
     """Merge what the child says behind its `super()` call into the parent's statements.
 
-    Assignments take the place of the parent's, `del` removes them, a statement that is there is not repeated.
-
-    Returns:
-        The parent's statements as they are now, and the statements to append to them.
+    Assignments take the place of the parent's, `del` removes them, a statement that is there is not repeated. A
+    statement that would mean something else there is appended, as inheritance has it.
     """
-    removed = {target for part in after for target in part.deleted}
-    for part in after:
+    for part in order.after:
         merge.overrides.lines.update(dict.fromkeys(part.targets, (part, merge.name)))
+    held: set[Line] = set()
+    for _ in range(ROUNDS):
+        body = _proposed(merge, order, held)
+        more = misplaced(order, [*order.before, *body.merged, *body.appended]) - held
+        if not more:
+            return body
+        held |= more
+    return _proposed(merge, order, set(order.after))
+
+
+def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
+    """The body in which the lines `held`, and they alone, stay behind the parent's."""
+    removed = {target for part in order.after for target in part.deleted if part not in held}
+    overrides = {target: line for target, (line, _) in merge.overrides.lines.items() if line not in held}
     merged: list[Line] = []
     placed: set[str] = set()
     gone: set[str] = set()
     replaced: dict[str, list[Line]] = {}
-    for part in inherited:
-        new = [target for target in part.targets if target in merge.overrides.lines]
+    for part in order.inherited:
+        new = [target for target in part.targets if target in overrides]
         gone.update(set(part.targets) & removed)
         kept = part.without_targets({*removed, *new}) if removed.intersection(part.targets) or new else part
         if kept is not None:
@@ -93,44 +126,24 @@ def _merge_behind(merge: Merge, inherited: list[Line], after: list[Line]) -> tup
         for target in new:
             if target in removed:
                 continue
-            override, _ = merge.overrides.lines[target]
+            override = overrides[target]
             replaced.setdefault(target, []).append(part)
             if len(override.targets) == 1 or override.normal not in placed:
                 merged.append(override)
                 placed.add(override.normal)
-    _check_replacements(merge, replaced)
-    there = {part.normal for part in merged} if after else set()
+    there = {part.normal for part in merged} if order.after else set()
     appended: list[Line] = []
-    gone |= _deleted_elsewhere(removed, inherited)
-    for part in after:
-        rest = part.without_targets(gone) if gone and part.deleted else part
-        if rest is not None and rest.normal not in there:
+    gone |= _deleted_elsewhere(removed, order.inherited)
+    for part in order.after:
+        rest = part.without_targets(gone) if gone and part.deleted and part not in held else part
+        if part in held or (rest is not None and rest.normal not in there):
+            assert rest is not None
             appended.append(rest)
             there.add(rest.normal)
-    return merged, appended
+    return _Merged(merged, appended, replaced)
 
 
-def _check_places(merge: Merge, before: list[Line], inherited: list[Line], after: list[Line]) -> None:
-    """Report assignments that would read, in the parent's place, what is assigned later."""
-    assigned: dict[str, list[int]] = {}
-    for place, line in enumerate(inherited):
-        for target in line.targets:
-            assigned.setdefault(target, []).append(place)
-    first = first_assignments([line.node for line in (*before, *inherited)] if after else ())
-    for part in after:
-        places = {place for target in part.targets for place in assigned.get(target, ())}
-        if places and all(inherited[place].normal != part.normal for place in places):
-            start = len(before) + min(places)
-            is_late = functools.partial(_is_from, start, first)
-            merge.problems.extend(check_place(merge.child, part.node, part.targets, is_late))
-
-
-def _is_from(start: int, first: Mapping[str, int], name: str) -> bool:
-    """Whether the first assignment of an attribute stands at or behind a place."""
-    return first.get(name, -1) >= start
-
-
-def _deleted_elsewhere(removed: set[str], inherited: list[Line]) -> set[str]:
+def _deleted_elsewhere(removed: set[str], inherited: Sequence[Line]) -> set[str]:
     """The `self.x` of `del` statements that the parent's body binds nowhere: they vanish, as the corpus has it."""
     attributes = {target for target in removed if re.fullmatch(r"self\.\w+", target)}
     nodes = (node for part in inherited for node in ast.walk(part.node)) if attributes else ()
@@ -140,24 +153,28 @@ def _deleted_elsewhere(removed: set[str], inherited: list[Line]) -> set[str]:
     return attributes - bound
 
 
-def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> None:
+def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
+    """The lines but for those that the parent has word for word; reports those that would count twice."""
+    there = {part.normal for part in merge.parent_body.lines}
+    instance = first_parameter(merge.child, merge.parent)
+    repeated = [part for part in after if part.normal in there and counts_twice(part, instance)]
+    last = merge.shape.last_statement
+    merge.problems.extend(not_repeated(part.node, part.normal) for part in repeated if part.normal != last)
+    return [part for part in after if part not in repeated]
+
+
+def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterator[Problem]:
     """Report assignments that take the place of several, or of statements of another method."""
     for target, parts in replaced.items():
         override, method = merge.overrides.lines[target]
         others = [part for part in parts if part.normal != override.normal]
         if method != merge.name and others:
-            merge.problems.append(replaces_several(override.node, target, method, merge.name))
+            yield replaces_several(override.node, target, method, merge.name)
+        elif len(parts) > 1 and others and target in override.reads:
+            reason = f"the parent assigns `{target}` {len(parts)} times, and each would become this statement"
+            yield not_mergeable(override.node, merge.name, reason)
         elif len(parts) > 1 and others:
-            if target in override.reads:
-                merge.problems.append(
-                    not_mergeable(
-                        override.node,
-                        merge.name,
-                        f"the parent assigns `{target}` {len(parts)} times, and each would become this statement",
-                    )
-                )
-            else:
-                merge.problems.append(replaces_several(override.node, target, merge.name, merge.name))
+            yield replaces_several(override.node, target, merge.name, merge.name)
 
 
 def _with_footer(

@@ -95,3 +95,8 @@ class Module:
     def imported(self) -> Mapping[str, ImportedName]:
         """The imported names by the name that each binds, protected imports included."""
         return {name.bound: name for statement in self.statements for name in statement.imports}
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every name that it defines or imports."""
+        return frozenset(self.definitions) | frozenset(self.imported)

@@ -72,6 +72,76 @@ ALIKE = {
         "def f(self):\n    self.a = 1\n    self.b = 2",
         "new.f(), new.a, new.b",
     ),
+    "an attribute that the parent counts up below": (
+        "def f(self):\n    super().f()\n    self.a = 5",
+        "def f(self):\n    self.a = 1\n    self.a += 2",
+        "new.f(), new.a",
+    ),
+    "an attribute that the parent loops with below": (
+        "def f(self):\n    super().f()\n    self.a = 5",
+        "def f(self):\n    self.a = 1\n    for self.a in range(3):\n        pass",
+        "new.f(), new.a",
+    ),
+    "an attribute in a tuple below": (
+        "def f(self):\n    super().f()\n    self.a = 5",
+        "def f(self):\n    self.a = 1\n    self.a, self.b = 1, 2",
+        "new.f(), new.a, new.b",
+    ),
+    "a list that the parent extends below": (
+        "def f(self):\n    super().f()\n    self.a = [5]",
+        "def f(self):\n    self.a = [1]\n    self.a.append(2)",
+        "new.f(), new.a",
+    ),
+    "an assignment repeated behind a change": (
+        "def f(self):\n    super().f()\n    self.a = [1, 2]",
+        "def f(self):\n    self.a = [1, 2]\n    del self.a[0]",
+        "new.f(), new.a",
+    ),
+    "an override that reads a local name": (
+        "def f(self):\n    super().f()\n    t = 3\n    self.a = t",
+        "def f(self):\n    self.a = 1",
+        "new.f(), new.a",
+    ),
+    "an override that reads a new attribute": (
+        "def f(self):\n    super().f()\n    self.t = 3\n    self.a = self.t",
+        "def f(self):\n    self.a = 1",
+        "new.f(), new.a",
+    ),
+    "an override that reads its own target": (
+        "def f(self):\n    super().f()\n    self.a = self.a * 2",
+        "def f(self):\n    self.a = 4",
+        "new.f(), new.a",
+    ),
+    "two overrides of one target": (
+        "def f(self):\n    super().f()\n    self.a = 1\n    self.b = self.a\n    self.a = 2",
+        "def f(self):\n    self.a = 4",
+        "new.f(), new.a, new.b",
+    ),
+    "an attribute that is read before it is overridden": (
+        "def f(self):\n    super().f()\n    self.w = self.a\n    self.a = 2",
+        "def f(self):\n    self.a = 4",
+        "new.f(), new.a, new.w",
+    ),
+    "an attribute deleted that the parent reads below": (
+        "def f(self):\n    super().f()\n    del self.a",
+        "def f(self):\n    self.a = 4\n    self.b = self.a",
+        "new.f(), hasattr(new, 'a'), new.b",
+    ),
+    "an attribute deleted that the parent counts up below": (
+        "def f(self):\n    super().f()\n    del self.a",
+        "def f(self):\n    self.a = 4\n    self.a += 1",
+        "new.f(), hasattr(new, 'a')",
+    ),
+    "an item deleted, then all of it": (
+        "def f(self):\n    super().f()\n    del self.a[0]\n    self.a = [4]",
+        "def f(self):\n    self.a = [1]",
+        "new.f(), new.a",
+    ),
+    "an annotation alone": (
+        "def f(self):\n    super().f()\n    self.a: int",
+        "def f(self):\n    self.a = 1",
+        "new.f(), new.a",
+    ),
     "an item deleted": (
         "def f(self):\n    super().f()\n    del self.a[0]",
         "def f(self):\n    self.a = [1, 2]",
@@ -136,6 +206,18 @@ REFUSED = {
         "def f(self, x):\n    super().f(x)\n    x = x + 1\n    return x",
         "def f(self, x):\n    x = x * 2\n    x = x * 3\n    return x",
     ),
+    "a local name of both": (
+        "def f(self, x):\n    h = x\n    super().f(x)\n    self.a = h",
+        "def f(self, x):\n    h = 1\n    self.b = h",
+    ),
+    "a builtin behind a local name of the parent": (
+        "def f(self, x):\n    super().f(x)\n    return max(x, 2)",
+        "def f(self, x):\n    max = 1\n    self.b = max",
+    ),
+    "a builtin before a local name of the parent": (
+        "def f(self, x):\n    y = max(x, 2)\n    super().f(x)\n    return y",
+        "def f(self, x):\n    max = 1\n    self.b = max",
+    ),
     "the parent's name": ("def f(self):\n    return OldMLP.f(self)", "def f(self):\n    return 1"),
 }
 
@@ -145,6 +227,36 @@ def test_what_one_class_cannot_say_is_an_error_with_its_place(child: str, parent
     ((code, line, _),) = problems(child, parent)
     assert code == "MC204"
     assert line > 1
+
+
+TOLD = {
+    "a parameter that the parent rebinds": (
+        "def f(self, x):\n    super().f(x)\n    return x",
+        "def f(self, x):\n    x = x + 1\n    self.b = x",
+        "MC321",
+    ),
+    "a local name that has no value yet": (
+        "def f(self, t):\n    super().f(t)\n    t = t or 2\n    self.a = t",
+        "def f(self, t):\n    self.a = t",
+        "MC321",
+    ),
+    "a default of the parent": (
+        "def f(self, x, y=2):\n    return super().f(x)",
+        "def f(self, x, y=1):\n    return x + y",
+        "MC315",
+    ),
+    "an annotated attribute": ("a = 2", "a: int = 1", "MC323"),
+    "a setter of the parent": (
+        "@property\ndef a(self):\n    return 1",
+        "@property\ndef a(self):\n    return 2\n@a.setter\ndef a(self, value):\n    pass",
+        "MC323",
+    ),
+}
+
+
+@pytest.mark.parametrize(("child", "parent", "told"), TOLD.values(), ids=TOLD)
+def test_what_inheritance_does_otherwise_is_told(child: str, parent: str, told: str) -> None:
+    assert [code for code, *_ in problems(child, parent)] == [told]
 
 
 def test_a_coroutine_takes_the_place_of_one() -> None:

@@ -55,10 +55,16 @@ def test_statements_before_and_behind() -> None:
 
 
 def test_assignment_in_place_removal_and_no_repetition() -> None:
-    parent = "def f(self):\n    self.a = 1\n    self.b: int = 2\n    go(1)\n    self.c = 3\n"
-    child = "def f(self):\n    super().f()\n    self.a = 9\n    del self.b\n    go( 1 )  # again\n    self.d = 4\n"
-    body = "        self.a = 9\n        go(1)\n        self.c = 3\n        self.d = 4\n"
+    parent = "def f(self):\n    self.a = 1\n    self.b: int = 2\n    if 1:\n        self.c = 3\n"
+    child = "def f(self):\n    super().f()\n    self.a = 9\n    del self.b\n    if ( 1 ):\n        self.c = 3  # again\n    self.d = 4\n"
+    body = "        self.a = 9\n        if 1:\n            self.c = 3\n        self.d = 4\n"
     assert method(child, parent) == f"    def f(self):\n{body}"
+
+
+@pytest.mark.parametrize("line", ["go( 1 )", "self.a += 1", "self.a[0].append(2)", "if x:\n        go(1)"])
+def test_a_statement_that_is_not_repeated_is_told_where_twice_is_more_than_once(line: str) -> None:
+    ((code, place, _),) = problems(f"def f(self, x):\n    super().f(x)\n    {line}", f"def f(self, x):\n    {line}")
+    assert (code, place) == ("MC322", 4)
 
 
 def test_init_keeps_super_first_and_post_init_last() -> None:

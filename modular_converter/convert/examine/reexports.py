@@ -1,0 +1,62 @@
+"""Where an imported name is defined: a package hands on the names of its modules (`utils` those of `utils.generic`)."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from modular_converter.convert.inherit.resolve import module_path
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Module
+from modular_converter.diagnostics import ConversionError
+
+
+DEEPEST = 10
+"""Modules that a name is followed through; more are a circle."""
+
+
+class Place(NamedTuple):
+    """A definition, or a module where `name` is ""."""
+
+    path: str
+    name: str = ""
+
+
+def place_of(module: str, name: str, beside: str, library: Library, depth: int = 0) -> Place | None:
+    """Where `from module import name`, in a file of the folder `beside`, leads; None where that cannot be seen.
+
+    Args:
+        module: dotted, relative or absolute.
+        name: "" for the module itself.
+    """
+    path = _file_of(module, beside, library)
+    found = _read(path, library) if path else None
+    if path is None or found is None or depth > DEEPEST:
+        return None
+    if not name:
+        return Place(path)
+    if name in found.definitions:
+        return Place(path, name)
+    imported = found.imported.get(name)
+    if imported is not None:
+        return place_of(imported.module, imported.name, os.path.dirname(path), library, depth + 1)
+    dot = "" if module.endswith(".") else "."
+    submodule = _file_of(f"{module}{dot}{name}", beside, library)
+    return Place(submodule) if submodule else None
+
+
+def _file_of(module: str, beside: str, library: Library) -> str | None:
+    """The file of a module or package that exists."""
+    path = module_path(module, beside, library.find_package)
+    if path is None:
+        return None
+    folder = path.removesuffix(".py")
+    candidates = (path, os.path.join(folder, "__init__.py"))
+    return next((candidate for candidate in candidates if library.exists(candidate)), None)
+
+
+def _read(path: str, library: Library) -> Module | None:
+    try:
+        return library.module(path)
+    except ConversionError:
+        return None

@@ -1,0 +1,114 @@
+"""What a statement of a method reads and changes: local names and attributes, as dotted paths (`h`, `self.up`)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from modular_converter.convert.inherit.scopes import COMPREHENSIONS, FUNCTIONS, dotted
+
+
+class Effects(NamedTuple):
+    """The paths that a statement deals with."""
+
+    reads: frozenset[str]
+    """Each prefix too: `self.a.b` reads `self.a`. Inner functions read what they take from around them."""
+    binds: frozenset[str]
+    """Paths that get another value, or are deleted."""
+    changes: frozenset[str]
+    """Paths whose objects are changed in place: `x[0] = 1`, `x.append(1)`."""
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Paths that are something else afterwards."""
+        return self.binds | self.changes
+
+
+def effects_of(*nodes: ast.AST) -> Effects:
+    """The effects of statements, taken together."""
+    visitor = _Visitor()
+    for node in nodes:
+        visitor.visit(node)
+    return Effects(frozenset(visitor.reads), frozenset(visitor.binds), frozenset(visitor.changes))
+
+
+class _Visitor(ast.NodeVisitor):
+    def __init__(self) -> None:
+        self.reads: set[str] = set()
+        self.binds: set[str] = set()
+        self.changes: set[str] = set()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        (self.reads if isinstance(node.ctx, ast.Load) else self.binds).add(node.id)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        path = dotted(node)
+        if path:
+            (self.reads if isinstance(node.ctx, ast.Load) else self.binds).add(path)
+        self.visit(node.value)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if not isinstance(node.ctx, ast.Load):
+            self.changes.add(dotted(_object(node)))
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.reads.add(dotted(node.target))
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:  # `x: int` binds nothing
+            self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        call = node.value.value if isinstance(node.value, ast.Await) else node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            self.changes.add(dotted(_object(call.func.value)))
+        self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
+        self.binds.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+
+    visit_ImportFrom = visit_Import
+
+    def generic_visit(self, node: ast.AST) -> None:
+        if isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS)):
+            self._visit_scope(node)
+            return
+        name = getattr(node, "name", None) or getattr(node, "rest", None)
+        if isinstance(name, str):  # `except E as name`, `case [*name]`, `case {**name}`
+            self.binds.add(name)
+        super().generic_visit(node)
+
+    def _visit_scope(self, node: ast.AST) -> None:
+        """An inner scope reads what it does not bind itself; what it changes, it may change when it is called."""
+        inner = _Visitor()
+        for part in ast.iter_child_nodes(node):
+            inner.visit(part)
+        own = {name for name in inner.binds if "." not in name} - set(_declared(node))
+        own.update(part.arg for part in ast.walk(node) if isinstance(part, ast.arg))
+        if isinstance(node, COMPREHENSIONS):  # `:=` binds around it
+            walrus = {part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr)}
+            own -= walrus
+        self.reads |= {path for path in inner.reads if path.partition(".")[0] not in own}
+        self.binds |= {path for path in inner.binds if path.partition(".")[0] not in own}
+        self.changes |= {path for path in inner.changes if path.partition(".")[0] not in own}
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            self.binds.add(node.name)
+
+
+def _object(node: ast.expr) -> ast.expr:
+    """The object that `a.b[0][1]` or `a.b[0].c()` is about, as far as it is a path: `a.b`."""
+    while not isinstance(node, (ast.Name, ast.Attribute)) or not dotted(node):
+        inner = getattr(node, "value", None) or getattr(node, "func", None)
+        if not isinstance(inner, ast.expr):
+            break
+        node = inner
+    return node
+
+
+def _declared(node: ast.AST) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, (ast.Global, ast.Nonlocal)):
+            yield from part.names

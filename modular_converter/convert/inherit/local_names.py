@@ -1,0 +1,62 @@
+"""Local names of an override and of what it overrides: two sets with inheritance, and one in the merged body."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Sequence, Set
+
+from modular_converter.convert.inherit.problems import Problem, local_name_shared, not_mergeable
+from modular_converter.convert.inherit.reaching import History, Order
+from modular_converter.convert.inherit.scopes import Function, parameters_of
+from modular_converter.convert.inherit.statements import Line
+
+
+def check_names(
+    child: Function, parent: Function, order: Order, merged: Sequence[Line], module_names: Set[str]
+) -> Iterator[Problem]:
+    """The names that a line of the child reads, and that are something else in the merged body.
+
+    A name that only the parent's lines bind may be read: with inheritance it would be undefined.
+
+    Args:
+        module_names: what the modular file defines and imports.
+    """
+    history, own = History(merged, order.instance), order.own
+    kept = set(merged)
+    theirs = {name for line in order.inherited if line in kept for name in line.effects.binds}
+    theirs |= parameters_of(parent) - order.parameters
+    for line in own.lines:
+        place = history.place(line)
+        for name in sorted(_names_from_above(line)) if place is not None else ():
+            expected, got = own.binder(name, own.turn[line.origin]), history.binder(name, place or 0)
+            if expected is not None or name in order.parameters:
+                yield from _check_own(child, line, name, expected, got, order)
+            elif name in theirs and (name in module_names or hasattr(builtins, name)):
+                yield not_mergeable(
+                    line.node,
+                    child.name,
+                    f"this line reads the `{name}` of your module, and the parent's lines have a local `{name}`",
+                )
+            elif got is None and history.binds_from(name, (place or 0) + 1):
+                yield not_mergeable(line.node, child.name, f"this line would stand above the one that binds `{name}`")
+
+
+def _names_from_above(line: Line) -> set[str]:
+    """The names that a line reads. Those that a compound statement binds too it mostly reads behind its own binding."""
+    names = {path for path in line.effects.reads if "." not in path}
+    return names - line.effects.binds if hasattr(line.node, "body") else names
+
+
+def _check_own(
+    child: Function, line: Line, name: str, expected: Line | None, got: Line | None, order: Order
+) -> Iterator[Problem]:
+    """A name that the child's method has itself: as a parameter, or by the line `expected`."""
+    if (got.original if got else "") == (expected.original if expected else ""):
+        return
+    if got is None or got not in order.inherited:
+        yield local_name_shared(line.node, name, "does not have your value yet", child.name)
+    elif expected is None or expected in order.after:
+        yield local_name_shared(line.node, name, "has the value that the parent's lines give it", child.name)
+    else:
+        reason = f"the parent's lines assign to a local `{name}` too"
+        yield not_mergeable(line.node, child.name, reason, f"Give your `{name}` another name.")

@@ -1,0 +1,179 @@
+"""Which assignments reach a statement: an override may take the parent's place only where it means the same there."""
+
+from __future__ import annotations
+
+import ast
+import heapq
+import itertools
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from modular_converter.convert.inherit.statements import Line
+
+
+FARTHEST = 50
+"""Writers of one attribute that are compared, from the last one back: time stays proportional to the input."""
+
+
+class History:
+    """What writes a path above a place, in a list of lines."""
+
+    def __init__(self, lines: Sequence[Line], instance: str) -> None:
+        """`instance` is the name of the instance: what is done to the whole of it is not followed."""
+        self.lines = lines
+        self.turn = {line.origin: place for place, line in enumerate(lines)}
+        self.by_text = {line.original: place for place, line in enumerate(lines)}
+        self._writers: dict[str, list[int]] = {}
+        self._binders: dict[str, list[int]] = {}
+        for place, line in enumerate(lines):
+            for path in line.effects.writes - {instance}:
+                self._writers.setdefault(path, []).append(place)
+            for path in line.effects.binds:
+                self._binders.setdefault(path, []).append(place)
+
+    def place(self, line: Line) -> int | None:
+        """Where a line stands; of one that is not repeated, where the parent's stands."""
+        return self.turn.get(line.origin, self.by_text.get(line.original))
+
+    def binder(self, name: str, end: int) -> Line | None:
+        """The last line above a place that binds a name."""
+        found = self._binders.get(name, [])
+        place = bisect_left(found, end)
+        return self.lines[found[place - 1]] if place else None
+
+    def binds_from(self, name: str, start: int) -> bool:
+        """Whether a line at or below a place binds a name."""
+        return self._binders.get(name, [-1])[-1] >= start
+
+    def writers(self, path: str, end: int) -> list[Line]:
+        """The lines that make up the value which a path has above a place, the last one first."""
+        found: list[Line] = []
+        for place in itertools.islice(self._places(path, end), FARTHEST):
+            line = self.lines[place]
+            found.append(line)
+            if any(covers(target, path) for target in (*line.targets, *line.deleted)):
+                break
+        return found
+
+    def _places(self, path: str, end: int) -> Iterator[int]:
+        """The places of the lines that write a path or an object that holds it, the last one first."""
+        names = path.split(".")
+        lists = [self._writers.get(".".join(names[:length]), []) for length in range(1, len(names) + 1)]
+        each = [reversed(places[: bisect_left(places, end)][-FARTHEST:]) for places in lists]
+        return (place for place, _ in itertools.groupby(heapq.merge(*each, reverse=True)))
+
+
+@dataclass(frozen=True)
+class Order:
+    """The lines of an override and of what it overrides, as inheritance executes them."""
+
+    before: Sequence[Line]
+    """The child's lines above its `super()` statement."""
+    inherited: Sequence[Line]
+    """The parent's."""
+    after: Sequence[Line]
+    """The child's lines behind its `super()` statement."""
+    instance: str
+    parameters: frozenset[str]
+    """The parameters of the merged method."""
+
+    @cached_property
+    def written(self) -> History:
+        """All lines."""
+        return History([*self.before, *self.inherited, *self.after], self.instance)
+
+    @cached_property
+    def own(self) -> History:
+        """The child's lines."""
+        return History([*self.before, *self.after], self.instance)
+
+    def attributes(self, paths: Collection[str]) -> list[str]:
+        """The attributes of the instance among some paths."""
+        return sorted(path for path in paths if path.startswith(f"{self.instance}."))
+
+
+def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
+    """The child's lines behind `super()` that have to stay there.
+
+    Merged as proposed, an attribute would have another value than with inheritance: where such a line reads it, or at
+    the end. That the parent's lines read an override in place of their own assignment is what overrides are for.
+
+    Args:
+        merged: the proposed body.
+    """
+    if not order.after:
+        return set()
+    written, history = order.written, History(merged, order.instance)
+    deleted = {target: line for line in order.after for target in line.deleted}
+    found: set[Line] = set()
+    for line in order.after:
+        place = history.place(line)
+        if place is None:
+            continue
+        for path in order.attributes(line.effects.reads) if not _only_removes(line) else ():
+            if path not in deleted:
+                ends = written.turn[line.origin], place
+                found |= _differing(order, history, path, ends, {line})
+        if any(_is_too_high(name, line, place, order, history) for name in line.effects.reads):
+            found.add(line)
+    changed = {path for line in order.after if not _only_removes(line) for path in line.effects.binds}
+    for path in order.attributes(changed):
+        found |= _differing(order, history, path, (len(written.lines), len(merged)), set())
+    return found.union(_too_early_removals(order, history, deleted)).intersection(order.after)
+
+
+def _only_removes(line: Line) -> bool:
+    """Whether this is `self.x = self.x`, which takes the parent's assignment away, as the corpus has it (qwen3_omni)."""
+    return ast.unparse(getattr(line.node, "value", None) or ast.Pass()) in line.targets
+
+
+def _is_too_high(name: str, line: Line, place: int, order: Order, history: History) -> bool:
+    """Whether a line would stand above all that binds a name which the child's lines above it bind."""
+    return (
+        name not in order.parameters
+        and history.binder(name, place) is None
+        and order.own.binder(name, order.own.turn[line.origin]) is not None
+    )
+
+
+def _differing(order: Order, history: History, path: str, ends: tuple[int, int], reader: set[Line]) -> set[Line]:
+    """The lines to blame where other lines make up a value than with inheritance; none where the same do."""
+    expected, got = order.written.writers(path, ends[0]), history.writers(path, ends[1])
+    if expected and expected[-1].deleted:  # what a child sets above, and deletes below, stays (bamba)
+        expected = expected[:-1]
+        got = [line for line in got if line not in order.before and path in line.effects.binds]
+    if _distinct(expected) == _distinct(got):
+        return set()
+    return {*expected, *got} | reader
+
+
+def _distinct(lines: Sequence[Line]) -> list[str]:
+    """The statements, each once where it stands twice in a row: `counts_twice` tells those for which that is wrong."""
+    return [text for text, _ in itertools.groupby(line.original for line in lines)]
+
+
+def _too_early_removals(order: Order, history: History, deleted: Mapping[str, Line]) -> Iterator[Line]:
+    """The `del` statements without whose targets the parent's remaining lines would fail."""
+    inherited = set(order.inherited) if deleted else set()
+    for place, line in enumerate(history.lines if deleted else ()):
+        for path in line.effects.reads & deleted.keys() if line in inherited else ():
+            above = order.written.turn[line.origin]
+            if order.written.writers(path, above) and not history.writers(path, place):
+                yield deleted[path]
+
+
+def counts_twice(line: Line, instance: str) -> bool:
+    """Whether a second execution does more than the first: it appends, counts, or calls something for its effect."""
+    effects = line.effects
+    return (
+        bool(effects.changes - {instance})
+        or any(covers(path, read) for path in effects.binds for read in effects.reads)
+        or any(isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant) for node in ast.walk(line.node))
+    )
+
+
+def covers(path: str, other: str) -> bool:
+    """Whether a change of `path` is one of `other`: `self.a` covers `self.a.b`."""
+    return path == other or other.startswith(f"{path}.")

@@ -1,0 +1,92 @@
+"""MC323: an override of one half of a member, where the other half does not follow."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/configuration_old.py",
+    """\
+from ...configuration_utils import PreTrainedConfig
+
+
+class OldConfig(PreTrainedConfig):
+    width: int = 16
+
+    @property
+    def depth(self):
+        return self.num_layers
+
+    @depth.setter
+    def depth(self, value):
+        self.num_layers = value
+""",
+)
+
+RULE = Rule(
+    code="MC323",
+    name="half-overridden",
+    severity=Severity.WARNING,
+    summary="an override of one half of a member, where the other half does not follow",
+    explanation="""\
+Some members of a class have two halves: a field of a dataclass has an annotation and a value, a property has a getter
+and a setter. `width = 32` takes the place of the parent's `width: int = 16`, and the generated class has no such field
+any more. A getter without a setter takes the place of the parent's getter alone, and the parent's setter stays, where
+inheritance would leave the property without one.
+
+Write both halves.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.configuration_old import OldConfig
+
+
+class NewConfig(OldConfig):
+    width = 32
+
+
+__all__ = ["NewConfig"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.configuration_old import OldConfig
+
+
+class NewConfig(OldConfig):
+    width: int = 32
+
+
+__all__ = ["NewConfig"]
+""",
+        ),
+    ),
+)
+
+
+def annotation_lost(location: Location, name: str, annotation: str) -> Diagnostic:
+    """The parent has the field `name: annotation`, the child assigns to `name` alone."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{name}` loses the annotation `{annotation}` of the parent's, without which it is no field of a dataclass",
+        help=f"Write `{name}: {annotation} = …`.",
+    )
+
+
+def accessor_kept(location: Location, name: str, accessor: str) -> Diagnostic:
+    """The child has a getter of `name`, the parent `@name.accessor` too."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"the property `{name}` keeps the parent's {accessor}, which inheritance would not give it",
+        help=f"Write the {accessor} out below your `{name}`; `{name} = property(…)` has none.",
+    )

@@ -1,0 +1,80 @@
+"""MC321: a line of an override that reads a local name of the parent's in place of its own."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        hidden_states = self.up_proj(hidden_states)
+        return hidden_states
+""",
+)
+
+RULE = Rule(
+    code="MC321",
+    name="shared-local-name",
+    severity=Severity.WARNING,
+    summary="a line of an override reads a local name that the parent's lines have too",
+    explanation="""\
+The parent's lines take the place of a `super()` call, so the local names of both methods become one set. An assignment
+behind the call takes the place of the parent's. A line that reads a name there may find the parent's value of that
+name, or the value from before your own assignment to it further down.
+
+Use another name, assign it above the call, or write the parent's lines out.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states):
+        super().forward(hidden_states)
+        return hidden_states + 1
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states):
+        residual = hidden_states
+        super().forward(hidden_states)
+        return residual + 1
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, name: str, state: str, method: str) -> Diagnostic:
+    """`state` says how the name differs, for `method`, from the value that the line was written for."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"in the merged `{method}`, the `{name}` that this line reads {state}",
+        help=f"Use another name than `{name}`, assign it above the call, or write the parent's lines out.",
+    )

@@ -1,0 +1,84 @@
+"""MC322: a statement behind `super()` that the parent's lines have word for word."""
+
+from __future__ import annotations
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+class OldMLP(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.layers = nn.ModuleList()
+        self.layers.append(nn.Linear(8, 8))
+""",
+)
+
+RULE = Rule(
+    code="MC322",
+    name="statement-not-repeated",
+    severity=Severity.WARNING,
+    summary="a statement behind `super()` is in the parent's lines too, and is not repeated",
+    explanation="""\
+A statement that the parent's lines contain word for word is not repeated behind them. For most assignments that makes
+no difference. A statement that appends, counts or calls something would run twice with inheritance, and runs once.
+
+Leave it out if once is enough. If you mean it twice, write it in another way.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from torch import nn
+
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config):
+        super().__init__(config)
+        self.layers.append(nn.Linear(8, 8))
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from torch import nn
+
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    def __init__(self, config):
+        super().__init__(config)
+        self.layers.extend([nn.Linear(8, 8)])
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+
+def diagnose(location: Location, statement: str) -> Diagnostic:
+    """`statement` is the text of the statement."""
+    first, rest = statement.partition("\n")[::2]
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{first}{'…' if rest else ''}` is among the parent's lines, and is not repeated",
+        help="Leave it out, or write it in another way if it is to run twice.",
+    )

@@ -1,0 +1,72 @@
+"""Names that mean something else in a generated file than where their code was written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from modular_converter.convert.batch import Run
+from modular_converter.settings.load import profile_settings
+
+
+ROOT = "/nowhere/package"
+LIBRARY = {
+    "one.py": "def limit(x):\n    return x\n\n\nclass Base:\n    pass\n",
+    "other.py": "def limit(x):\n    return 2 * x\n",
+    "utils/__init__.py": "from . import numbers\nfrom ..one import limit\n",
+    "utils/numbers.py": "",
+}
+MODULAR = """\
+from ...{} import limit
+from ..old.modeling_old import OldMLP, old_scale
+from ..older.modeling_older import older_scale
+
+
+class NewMLP(OldMLP):
+    def own(self, x):
+        return limit(x)
+"""
+
+
+def findings(modular: str, old: str) -> list[tuple[str, str]]:
+    """The codes and messages of findings about changed meanings."""
+    texts = LIBRARY | {
+        "models/old/modeling_old.py": old,
+        "models/older/modeling_older.py": "def older_scale(x):\n    return 3 * x\n",
+        "models/new/modular_new.py": modular,
+    }
+    overlay = {f"{ROOT}/{path}": text for path, text in texts.items()}
+    settings = replace(profile_settings(), formatter="none")
+    [conversion] = Run(settings, overlay, workers=1).convert([f"{ROOT}/models/new/modular_new.py"])
+    return [(one.code, one.message) for one in conversion.diagnostics if one.code == "MC320"]
+
+
+@pytest.mark.parametrize(
+    ("own", "neighbour", "is_one"),
+    [
+        ("one", "one", True),
+        ("one", "other", False),
+        ("one", "utils", True),
+        ("utils", "one", True),
+        ("utils", "other", False),
+        ("nowhere", "nowhere.deep", True),  # where nothing can be followed, the last name decides
+    ],
+)
+def test_a_name_of_two_modules_is_one_where_they_hand_on_one_definition(
+    own: str, neighbour: str, is_one: bool
+) -> None:
+    old = f"from ...{neighbour} import limit\n\n\nclass OldMLP:\n    def f(self, x):\n        return limit(x)\n\n\n"
+    found = findings(MODULAR.format(own), old + "def old_scale(x):\n    return x\n")
+    assert bool(found) is not is_one
+    assert all("would use `limit`" in message for _, message in found)
+
+
+@pytest.mark.parametrize(
+    ("used", "scale", "told"),
+    [("old_scale", "x", False), ("older_scale", "x", True), ("older_scale", "3 * x", False)],
+)
+def test_two_imports_with_one_new_name(used: str, scale: str, told: bool) -> None:
+    old = f"class OldMLP:\n    pass\n\n\ndef old_scale(x):\n    return {scale}\n"
+    found = findings(MODULAR.format("one").replace("limit(x)", f"{used}(x)"), old)
+    assert [message.partition("`older_scale` of")[1] != "" for _, message in found] == ([True] if told else [])
