@@ -5,6 +5,7 @@ Executed code is that of our own random programs, never a stranger's.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import re
@@ -21,6 +22,8 @@ MODEL = re.compile(r"(?i)emu_?text|emu|llama|bert")
 MISSING = ("missing",)
 CONSTRUCTIONS: tuple[dict[str, object], ...] = ({}, {"config": 7, "size": 1}, {"config": 1, "size": 6, "flag": True})
 ARGUMENTS = (4, 2, 8, 6)
+SPECIAL = frozenset({"__call__", "__len__", "__eq__"})
+"""The special methods that programs define, and that are called as other methods are."""
 
 
 def neutral(text: str) -> str:
@@ -75,7 +78,7 @@ def observe(cls: type, like: type) -> Observation:
         found = inspect.getattr_static(like, name)
         if is_removal(found):
             continue
-        if isinstance(found, property):
+        if isinstance(found, (property, functools.cached_property)):
             seen[f".{name}"] = _on_instance(cls, lambda one, name=name: getattr(one, name))
             seen[f".{name} = 3"] = _on_instance(cls, lambda one, name=name: setattr(one, name, 3))
         elif callable(getattr(like, name, None)) and not isinstance(found, type):
@@ -88,7 +91,7 @@ def observe(cls: type, like: type) -> Observation:
 
 def public_names(cls: type) -> set[str]:
     """The members that the program gave the class or its bases."""
-    return {name for base in cls.__mro__[:-1] for name in vars(base) if not name.startswith("_")}
+    return {name for base in cls.__mro__[:-1] for name in vars(base) if not name.startswith("_") or name in SPECIAL}
 
 
 def is_removal(value: object) -> bool:
@@ -178,7 +181,7 @@ def plain(value: object, depth: int = 6) -> object:
         return ("awaited", plain(_awaited(value), depth - 1))
     if callable(value):
         return "callable"
-    return ("instance", neutral(type(value).__name__), plain(vars(value), depth - 1))
+    return ("instance", neutral(type(value).__name__), plain(getattr(value, "__dict__", {}), depth - 1))
 
 
 def _class_values(cls: type, depth: int) -> tuple[object, ...]:

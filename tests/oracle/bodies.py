@@ -4,34 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from random import Random
 from typing import TypeVar
-
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
 
 
 T = TypeVar("T")
 
 
-@cache
-def _integers(least: int, most: int) -> SearchStrategy[int]:
-    return st.integers(least, most)
+def pick(draw: Random, options: Sequence[T]) -> T:
+    """One of some options."""
+    return options[int(draw.random() * len(options))]
 
 
-def number(draw: DrawFn, least: int, most: int) -> int:
-    """A number between two bounds, inclusive. Making a strategy for each draw would take most of the time."""
-    return draw(_integers(least, most))
-
-
-def pick(draw: DrawFn, options: Sequence[T]) -> T:
-    """One of some options; shrinks to the first."""
-    return options[number(draw, 0, len(options) - 1)]
-
-
-def chance(draw: DrawFn, one_in: int) -> bool:
-    """True once in about `one_in` draws; shrinks to False."""
-    return number(draw, 0, one_in - 1) == one_in - 1
+def chance(draw: Random, one_in: int) -> bool:
+    """True once in about `one_in` draws."""
+    return draw.random() * one_in < 1
 
 
 @dataclass(frozen=True)
@@ -52,7 +39,7 @@ class Scope:
         return replace(self, calls=tuple(dict.fromkeys((*self.calls, *calls))))
 
 
-def expression(draw: DrawFn, scope: Scope, depth: int = 2) -> str:
+def expression(draw: Random, scope: Scope, depth: int = 2) -> str:
     """An expression that gives an integer."""
     shapes = ["{constant}", "{name}", "{name}", "{name}"]
     if depth:
@@ -62,7 +49,7 @@ def expression(draw: DrawFn, scope: Scope, depth: int = 2) -> str:
     shape = pick(draw, shapes)
     parts: dict[str, str] = {}
     if "{constant}" in shape or not scope.names:
-        parts["constant"] = parts["name"] = str(number(draw, 0, 9))
+        parts["constant"] = parts["name"] = str(draw.randint(0, 9))
     elif "{name}" in shape:
         parts["name"] = pick(draw, scope.names)
     if "{call}" in shape:
@@ -76,7 +63,7 @@ def expression(draw: DrawFn, scope: Scope, depth: int = 2) -> str:
 ATTRIBUTES = ("self.up", "self.down", "self.width")
 
 
-def constructor(draw: DrawFn, scope: Scope) -> list[str]:
+def constructor(draw: Random, scope: Scope) -> list[str]:
     """The statements of a parent's `__init__` behind `super().__init__()`. `config` and `size` are parameters."""
     scope = scope.with_names("config", "size")
     lines: list[str] = []
@@ -93,7 +80,7 @@ def constructor(draw: DrawFn, scope: Scope) -> list[str]:
     return lines
 
 
-def _assignment(draw: DrawFn, target: str, scope: Scope) -> list[str]:
+def _assignment(draw: Random, target: str, scope: Scope) -> list[str]:
     value = expression(draw, scope)
     shapes = ["{t} = {v}"] * 6
     shapes += ["{t}: int = {v}", "{t} = self.twin = {v}", "self.twin = {t} = {v}", "{t} = {v}; self.late = 2"]
@@ -103,7 +90,7 @@ def _assignment(draw: DrawFn, target: str, scope: Scope) -> list[str]:
     return pick(draw, shapes).format(t=target, v=value).split("\n")
 
 
-def _twist(draw: DrawFn, scope: Scope) -> list[str]:
+def _twist(draw: Random, scope: Scope) -> list[str]:
     shapes = [
         "if size > 4:\n    return",
         "self.items.append({v})",
@@ -114,11 +101,11 @@ def _twist(draw: DrawFn, scope: Scope) -> list[str]:
     return pick(draw, shapes).format(v=expression(draw, scope)).split("\n")
 
 
-def computation(draw: DrawFn, scope: Scope, parameters: tuple[str, ...], returns: bool = True) -> list[str]:
+def computation(draw: Random, scope: Scope, parameters: tuple[str, ...], returns: bool = True) -> list[str]:
     """The body of a method that computes something from its parameters and, mostly, returns it."""
     scope = scope.with_names(*parameters)
     lines: list[str] = []
-    for step in range(number(draw, 0, 3)):
+    for step in range(draw.randint(0, 3)):
         lines += _step(draw, scope, step > 0)
         scope = scope.with_names("h")
     if not returns or chance(draw, 12):
@@ -134,12 +121,29 @@ def computation(draw: DrawFn, scope: Scope, parameters: tuple[str, ...], returns
     return [*lines, *pick(draw, shapes).format(v=value).split("\n")]
 
 
-def _step(draw: DrawFn, scope: Scope, has_h: bool) -> list[str]:
+def _step(draw: Random, scope: Scope, has_h: bool) -> list[str]:
     value = expression(draw, scope)
     shapes = ["h = {v}"] * 6
     if has_h:
         shapes += ["h = h + {v}", "h += {v}", "h, other = {v}, h"]
     shapes += ["self.up = {v}\nh = self.up", "h: int = {v}", "h = other = {v}", "h = {v}; other = 1"]
     shapes += ["if {v} > 4:\n    h = 1\nelse:\n    h = 2", "h = 0\nfor i in range(2):\n    h += i * {v}"]
-    shapes += ["x = {v}\nh = x", "h = [q for q in range(3)][1] + {v}"]
+    shapes += ["x = {v}\nh = x", "h = [q for q in range(3)][1] + {v}", *INNER_SCOPES]
     return pick(draw, shapes).format(v=value).split("\n")
+
+
+INNER_SCOPES = (
+    "h = (n := {v}) + n",
+    "if (n := {v}) > 3:\n    h = n\nelse:\n    h = 0",
+    "h = sum([(last := i) for i in range(3)]) + last + {v}",
+    "h = 0\ndef add(n):\n    nonlocal h\n    h += n\nadd({v})",
+    "h = [(lambda: n + i)() for i, n in enumerate([{v}, 2])][-1]",
+    "try:\n    h = 1 // ({v})\nexcept ZeroDivisionError as error:\n    h = len(error.args)",
+    "match {v}:\n    case 1:\n        h = 5\n    case other:\n        h = other",
+    "first, *rest = [{v}, 2, 3]\nh = first + len(rest)",
+    "class Local:\n    h = 3\n    depth = {v}\nh = Local.depth",
+    "h = {{i: {v} for i in range(2)}}[1]",
+    "h = max(i + 1 for i in (1, {v}))",
+    "global CALLS\nCALLS = {v}\nh = CALLS",
+)
+"""Bindings of `h` with scopes of their own around them."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-
-from hypothesis.strategies import DrawFn
+from random import Random
 
 from tests.oracle import overrides
 from tests.oracle.bodies import ATTRIBUTES, Scope, chance, computation, constructor, expression, pick
@@ -33,7 +32,14 @@ PLAIN_ATTRIBUTES = {
     ),
     "label": ('label = "llama-mlp"', "label = 'Llama'  # of LLAMA", 'label: str = "llama"'),
     "names": ('names = ["a"]', 'names = ["a"]\nnames = names + ["b"]'),
-    "base": ("base = 2\nderived = base + 1", "if True:\n    base = 2\nderived = base + 1"),
+    "base": (
+        "base = 2\nderived = base + 1",
+        "if True:\n    base = 2\nderived = base + 1",
+        "for base in (1, 2):\n    derived = base + 1",
+        "try:\n    base = 2\nexcept ValueError:\n    base = 3\nderived = [base] * 2",
+        "base = derived = 2\nif base > 1:\n    derived += 1",
+    ),
+    "slotted": ('__slots__ = ("slot",)',),
     "Inner": ("class Inner:\n    depth = 1",),
     "kind": ("kind: str",),
     "shift_by": ("shift_by = lambda self, v: v + 2",),
@@ -51,6 +57,20 @@ METHODS = {
     ),
     "later": "async def later(self, v):\n    return v + 1",
     "wrapped": "@doubled\ndef wrapped(self, v):\n    return v",
+    "timed": "@times(3)\ndef timed(self, v=2):\n{body}",
+    "__call__": "def __call__(self, v, *more):\n    return (v, more, self.up)",
+    "__len__": "def __len__(self):\n    return self.width_or(3)\n\ndef width_or(self, v):\n    return v",
+    "__eq__": "def __eq__(self, other):\n    return self.up == other\n\n__hash__ = None",
+    "variadic": "def variadic(self, *xs, **named):\n    return (xs, sorted(named))",
+    "lazy": "@functools.cached_property\ndef lazy(self):\n    return self.up + 1",
+    "secret": (
+        "def secret(self):\n    self.__hidden = 3\n    return self.__twice()\n\n"
+        "def __twice(self):\n    return self.__hidden * 2"
+    ),
+    "own_class": "def own_class(self):\n    return (__class__.level, [type(self).level for _ in 'a'])",
+    "through": "def through(self, v):\n    def inner():\n        return super(__class__, self).forward(v)\n    return inner()",
+    "by_default": "def by_default(self, v=SCALE, acc=()):\n    return (v, *acc)",
+    "generated": "def generated(self, v):\n    yield v\n    yield from range(self.up, self.up + 2)",
 }
 SETTER = "@size_of.setter\ndef size_of(self, v):\n    self.up = v"
 BEHIND_METHODS = ("alias = forward", "width_of = property(lambda self: self.up)", "run = staticmethod(abs)")
@@ -62,7 +82,7 @@ PARENT_INIT = (
 )
 
 
-def draw_parent(draw: DrawFn, name: str, base: str, scope: Scope, others: tuple[str, ...]) -> Class:
+def draw_parent(draw: Random, name: str, base: str, scope: Scope, others: tuple[str, ...]) -> Class:
     """A class of a neighbour; `others` are classes before it that it may use."""
     features = [key for key in PLAIN_ATTRIBUTES if chance(draw, 4)]
     pieces = [pick(draw, PLAIN_ATTRIBUTES[key]) for key in features]
@@ -87,10 +107,12 @@ def draw_parent(draw: DrawFn, name: str, base: str, scope: Scope, others: tuple[
     return Class(name, text, frozenset((*features, *methods)), signature)
 
 
-def draw_child(draw: DrawFn, name: str, parent: Class, scope: Scope) -> str:
+def draw_child(draw: Random, name: str, parent: Class, scope: Scope) -> str:
     """A class of the modular file that inherits from `parent`."""
     bases = pick(draw, [parent.name] * 8 + [f"DescribeMixin, {parent.name}", f"{parent.name}, TagExtra"])
     pieces = _attributes(draw, parent, scope)
+    if chance(draw, 8):
+        pieces.append(pick(draw, CHILD_EXTRAS))
     if chance(draw, 2):
         pieces.append(overrides.draw_init(draw, name, scope))
     if chance(draw, 2):
@@ -107,7 +129,7 @@ CHILD_ATTRIBUTES = {
     "width": ("width = 6", "width: int = 6", 'width = 6\n"""Wider than its parent."""', "width = AttributeError()"),
     "label": ('label = "emu"', "label = AttributeError()"),
     "names": ('names = ["c"]', 'names = ["c"]\nnames = names + ["d"]'),
-    "base": ("base = 10",),
+    "base": ("base = 10", "if True:\n    base = 11", "base, derived = 12, 13", "base = 10\nbase += 1"),
     "Inner": ("class Inner:\n    depth = 2",),
     "size_of": ("size_of = 8",),
     "scale": ("scale = None", "scale = lambda self, v: v"),
@@ -116,7 +138,19 @@ CHILD_ATTRIBUTES = {
 }
 
 
-def _attributes(draw: DrawFn, parent: Class, scope: Scope) -> list[str]:
+CHILD_EXTRAS = (
+    "for tag in ('a', 'b'):\n    pass",
+    "if True:\n    tag = 4\nelse:\n    tag = 5",
+    '__slots__ = ("own_slot",)',
+    "def set_secret(self):\n    self.__hidden = 4\n    return self.__hidden",
+    "level = 9",
+    "def __call__(self, v):\n    return v + 1",
+    "def up_by(self, v=SIZE):\n    return self.up + v",
+    "@times(2)\ndef tag(self):\n    return self.up",
+)
+
+
+def _attributes(draw: Random, parent: Class, scope: Scope) -> list[str]:
     pieces: list[str] = []
     for key, shapes in CHILD_ATTRIBUTES.items():
         if key in parent.features and chance(draw, 4):

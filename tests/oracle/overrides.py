@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import textwrap
+from random import Random
 
-from hypothesis.strategies import DrawFn
-
-from tests.oracle.bodies import ATTRIBUTES, Scope, chance, computation, expression, number, pick
+from tests.oracle.bodies import ATTRIBUTES, Scope, chance, computation, expression, pick
 
 
 INITS = (
@@ -23,7 +22,7 @@ INITS = (
 ALTERED = ("config + 1, size, flag=flag", "size, config", "config", "config, flag=not flag", "4, size")
 
 
-def draw_init(draw: DrawFn, name: str, scope: Scope) -> str:
+def draw_init(draw: Random, name: str, scope: Scope) -> str:
     """An `__init__` with or without a call of the parent's."""
     parameters, calls = pick(draw, INITS)
     arguments = pick(draw, calls)
@@ -43,15 +42,15 @@ def draw_init(draw: DrawFn, name: str, scope: Scope) -> str:
     return _method("__init__", parameters, [*before, call, *after])
 
 
-def _super(draw: DrawFn, name: str, rest: str) -> str:
+def _super(draw: Random, name: str, rest: str) -> str:
     return f"super({name}, self){rest}" if chance(draw, 8) else f"super(){rest}"
 
 
-def _after_init(draw: DrawFn, scope: Scope) -> list[str]:
+def _after_init(draw: Random, scope: Scope) -> list[str]:
     """The statements behind `super().__init__(…)`."""
     lines: list[str] = []
     inherited = scope.with_names(*ATTRIBUTES)
-    for _ in range(number(draw, 0, 3)):
+    for _ in range(draw.randint(0, 3)):
         target = pick(draw, (*ATTRIBUTES, "self.own", "self.items", "self.inner"))
         plain = target in ATTRIBUTES or target == "self.own"
         value = expression(draw, scope if chance(draw, 2) else inherited)
@@ -95,7 +94,7 @@ FORWARD_CALLS = {
 }
 
 
-def draw_forward(draw: DrawFn, name: str, parent: str, signature: str, scope: Scope) -> str:
+def draw_forward(draw: Random, name: str, parent: str, signature: str, scope: Scope) -> str:
     """A `forward`: the parent's call as a statement, returned, within an expression, not at all, or on a class."""
     parameters = tuple(word for word in ("x", "y") if word in signature)
     own = scope.with_names(*parameters, "self.up", "self.down")
@@ -126,6 +125,15 @@ def draw_forward(draw: DrawFn, name: str, parent: str, signature: str, scope: Sc
         f"return {parent}.forward(self, {{a}})",
         "return Root.forward(self, x)",
     ]
+    shapes += [
+        "{c}\nx = x + 1\nreturn x",
+        "{c}\nself.up = {v}\nself.down = self.up\nreturn self.down",
+        "{c}\nself.up += 1\nreturn self.up",
+        "def run(n):\n    return n + {v}\nreturn run(x)",
+        "h = {v}\n{c}\nreturn h",
+        "{c}\nreturn [x for x in (1, x)]",
+        "if (n := {v}) > 3:\n    x = n\n{c}",
+    ]
     shapes += ["return [Root.forward(self, v) for v in (x, 1)]", "try:\n    return {c}\nfinally:\n    self.done = 1"]
     shape = pick(draw, shapes).format(c=call, v=expression(draw, own), a=arguments)
     if "for _ in" in shape or "lambda" in shape:
@@ -133,7 +141,7 @@ def draw_forward(draw: DrawFn, name: str, parent: str, signature: str, scope: Sc
     return _method("forward", header, [*before, *shape.split("\n")])
 
 
-def _around(draw: DrawFn, scope: Scope) -> list[str]:
+def _around(draw: Random, scope: Scope) -> list[str]:
     value = expression(draw, scope)
     return pick(draw, (f"x = {value}", f"h = {value}", f"self.up = {value}", "if x > 7:\n    return 0")).split("\n")
 
@@ -172,10 +180,49 @@ OTHERS = {
         "@doubled\ndef wrapped(self, v):\n    return v + 2",
         "@doubled\ndef wrapped(self, v):\n    return super().wrapped(v)",
     ),
+    "timed": (
+        "def timed(self, v=2):\n    return super().timed(v)",
+        "@times(4)\ndef timed(self, v=5):\n    return v",
+        "@times(2)\ndef timed(self, v=2):\n    return super().timed(v)",
+    ),
+    "__call__": (
+        "def __call__(self, v, *more):\n    return super().__call__(v, *more)",
+        "def __call__(self, v, *more):\n    self.down = v\n    return super().__call__(v, 7)",
+        "def __call__(self, v):\n    return super().__call__(v)",
+    ),
+    "__len__": ("def __len__(self):\n    return super().__len__() + 1", "def width_or(self, v):\n    return 5"),
+    "__eq__": ("def __eq__(self, other):\n    return not super().__eq__(other)",),
+    "variadic": (
+        "def variadic(self, *xs, **named):\n    return super().variadic(*xs, **named)",
+        "def variadic(self, *xs, **named):\n    return super().variadic(0, *xs, more=1, **named)",
+        "def variadic(self, first=1, *xs):\n    return super().variadic(first, *xs)",
+        "def variadic(self, *items, **options):\n    return super().variadic(*items, **options)",
+    ),
+    "lazy": (
+        "@functools.cached_property\ndef lazy(self):\n    return super().lazy + 1",
+        "@property\ndef lazy(self):\n    return 5",
+        "lazy = 6",
+    ),
+    "secret": (
+        "def secret(self):\n    self.__hidden = 9\n    return super().secret()",
+        "def __twice(self):\n    return 70",
+    ),
+    "own_class": ("def own_class(self):\n    return super().own_class()",),
+    "through": ("def through(self, v):\n    v = v + 1\n    return super().through(v)",),
+    "by_default": (
+        "def by_default(self, v=SIZE, acc=(1,)):\n    return super().by_default(v, acc)",
+        "def by_default(self, v=7, **super_kwargs):\n    return super().by_default(v=v, **super_kwargs)",
+        "def by_default(self, **super_kwargs):\n    return super().by_default(**super_kwargs)",
+    ),
+    "generated": (
+        "def generated(self, v):\n    yield 0\n    yield from super().generated(v)",
+        "def generated(self, v):\n    return super().generated(v)",
+        "def generated(self, v):\n    v = v * 2\n    return super().generated(v)",
+    ),
 }
 
 
-def draw_others(draw: DrawFn, features: frozenset[str], scope: Scope) -> list[str]:
+def draw_others(draw: Random, features: frozenset[str], scope: Scope) -> list[str]:
     """Overrides of the parent's further members."""
     return [pick(draw, shapes) for key, shapes in OTHERS.items() if key in features and chance(draw, 3)]
 

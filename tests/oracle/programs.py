@@ -1,20 +1,18 @@
 """Random programs: two neighbours and a modular file that builds on them, in plain Python.
 
-A program is drawn from a grammar of class bodies, so hypothesis can shrink it. It uses what authors use (overrides,
-`super()`, `del`, properties, mixins, helpers), also in shapes that are rare. Expressions have no side effects: the
-converter puts an override in the place of the parent's statement, which by design is evaluated at another time.
+A program is drawn from a grammar of class bodies. It uses what authors use (overrides, `super()`, `del`, properties,
+mixins, helpers), also in shapes that are rare. Expressions have no side effects: the converter puts an override in the
+place of the parent's statement, which by design is evaluated at another time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
+from random import Random
 
 from tests.oracle import bodies, members
-from tests.oracle.bodies import chance, number, pick
+from tests.oracle.bodies import chance, pick
 
 
 SHARED = """
@@ -65,12 +63,23 @@ def doubled(function):
         return [function(*args, **kwargs)] * 2
 
     return wrapper
+
+
+def times(count):
+    def decorate(function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            return [function(*args, **kwargs)] * count
+
+        return wrapper
+
+    return decorate
 """
 OTHER = "limit = 7\n"
 
 IMPORTS = """
 import functools
-from ...shared import DescribeMixin, Root, TagExtra, doubled, {limit}
+from ...shared import DescribeMixin, Root, TagExtra, doubled, times, {limit}
 """
 
 
@@ -94,8 +103,12 @@ class Program:
         }
 
 
-@st.composite
-def programs(draw: DrawFn) -> Program:
+def program_of(seed: int, number: int) -> Program:
+    """The program with a number in the campaign of a seed: each can be drawn again without those before it."""
+    return draw_program(Random(f"{seed}/{number}"))
+
+
+def draw_program(draw: Random) -> Program:
     """A neighbour `llama`, sometimes used beside `bert`, and the modular file of `emu`."""
     llama = _neighbour(draw, "Llama", ("Norm", "MLP"), chance(draw, 4))
     bert = _neighbour(draw, "Bert", ("Norm", "Attention"), False)
@@ -111,8 +124,8 @@ class _Neighbour:
     constants: tuple[str, ...]
 
 
-def _neighbour(draw: DrawFn, name: str, stems: tuple[str, ...], has_grandparent: bool) -> _Neighbour:
-    constants = {"SCALE": number(draw, 2, 4), f"{name.upper()}_SHIFT": number(draw, 1, 3)}
+def _neighbour(draw: Random, name: str, stems: tuple[str, ...], has_grandparent: bool) -> _Neighbour:
+    constants = {"SCALE": draw.randint(2, 4), f"{name.upper()}_SHIFT": draw.randint(1, 3)}
     functions = ("rescale", f"{name.lower()}_shift")
     lines = [IMPORTS.format(limit="limit") if chance(draw, 2) else IMPORTS.replace(", {limit}", "")]
     lines += [f"{constant} = {value}" for constant, value in constants.items()]
@@ -144,7 +157,7 @@ def _neighbour(draw: DrawFn, name: str, stems: tuple[str, ...], has_grandparent:
     return _Neighbour(name, "\n\n\n".join(lines) + "\n", classes, functions, tuple(constants))
 
 
-def _modular(draw: DrawFn, llama: _Neighbour, bert: _Neighbour) -> str:
+def _modular(draw: Random, llama: _Neighbour, bert: _Neighbour) -> str:
     prefix = pick(draw, ["Emu", "Emu", "EmuText"])
     parents = [parent for parent in llama.classes.values() if parent.name != "LlamaNorm" or chance(draw, 2)]
     if chance(draw, 3):
@@ -157,7 +170,7 @@ def _modular(draw: DrawFn, llama: _Neighbour, bert: _Neighbour) -> str:
             if function not in taken:
                 taken[function] = f"modeling_{neighbour.name.lower()}"
                 scope = scope.with_calls(function)
-    lines = [IMPORTS.replace("doubled, {limit}", "doubled, no_inherit_decorator")]
+    lines = [IMPORTS.replace("times, {limit}", "times, no_inherit_decorator")]
     if chance(draw, 8):
         lines[0] += "from ...other import limit\n"
         scope = scope.with_names("limit")
@@ -171,26 +184,36 @@ def _modular(draw: DrawFn, llama: _Neighbour, bert: _Neighbour) -> str:
             stem = "Second" + stem
         lines.append(members.draw_child(draw, prefix + stem, parent, scope))
         lines += _statements_below(draw, prefix + stem)
+        if chance(draw, 10):
+            lines.append(pick(draw, HEIRS).format(f"{prefix}Heir{stem}", prefix + stem))
     return "\n\n\n".join(lines) + "\n"
+
+
+HEIRS = (
+    "class {0}({1}):\n    pass",
+    "class {0}({1}):\n    def forward(self, x, **kwargs):\n        return (super().forward(x), 1)",
+    "class {0}({1}):\n    def __init__(self):\n        super().__init__()\n        self.up = self.up * 2",
+)
+"""A class of the modular file that inherits from another one of it: inheritance stays."""
 
 
 def _source(class_name: str) -> str:
     return "llama" if class_name.startswith("Llama") else "bert"
 
 
-def _own_definitions(draw: DrawFn, taken: Mapping[str, str]) -> list[str]:
+def _own_definitions(draw: Random, taken: Mapping[str, str]) -> list[str]:
     """Definitions of the modular file that have the name of a neighbour's, after the renaming."""
     own: list[str] = []
     if chance(draw, 8):
-        own.append(f"SCALE = {number(draw, 2, 9)}")
+        own.append(f"SCALE = {draw.randint(2, 9)}")
     if chance(draw, 8):
-        own.append(f"EMU_SHIFT = {number(draw, 1, 9)}")
+        own.append(f"EMU_SHIFT = {draw.randint(1, 9)}")
     if chance(draw, 8) and "rescale" not in taken:
         own.append("def rescale(value):\n    return value * 100")
     return own
 
 
-def _statements_below(draw: DrawFn, name: str) -> list[str]:
+def _statements_below(draw: Random, name: str) -> list[str]:
     """Statements of the module that change a class after it was made."""
     if not chance(draw, 12):
         return []

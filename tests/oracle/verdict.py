@@ -172,7 +172,7 @@ def _is_of(value: object, module: types.ModuleType) -> bool:
 
 
 def _differences(original: types.ModuleType, generated: types.ModuleType | Exception) -> Iterator[Difference]:
-    for name, cls in vars(original).items():
+    for name, cls in list(vars(original).items()):  # calls may add globals
         if not (isinstance(cls, type) and _is_of(cls, original)):
             continue
         if isinstance(generated, Exception):
