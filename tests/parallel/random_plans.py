@@ -163,6 +163,7 @@ def larger(target: Target, small: Small, plan: Plan) -> Small | None:
 
 def _attempts(small: Small) -> Iterator[tuple[dict[str, int], str]]:
     wanted = dict(_wanted(getattr(small.model, "config", None)))
+    wanted = {name: value for name, value in wanted.items() if name == "embed_dim"} or wanted
     words = {name: value for name, value in wanted.items() if not name.endswith("vocab_size")}
     for given in (
         wanted,
@@ -201,7 +202,7 @@ def _wanted(config: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
             yield from _wanted(value, f"{prefix}{name}.")
         elif name in _LARGER and type(value) is int and value > 1:
             yield f"{prefix}{name}", _LARGER[name]
-        elif name == "embed_dim" and type(value) is int:  # of stages, whose numbers of heads are a list
+        elif name == "embed_dim" and type(value) is int:  # that of stages: the other widths follow from it
             yield f"{prefix}{name}", 2 * value
 
 

@@ -36,6 +36,8 @@ class _Role:
         with torch._C.DisableTorchFunctionSubclass():
             if name == "__get__":
                 return _property(func, args)
+            if name in ("__set__", "__delete__"):  # of the parameter itself: its grad, its data
+                return func(*args, **kwargs)
             owners = _owners((*args, *kwargs.values()))
             if name in CARRIERS and owners and isinstance(args[0], _Role):
                 return _carried(func(*args, **kwargs), owners[0])

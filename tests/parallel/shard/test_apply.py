@@ -5,6 +5,8 @@ from torch import nn
 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
 
 
 class Shared(nn.Module):
@@ -24,3 +26,40 @@ def test_a_module_with_two_names_is_cut_once():
     plan = Plan.parse("plan x\nrule first.0 colwise\nrule first.2 rowwise\n")
     verdict = check_model_on_threads(Shared(), plan, {"x": torch.randn(3, 8)}, 2)
     assert verdict.passed, verdict
+
+
+class Heads(nn.Module):
+    """A norm of each head between a column and a row layer, and two outputs, so that there are two backwards."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up, self.norm, self.down = nn.Linear(8, 16), nn.LayerNorm(4), nn.Linear(16, 8)
+
+    def forward(self, x):
+        heads = self.norm(self.up(x).view(*x.shape[:-1], -1, 4))
+        found = self.down(heads.flatten(-2))
+        return found, found.sin()
+
+
+HEADS = Plan.parse("plan x\nrule up colwise\nrule norm replicated_with_grad_allreduce\nrule down rowwise\n")
+
+
+def test_gradients_start_anew_with_each_backward():
+    verdict = check_model_on_threads(Heads(), HEADS, {"x": torch.randn(3, 8)}, 2)
+    assert verdict.passed, verdict
+
+
+def test_attributes_are_set_on_the_parameter_itself():
+    model = Heads()
+    board = ThreadBoard(1)
+    with board.baton:
+        apply(model, HEADS, ThreadGroup(board, 0))
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        model.zero_grad(set_to_none=True)
+        assert all(parameter.grad is None for parameter in model.parameters())
+        model.norm.weight.data = torch.full((4,), 3.0)
+        assert model.norm.weight.tolist() == [3.0] * 4
+        model.norm.weight.requires_grad = False
+        assert not model.norm.weight.requires_grad
