@@ -7,9 +7,7 @@ import functools
 import hashlib
 import os
 import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 
 from modular_converter.convert.emit.formatters import load_formatter
@@ -118,6 +116,9 @@ def ruff_version(path: str) -> str:
 @functools.lru_cache(maxsize=8)
 def _ruff_version(path: str, size: int, time: int) -> str:
     """The same; size and time of the program are there to ask a replaced program again."""
+    import subprocess  # takes 3 ms; a check without changes remembers the version
+    import tempfile
+
     try:
         done = subprocess.run(
             [path, "--version"],
