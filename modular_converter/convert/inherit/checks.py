@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from modular_converter.convert.inherit.calls import super_attribute
-from modular_converter.convert.inherit.members import ClassBlock, parse_class
+from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import decorated_by, is_property, is_removal, method_key
 from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.problems import (
@@ -17,6 +18,9 @@ from modular_converter.convert.inherit.problems import (
     value_of_super,
 )
 from modular_converter.convert.inherit.scopes import Function, all_reads, is_generator, walk
+
+
+SLOTS = "__slots__"
 
 
 def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iterator[Problem]:
@@ -39,6 +43,25 @@ def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iter
                     f"the generated class does not inherit from `{base}`, nor is it imported",
                     "Use `super()` in a statement of its own, or write out what you take from it.",
                 )
+
+
+def check_names_of_classes(child: ClassBlock, parent: ClassBlock) -> Iterator[Problem]:
+    """Names that Python keeps apart for the two classes: private ones (`self.__x`), and slots."""
+    if not any("__" in member.text for member in child.members):
+        return
+    theirs = frozenset[str]().union(*map(_private_names, parent.members))
+    for member in child.members:
+        for name in sorted(_private_names(member) & theirs):
+            reason = f"`{name}` is private to each class that uses it, and the generated class would have one for both"
+            yield not_mergeable(member.node, name, reason, "Give yours another name.")
+        if SLOTS in member.binds and any(SLOTS in other.binds for other in parent.members):
+            yield not_mergeable(member.node, SLOTS, "they add to the parent's", "Name the slots of both.")
+
+
+def _private_names(member: Member) -> frozenset[str]:
+    """The identifiers that Python gives another name in each class."""
+    found = re.findall(r"\b__[^\W\d]\w*", member.text) if "__" in member.text else ()
+    return frozenset(name for name in found if not name.endswith("__"))
 
 
 def check_mixins(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, shape_of
 from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base
-from modular_converter.convert.inherit.checks import check_class, check_halves, check_mixins
+from modular_converter.convert.inherit.checks import check_class, check_halves, check_mixins, check_names_of_classes
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import merge_members
 from modular_converter.convert.inherit.overrides import Overrides
@@ -61,6 +61,7 @@ def merge_class(
     merger.problems.extend(check_class(child, parent, parent_base))
     merger.problems.extend(check_mixins(child, parent, parent_base, siblings))
     merger.problems.extend(check_halves(child, parent))
+    merger.problems.extend(check_names_of_classes(child, parent))
     members = merge_members(child, parent, merger.override, merger.new)
     decorators = _decorators(child, parent)
     docstring = _docstring(child) or parent.docstring

@@ -206,6 +206,15 @@ REFUSED = {
         "def f(self, x):\n    super().f(x)\n    x = x + 1\n    return x",
         "def f(self, x):\n    x = x * 2\n    x = x * 3\n    return x",
     ),
+    "a private attribute of both": (
+        "def f(self):\n    self.__a = 1\n    return super().f()",
+        "def f(self):\n    self.__a = 2\n    return self.__a",
+    ),
+    "a private method of both": (
+        "def __twice(self):\n    return 1",
+        "def f(self):\n    return self.__twice()\ndef __twice(self):\n    return 2",
+    ),
+    "slots of both": ("\n__slots__ = ('b',)", "__slots__ = ('a',)"),
     "a local name of both": (
         "def f(self, x):\n    h = x\n    super().f(x)\n    self.a = h",
         "def f(self, x):\n    h = 1\n    self.b = h",
