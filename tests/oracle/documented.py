@@ -48,23 +48,18 @@ def _is_stub(method: ast.FunctionDef) -> bool:
 
 
 def _is_decorated_twice(method: ast.FunctionDef, inherited: ast.FunctionDef) -> bool:
-    """The parent's decorators do not apply to its body where that is inserted."""
-    return any(ast.unparse(one) == "doubled" for one in inherited.decorator_list) and bool(method.decorator_list)
+    """The parent's decorators do not apply to its body where that is inserted into a method with its own."""
+    kinds = {"property", "classmethod", "staticmethod"}
+    return bool(method.decorator_list) and not {*map(ast.unparse, inherited.decorator_list)} <= kinds
 
 
 def _is_placed_differently(after: list[ast.stmt], inherited: list[ast.stmt]) -> bool:
-    """An assignment replaces the parent's, in whose place the parent's later statements read it.
-
-    A statement that the parent has word for word is not repeated.
-    """
-    there = [ast.unparse(part) for part in inherited]
+    """An assignment replaces the parent's, in whose place the parent's later statements read it."""
     for part in after:
         targets = {
             ast.unparse(target) for target in getattr(part, "targets", [getattr(part, "target", None)]) if target
         }
         places = [place for place, one in enumerate(inherited) if targets & set(_targets(one))]
-        if ast.unparse(part) in there:
-            return True
         if isinstance(part, (ast.Assign, ast.AnnAssign)) and places:
             reads = {ast.unparse(node) for one in inherited[places[0] + 1 :] for node in _loads(one)}
             if targets & reads:

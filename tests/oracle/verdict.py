@@ -6,7 +6,7 @@ import ast
 import enum
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -109,8 +109,8 @@ def judge(program: Program, lints: bool = True) -> Verdict:
         verdict = _refusal(conversion)
         if verdict is not None:
             return verdict
-        _replace_in_neighbours(modules)
         text = next((text for path, text in conversion.files.items() if path.endswith("modeling_emu.py")), "")
+        _replace_in_neighbours(modules, _defined(text))
         generated_modules = {name: program.modules[name] for name in ("shared", "other")} | {GENERATED: text}
         with executed("generated", generated_modules) as generated:
             differences = tuple(_differences(modules[MODULAR], generated[GENERATED]))
@@ -155,16 +155,25 @@ def _described(program: Program, text: str) -> Callable[[Difference], bool]:
     return is_described
 
 
-def _replace_in_neighbours(modules: Mapping[str, types.ModuleType]) -> None:
-    """Let inherited code use what the modular file defines in place of a neighbour's: a feature of modular files."""
+def _replace_in_neighbours(modules: Mapping[str, types.ModuleType], generated: Set[str]) -> None:
+    """Let inherited code use what the modular file defines in place of a neighbour's: a feature of modular files.
+
+    Where a generated file has two definitions that differ in their prefix alone, each is of another neighbour.
+    """
     own = vars(modules[MODULAR])
     for dotted, module in modules.items():
         if ".modeling_" not in dotted:
             continue
         for name in [name for name, value in vars(module).items() if _is_of(value, module)]:
-            for replaced, value in own.items():
-                if neutral(replaced) == neutral(name) and _is_of(value, modules[MODULAR]):
+            alike = {other for other in generated if neutral(other) == neutral(name)}
+            for replaced in alike & own.keys():
+                value = own[replaced]
+                if _is_of(value, modules[MODULAR]) and (len(alike) == 1 or _builds_on(value, module)):
                     setattr(module, name, value)
+
+
+def _builds_on(value: object, module: types.ModuleType) -> bool:
+    return isinstance(value, type) and any(_is_of(base, module) for base in value.__mro__)
 
 
 def _is_of(value: object, module: types.ModuleType) -> bool:
