@@ -30,11 +30,8 @@ def summary(rows: list[Row], versions: str, date: str) -> str:
     verified = {row["folder"] for row in rows if row["state"] == "verified"} & named
     counts = [f"{sum(row['state'] == 'verified' for row in rows)} of {len(rows)} model types verified"]
     counts += [f"{len(verified)} of {len(named)} model folders have a verified plan"] if named else []
-    sized = [row["holds_at"] for row in rows if "holds_at" in row]
-    for size in sized[0] if sized else ():
-        counts.append(f"{sum(not found[size] for found in sized)} hold at published size on {size} devices")
     took = [_took("deriving", "derive_s", rows), _took("proving on processes", "prove_s", rows)]
-    said = [", ".join(counts) + f" ({versions}, {date}).", *took, scope(rows)]
+    said = [", ".join(counts) + f" ({versions}, {date}).", *took, _sizes(rows) + scope(rows)]
     return " ".join(filter(None, said))
 
 
@@ -65,9 +62,15 @@ def classics(rows: list[Row]) -> str:
     wanted = {name.removeprefix("folder:") for name in CLASSICS.split()}
     own = [row for row in rows if row["model"] in wanted]
     good = sum(row["state"] == "verified" and row.get("share", 0) >= 0.9 for row in own)
-    return "\n".join(
-        [f"{good} of {len(wanted)} verified with at least 90 % sharded.", "", *_HEAD, *map(_line, _sorted(own))]
-    )
+    said = f"{good} of {len(wanted)} verified with at least 90 % sharded. {_sizes(own)}{scope(own)}".strip()
+    return "\n".join([said, "", *_HEAD, *map(_line, _sorted(own))])
+
+
+def _sizes(rows: list[Row]) -> str:
+    """How many plans hold at published sizes, by number of devices."""
+    found = [row["holds_at"] for row in rows if "holds_at" in row]
+    counts = [f"{sum(not one[size] for one in found)} on {size} devices" for size in found[0]] if found else []
+    return f"At published sizes hold {', '.join(counts)}. " if counts else ""
 
 
 def others(rows: list[Row]) -> str:

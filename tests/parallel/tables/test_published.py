@@ -42,5 +42,5 @@ def test_the_tables_say_it():
     row["evidence"] = {"situations": ["padding"], "draws": 2}
     assert "| 2; 4: w: a block of length 6 does not divide over 4 ranks |" in markdown([row], "torch 2", "today")
     said = summary([row], "torch 2", "today")
-    assert "1 hold at published size on 2 devices, 0 hold at published size on 4 devices" in said
+    assert "At published sizes hold 1 on 2 devices, 0 on 4 devices, 0 on 8 devices. Proven on" in said
     assert said.endswith("Proven on 2 and 4 ranks, 1 of 1 with two draws of weights, 1 with padding.")
