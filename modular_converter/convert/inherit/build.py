@@ -12,6 +12,7 @@ from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Statement
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate
+from modular_converter.rules import syntax_error
 from modular_converter.settings.values import Settings
 
 
@@ -82,17 +83,22 @@ def _merge(
     base, dotted, parent_name = found
     parent = neighbours.neighbours[dotted].definitions[parent_name]
     siblings = {name: built[name].text for name in statement.bases if name in built}
-    merged = merge_class(
-        statement.text,
-        parent.text,
-        parent.name,
-        base,
-        neighbours.names,
-        ancestors,
-        siblings,
-        settings,
-        neighbours.target.module.names,
-    )
+    try:
+        merged = merge_class(
+            statement.text,
+            parent.text,
+            parent.name,
+            base,
+            neighbours.names,
+            ancestors,
+            siblings,
+            settings,
+            neighbours.target.module.names,
+        )
+    except SyntaxError as error:
+        place = Location(neighbours.target.path, statement.line)
+        reason = f"{error.msg}, as libcst reads this class or its parent"
+        raise ConversionError(syntax_error.diagnose(place, reason)) from None
     uses = lexer.identifiers(merged.text)
     findings = tuple(_finding(problem, statement, neighbours.target.path) for problem in merged.problems)
     return BuiltClass(statement, merged.text, parent.lead, uses, dotted, parent, findings)

@@ -16,6 +16,10 @@ def with_standard_indentation(text: str, indentation: str) -> str:
     """The text with the indentation given for each level; the insides of strings stay as they are.
 
     Raises:
-        libcst.ParserSyntaxError: libcst does not know the syntax.
+        SyntaxError: libcst does not know the syntax, although Python does.
     """
-    return cst.parse_module(text).visit(_Reindent()).with_changes(default_indent=indentation).code
+    try:
+        module = cst.parse_module(text)
+    except cst.ParserSyntaxError as error:
+        raise SyntaxError(error.message) from None
+    return module.visit(_Reindent()).with_changes(default_indent=indentation).code

@@ -50,7 +50,10 @@ def in_the_case_of(spelling: str, behind: str, renamer: Renamer) -> str:
 
 def renamed(text: str, renamer: Renamer) -> str:
     """A name or a prose renamed, but for the names of other libraries, which stand alone as words."""
-    words = re.split(r"([\w-]+)", text)
+    words = []
+    for word in re.split(r"([\w-]+)", text):
+        # A name without a minus of its own may stand beside one.
+        words += [word] if word in renamer.kept else re.split("(-)", word)
     runs = [word if word in renamer.kept else None for word in words]
     result, prose = "", ""
     for word, kept in zip(words, runs, strict=True):
@@ -205,3 +208,41 @@ def test_a_name_that_is_kept_is_kept_whole_only() -> None:
 def test_only_relative_modules_are_renamed_in_import_modules() -> None:
     text = "from .configuration_gpt import GPTConfig\nfrom gpt import gpt\n"
     assert GPT.import_modules(text) == "from .configuration_new_one import GPTConfig\nfrom gpt import gpt\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("y = mamba_ssm-mamba", "y = mamba_ssm-new"),
+        ("y = -mamba_ssm", "y = -mamba_ssm"),
+        ("# mamba-ssm, but mamba-ssm-2", "# mamba-ssm, but new-ssm-2"),
+        ("y = mamba_ssm.mamba", "y = mamba_ssm.new"),
+    ],
+)
+def test_a_kept_name_beside_a_minus(text: str, expected: str) -> None:
+    renamer = Renamer("mamba", "Mamba", "new", "New", kept=("mamba_ssm", "mamba-ssm"))
+    assert renamer.code(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import os, gpt_cpp", "import os, gpt_cpp"),
+        ("from gpt_cpp import GPTCpp, gpt_x", "from gpt_cpp import GPTCpp, new_one_x"),
+        ("return gpt_cpp.gpt.GPT(gpt), GPTCpp", "return gpt_cpp.gpt.GPT(new_one), GPTCpp"),
+        ("return self.gpt_cpp, my_gpt_cpp", "return self.new_one_cpp, my_new_one_cpp"),
+        ("# gpt_cpp is fast", "# new_one_cpp is fast"),
+    ],
+)
+def test_names_of_other_libraries_stay_in_code(text: str, expected: str) -> None:
+    renamer = Renamer("gpt", "GPT", "new_one", "NewOne", foreign=frozenset({"gpt_cpp", "GPTCpp"}))
+    assert renamer.code(text) == expected
+    assert renamer.name("GPTCpp") == "GPTCpp"
+
+
+def test_relative_modules_lead_to_the_files_of_the_model_whatever_the_prefix() -> None:
+    own = Renamer("gpt", "GPT", "new", "New")
+    prefixed = Renamer("gpt", "GPT", "new_text", "NewText", siblings=own)
+    text = "def f():\n    from .configuration_gpt import GPTConfig\n"
+    assert prefixed.code(text) == "def f():\n    from .configuration_new import NewTextConfig\n"
+    assert prefixed.code(text, keep_modules=True) == "def f():\n    from .configuration_gpt import NewTextConfig\n"
