@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Sequence
 
 from modular_converter.files.links import is_installed
-from modular_converter.git.snapshot import Snapshot, Touched, place_of
+from modular_converter.git.snapshot import Snapshot, Touched, through_folder_links
 from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees
 
 
@@ -16,7 +16,7 @@ COMMITS = 20
 """The number of commits of a file that are searched for one in which it was right."""
 
 
-class History:
+class CommitHistory:
     """What git knows of the generated files and of the files that they are made from."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class History:
     def _cause(
         self, repository: Repository, path: str, new: str, sources: Sequence[str], outdated: Sequence[str]
     ) -> str:
-        last, own = self._snapshot(repository, "HEAD"), place_of(path)
+        last, own = self._snapshot(repository, "HEAD"), through_folder_links(path)
         is_changed, file = path in last, own if last.differs(own) else os.path.realpath(own)
         if is_changed and repository.first_with(new, file, ["HEAD"]) == 0:  # a proof, whatever else has changed
             return "it was edited by hand since the last commit, where it was right"

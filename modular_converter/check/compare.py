@@ -16,7 +16,7 @@ from modular_converter.settings.values import Settings
 
 
 if TYPE_CHECKING:
-    from modular_converter.check.blame import History
+    from modular_converter.check.blame import CommitHistory
 
 BETWEEN = "\n\n\n"
 """The blank lines between the classes and functions of a formatted file."""
@@ -72,14 +72,16 @@ def describe(stale: Sequence[StaleFile], wrong: Diagnostic | None = None) -> lis
     """
     if not stale:
         return []
-    from modular_converter.check.blame import History  # starts with subprocess, which an ordinary check does not need
+    from modular_converter.check.blame import (
+        CommitHistory,  # starts with subprocess, which an ordinary check does not need
+    )
 
-    history = History()
+    history = CommitHistory()
     outdated = {one.path for one in stale}
     return [_describe(one, outdated, history, wrong) for one in stale]
 
 
-def _describe(stale: StaleFile, outdated: Set[str], history: History, wrong: Diagnostic | None) -> Difference:
+def _describe(stale: StaleFile, outdated: Set[str], history: CommitHistory, wrong: Diagnostic | None) -> Difference:
     """The finding about one stale file; `outdated` are the paths of all stale files."""
     modular = os.path.basename(stale.conversion.path)
     if stale.old is None and not os.path.lexists(stale.target):

@@ -59,7 +59,7 @@ class Snapshot:
 
     def __contains__(self, path: str) -> bool:
         """Whether a path in the work tree has changed: its own file or link, or the file that a link leads to."""
-        place = place_of(path)
+        place = through_folder_links(path)
         return place.startswith(self._top) and (self.differs(place) or self._leads_to_change(place))
 
     def _leads_to_change(self, place: str) -> bool:
@@ -96,7 +96,7 @@ class Touched:
         return self._below[folder]
 
 
-def place_of(path: str) -> str:
+def through_folder_links(path: str) -> str:
     """The path of a file with the links of its folders followed, but not the file's own link."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 

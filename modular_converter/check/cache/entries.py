@@ -10,12 +10,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from modular_converter.check.cache.pack import pack
+from modular_converter.check.cache.pack import pack_diagnostic
 from modular_converter.check.cache.store import digest
 from modular_converter.convert.conversion import Conversion
 
 
-class Entry(NamedTuple):
+class CacheEntry(NamedTuple):
     """A successful conversion without its texts: the files that it depends on, and its results."""
 
     place: str
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     """Its diagnostics, packed."""
 
 
-class Entries:
+class CacheEntries:
     """The entries of one folder of models, by the name of their modular file.
 
     A name is a path relative to the folder, or absolute for a file outside.
@@ -40,12 +40,12 @@ class Entries:
 
     def __init__(self, folder: str) -> None:
         self._folder = os.path.join(folder, "")
-        self.by_name: dict[str, Entry] = {}
+        self.by_name: dict[str, CacheEntry] = {}
         self.files: list[tuple[str, str]] = []
         """Number -> name of a file, and its hash or the word instead of a hash (see `Conversion.reads`)."""
         self._numbers: dict[tuple[str, str], int] = {}
 
-    def get(self, path: str) -> Entry | None:
+    def get(self, path: str) -> CacheEntry | None:
         """The entry of a modular file."""
         return self.by_name.get(self.name(path))
 
@@ -64,14 +64,14 @@ class Entries:
             if found["key"] != key:
                 return
             files = [(name, value) for name, value in found["files"]]
-            by_name = {name: Entry(*entry) for name, entry in found["entries"].items()}
+            by_name = {name: CacheEntry(*entry) for name, entry in found["entries"].items()}
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return
         self.files, self.by_name = files, by_name
 
     def dump(self, key: str) -> bytes:
         """All entries whose modular file still exists, with the files that they name."""
-        kept = Entries(self._folder)
+        kept = CacheEntries(self._folder)
         for name, entry in self.by_name.items():
             if os.path.isfile(self.path(name)):
                 reads, gives = (
@@ -85,17 +85,17 @@ class Entries:
 
         Args:
             conversion: the conversion, with its formatted texts.
-            place: see `Entry.place`.
+            place: see `CacheEntry.place`.
             targets: generated file -> where it is written.
         """
         gives = ((self.name(targets[path]), digest(text.encode())) for path, text in conversion.files.items())
-        self.by_name[self.name(conversion.path)] = Entry(
+        self.by_name[self.name(conversion.path)] = CacheEntry(
             place,
             self._add_files((self.name(path), value) for path, value in conversion.reads.items()),
             self._add_files(gives),
             [self.name(path) for path in sorted(conversion.requires)],
             conversion.packages,
-            [pack(one) for one in conversion.found],
+            [pack_diagnostic(one) for one in conversion.found],
         )
 
     def _add_files(self, files: Iterable[tuple[str, str]]) -> list[int]:

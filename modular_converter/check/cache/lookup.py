@@ -2,7 +2,7 @@
 
 An entry holds only as long as the tool, the settings, the formatter, the modular file, the generated files, and all
 files that the conversion has read are the same. Only contents are compared, never times, so entries survive a fresh
-checkout at the same path. Entries hold hashes and findings, no code.
+checkout at the same path. CacheEntries hold hashes and findings, no code.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from modular_converter.check.cache import store
-from modular_converter.check.cache.entries import Entries, Entry
+from modular_converter.check.cache.entries import CacheEntries, CacheEntry
 from modular_converter.check.cache.hashes import CurrentHashes
 from modular_converter.check.cache.key import key_of, packages_above
-from modular_converter.check.cache.pack import unpack
+from modular_converter.check.cache.pack import unpack_diagnostic
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import source_path
 from modular_converter.diagnostics import ConversionError
@@ -51,7 +51,7 @@ class Cache:
         self._errors_only = errors_only
         self._key = key_of(settings)
         self._hashes = CurrentHashes(settings)
-        self._entries: dict[str, Entries] = {}
+        self._entries: dict[str, CacheEntries] = {}
         self._unchanged: dict[tuple[str, int], bool] = {}
         self._packages: dict[str, tuple[bool, ...]] = {}
 
@@ -69,7 +69,7 @@ class Cache:
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ConversionError):
             return None  # an entry of another form, or a file that may not be read
 
-    def _holds(self, path: str, folder: str, entry: Entry, entries: Entries) -> bool:
+    def _holds(self, path: str, folder: str, entry: CacheEntry, entries: CacheEntries) -> bool:
         """Whether everything that an entry depends on is the same today."""
         return (
             entry.place == self._place(path)
@@ -77,7 +77,7 @@ class Cache:
             and all((find_package(name, os.path.dirname(path)) or "") == at for name, at in entry.packages.items())
         )
 
-    def _is_unchanged(self, folder: str, number: int, entries: Entries) -> bool:
+    def _is_unchanged(self, folder: str, number: int, entries: CacheEntries) -> bool:
         """Whether a file is the same today. Most entries name the same files, so the answers are kept."""
         known = self._unchanged.get((folder, number))
         if known is None:
@@ -85,14 +85,16 @@ class Cache:
             known = self._unchanged[folder, number] = self._hashes.matches(entries.path(name), value)
         return known
 
-    def _conversion(self, path: str, entry: Entry, entries: Entries) -> Conversion:
+    def _conversion(self, path: str, entry: CacheEntry, entries: CacheEntries) -> Conversion:
         files = [entries.path(entries.files[number][0]) for number in entry.gives]
         if self.settings.output_dir:  # a conversion names its files as if they stood beside the modular file
             files = [os.path.join(os.path.dirname(path), os.path.basename(file)) for file in files]
         return Conversion(
             path,
             FilesOnDisk(files, self.settings),
-            () if self._errors_only else tuple(unpack(one) for one in entry.findings),  # none of them is an error
+            ()
+            if self._errors_only
+            else tuple(unpack_diagnostic(one) for one in entry.findings),  # none of them is an error
             reads={entries.path(name): value for name, value in (entries.files[number] for number in entry.reads)},
             packages=entry.packages,
             requires=frozenset(entries.path(name) for name in entry.requires),
@@ -117,8 +119,8 @@ class Cache:
                 store.write(self.folder, key, entries.dump(key))
             store.bound(self.folder)
 
-    def _load(self, folder: str) -> Entries:
-        entries, key = Entries(folder), self._key_for(folder)
+    def _load(self, folder: str) -> CacheEntries:
+        entries, key = CacheEntries(folder), self._key_for(folder)
         content = store.read(self.folder, key) if self._key else None
         if content is not None:
             entries.load(content, key)

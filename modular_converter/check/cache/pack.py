@@ -9,7 +9,7 @@ from modular_converter.diagnostics import Diagnostic, Location, Severity
 from modular_converter.rules import by_name
 
 
-def pack(diagnostic: Diagnostic) -> list[Any]:
+def pack_diagnostic(diagnostic: Diagnostic) -> list[Any]:
     """A diagnostic as values that JSON knows."""
     place, override = diagnostic.location, diagnostic.severity_override
     return [
@@ -22,8 +22,8 @@ def pack(diagnostic: Diagnostic) -> list[Any]:
     ]
 
 
-def unpack(values: Sequence[Any]) -> Diagnostic:
-    """The diagnostic that `pack` was given. Raises `ValueError`, `TypeError` or `LookupError` for others."""
+def unpack_diagnostic(values: Sequence[Any]) -> Diagnostic:
+    """The diagnostic that `pack_diagnostic` was given. Raises `ValueError`, `TypeError` or `LookupError` for others."""
     name, (path, line, column, end_line, end_column), message, help, source_line, override = values
     texts, numbers, optional = (name, path, message, help, source_line), (line, column), (end_line, end_column)
     if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):

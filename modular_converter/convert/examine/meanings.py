@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from modular_converter.convert.examine.reexports import Place, place_of
+from modular_converter.convert.examine.reexports import DefinitionPlace, place_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.members import Member, parse_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
@@ -157,7 +157,7 @@ class _Names:
             return first == second
         return self._package_and_leaf(one.imported) == self._package_and_leaf(other.imported)
 
-    def _place(self, meaning: Meaning) -> Place | None:
+    def _place(self, meaning: Meaning) -> DefinitionPlace | None:
         name = meaning.imported[len(meaning.module) :].removeprefix(".")
         return place_of(meaning.module, name, os.path.dirname(self.neighbours.target.path), self.library)
 

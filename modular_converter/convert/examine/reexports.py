@@ -15,14 +15,14 @@ DEEPEST = 10
 """Modules that a name is followed through; more are a circle."""
 
 
-class Place(NamedTuple):
+class DefinitionPlace(NamedTuple):
     """A definition, or a module where `name` is ""."""
 
     path: str
     name: str = ""
 
 
-def place_of(module: str, name: str, beside: str, library: Library, depth: int = 0) -> Place | None:
+def place_of(module: str, name: str, beside: str, library: Library, depth: int = 0) -> DefinitionPlace | None:
     """Where `from module import name`, in a file of the folder `beside`, leads; None where that cannot be seen.
 
     Args:
@@ -34,15 +34,15 @@ def place_of(module: str, name: str, beside: str, library: Library, depth: int =
     if path is None or found is None or depth > DEEPEST:
         return None
     if not name:
-        return Place(path)
+        return DefinitionPlace(path)
     if name in found.definitions:
-        return Place(path, name)
+        return DefinitionPlace(path, name)
     imported = found.imported.get(name)
     if imported is not None:
         return place_of(imported.module, imported.name, os.path.dirname(path), library, depth + 1)
     dot = "" if module.endswith(".") else "."
     submodule = _file_of(f"{module}{dot}{name}", beside, library)
-    return Place(submodule) if submodule else None
+    return DefinitionPlace(submodule) if submodule else None
 
 
 def _file_of(module: str, beside: str, library: Library) -> str | None:

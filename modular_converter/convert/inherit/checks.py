@@ -12,8 +12,8 @@ from modular_converter.convert.inherit.merge_members import decorated_by, is_pro
 from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.problems import (
     Problem,
-    accessor_kept,
-    annotation_lost,
+    keeps_accessor,
+    loses_annotation,
     not_mergeable,
     value_of_super,
 )
@@ -115,14 +115,14 @@ def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[Problem]:
         node = member.node
         for target in node.targets if isinstance(node, ast.Assign) and not is_removal(member) else ():
             if isinstance(target, ast.Name) and target.id in annotations:
-                yield annotation_lost(node, target.id, annotations[target.id])
+                yield loses_annotation(node, target.id, annotations[target.id])
     for accessor in (member.function for member in parent.members if member.is_function):
         name = accessor.name
         getter = next((one for one in methods if one.name == name and not decorated_by(one)), None)
         if getter is None or not is_property(getter) or decorated_by(accessor) != name:
             continue
         if method_key(accessor) not in own:
-            yield accessor_kept(getter, name, method_key(accessor).rpartition(".")[2])
+            yield keeps_accessor(getter, name, method_key(accessor).rpartition(".")[2])
 
 
 def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: int) -> Iterator[Problem]:

@@ -84,12 +84,12 @@ def bad_signature(node: ast.stmt, method: str, error: Exception) -> Problem:
     )
 
 
-def annotation_lost(node: ast.AST, name: str, annotation: str) -> Problem:
+def loses_annotation(node: ast.AST, name: str, annotation: str) -> Problem:
     """An attribute without annotation that takes the place of one with an annotation."""
     return Problem(node, lambda place: half_overridden.annotation_lost(place, name, annotation))
 
 
-def accessor_kept(node: ast.AST, name: str, accessor: str) -> Problem:
+def keeps_accessor(node: ast.AST, name: str, accessor: str) -> Problem:
     """A getter beside which the parent's setter or deleter stays."""
     return Problem(node, lambda place: half_overridden.accessor_kept(place, name, accessor))
 

@@ -22,7 +22,7 @@ _KINDS = (
 )
 
 
-def kind_of(name: str) -> str:
+def kind_of_event(name: str) -> str:
     """The kind of work that a kernel or operation does, by its name."""
     low = name.lower()
     return next((kind for kind, marks in _KINDS if any(mark in low for mark in marks)), "other kernels")
@@ -49,7 +49,7 @@ def profile(call: Callable[[], Any], device: torch.device) -> dict[str, float]:
         took = (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / 1e3
         if on_gpu and not took:
             continue
-        found[kind_of(event.key)] = found.get(kind_of(event.key), 0.0) + took
+        found[kind_of_event(event.key)] = found.get(kind_of_event(event.key), 0.0) + took
         found["busy"] += took
         found["kernels"] += event.count
     return found

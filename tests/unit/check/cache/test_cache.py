@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from modular_converter.check.cache import key, store
 from modular_converter.check.cache.lookup import Cache
-from modular_converter.check.cache.pack import pack, unpack
+from modular_converter.check.cache.pack import pack_diagnostic, unpack_diagnostic
 from modular_converter.check.cache.store import clear
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.convert.batch import Run
@@ -174,7 +174,7 @@ def test_any_finding_comes_back_as_it_was(data, text, number, end):
     rule = data.draw(st.sampled_from(all_rules()))
     override = data.draw(st.none() | st.sampled_from(Severity))
     finding = Diagnostic(rule, Location(text, number, number, end, end), text, text, text, override)
-    assert unpack(pack(finding)) == finding
+    assert unpack_diagnostic(pack_diagnostic(finding)) == finding
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\xff\n{}", None])
