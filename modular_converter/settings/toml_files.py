@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -18,8 +19,10 @@ TOOL_TABLES = (b"modular-converter", b"ruff", b"black")
 """A pyproject.toml without any of these words has no table that counts here, and is not parsed."""
 RUFF_NAMES = (".ruff.toml", "ruff.toml")
 """Before pyproject.toml in ruff's own order of precedence."""
-MOST_BYTES = 4_000_000
+MOST_BYTES = 1_000_000
 """Settings larger than this are refused. People write kilobytes."""
+MOST_STEPS = 40_000_000
+"""Steps that the dots of keys may cost: the parser takes the square of those of a line. So many take a second."""
 EXTENDS_AT_MOST = 8
 """Ruff configurations in a chain of `extend`. A longer chain is refused."""
 
@@ -166,6 +169,7 @@ def ruff_source_roots(files: Iterable[TomlFile], folder: str) -> tuple[str, ...]
     return tuple(os.path.normpath(os.path.join(folder, str(entry))) for entry in sources)
 
 
+@functools.lru_cache(maxsize=16)  # each folder of models asks for the files above it
 def _parse(path: str, content: bytes) -> TomlFile:
     if sys.version_info >= (3, 11):
         import tomllib
@@ -173,6 +177,8 @@ def _parse(path: str, content: bytes) -> TomlFile:
         import tomli as tomllib
     try:
         text = content.decode("utf-8").replace("\r\n", "\n")
+        if sum(line.count(".") ** 2 for line in text.split("\n")) > MOST_STEPS:
+            raise SettingsError(bad_setting.unreadable(Location(path), "its keys have too many parts"))
         return TomlFile(path, text, tomllib.loads(text))
     except UnicodeDecodeError as error:
         raise SettingsError(bad_setting.unreadable(Location(path), f"not UTF-8: {error.reason}")) from None
@@ -183,3 +189,6 @@ def _parse(path: str, content: bytes) -> TomlFile:
         if os.path.realpath(path).endswith(".toml"):  # a link, or an `extend`, may lead to a file that is none of ours
             diagnostic = diagnostic.with_source(text)
         raise SettingsError(diagnostic) from None
+    except (ValueError, RecursionError, MemoryError) as error:  # an integer of thousands of digits, deep nesting
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise SettingsError(bad_setting.unreadable(Location(path), reason)) from None

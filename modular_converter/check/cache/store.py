@@ -7,6 +7,8 @@ import hashlib
 import os
 import re
 
+from modular_converter.settings.regular_file import read_regular
+
 
 VARIABLE = "MODULAR_CONVERTER_CACHE"
 MAX_ENTRIES, MAX_BYTES = 256, 64 * 1024 * 1024
@@ -68,8 +70,7 @@ def unusable(folder: str) -> str:
 def read(folder: str, name: str, suffix: str = _SUFFIX) -> bytes | None:
     """The content of an entry; None when there is none, or it is damaged."""
     try:
-        with open(os.path.join(folder, name + suffix), "rb", buffering=0) as file:
-            content = file.read(MAX_ENTRY_BYTES + 1)
+        content = read_regular(os.path.join(folder, name + suffix), MAX_ENTRY_BYTES)
     except OSError:
         return None
     checksum, body = content[:64], content[65:]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 from modular_converter.check.cache import store
 from modular_converter.convert.emit.formatter_version import VersionOf, program_stamp, ruff_version
 
 
-LONGEST = 60
-"""Characters of a version; a longer entry is none of ours."""
+VERSION = re.compile(rb"\d[\w.+-]{0,40}")
+"""Another entry is none of ours."""
 
 
 def remembered_versions(folder: str | None) -> VersionOf:
@@ -20,7 +21,7 @@ def remembered_versions(folder: str | None) -> VersionOf:
             return ruff_version(path)
         name = store.digest(f"the version of {program_stamp(path)}".encode("utf-8", "surrogatepass"))
         known = store.read(folder, name, store.VERSION)
-        if known and len(known) < LONGEST and known.isascii():
+        if known and VERSION.fullmatch(known):
             return known.decode("ascii")
         version = ruff_version(path)
         with contextlib.suppress(OSError):

@@ -1,0 +1,327 @@
+"""Trees that were made to do harm: each check ends, runs nothing of the tree, and neither reads nor writes outside."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from modular_converter.check.cache import store
+from modular_converter.check.run import CheckOptions, CheckResult, check
+from modular_converter.convert.batch import Run
+from modular_converter.convert.emit import formatter_version
+from tests.unit.trees import git
+
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="pipes, links and modes of POSIX")
+TABLE = "[tool.modular-converter]\n"
+GENERATED, MODULAR, BASE = (
+    "models/leaf/modeling_leaf.py",
+    "models/leaf/modular_leaf.py",
+    "models/base/modeling_base.py",
+)
+
+
+def result(tree: Path, **options: object) -> CheckResult:
+    return check(CheckOptions(root=str(tree), **options))  # type: ignore[arg-type]
+
+
+def codes(found: CheckResult) -> set[str]:
+    return {one.code for one in found.diagnostics}
+
+
+# Things in the place of files
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def in_use(path: Path) -> None:
+    """A socket; its path may be longer than the system allows, so it is bound from its folder."""
+    here = os.getcwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def link_to(target: str) -> Callable[[Path], None]:
+    return lambda path: path.symlink_to(target)
+
+
+THINGS = {
+    "a pipe": pipe,
+    "a socket": in_use,
+    "a folder": Path.mkdir,
+    "a link to /dev/zero": link_to("/dev/zero"),
+    "a link to a terminal": link_to("/dev/tty"),
+    "a link to /proc/self/mem": link_to("/proc/self/mem"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+}
+
+
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize("name", [GENERATED, MODULAR, BASE])
+def test_things_that_are_no_files_are_findings(tree, thing, name):
+    (tree / name).unlink()
+    THINGS[thing](tree / name)
+    for fix in (False, True):
+        found = result(tree, fix=fix)
+        assert found.exit_code in (1, 2) and "MC199" not in codes(found)
+    assert result(tree).exit_code != 0
+
+
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "models/leaf/__init__.py",
+        "models/leaf/ruff.toml",
+        ".git/index",
+    ],
+)
+def test_things_in_the_place_of_other_files_hide_nothing(tree, thing, name):
+    (tree / GENERATED).write_text("x = 1\n")
+    (tree / name).unlink(missing_ok=True)
+    THINGS[thing](tree / name)
+    for since in (None, "HEAD"):
+        found = result(tree, changed_since=since)
+        assert found.exit_code in (1, 2) and "MC199" not in codes(found)
+
+
+def test_folders_that_link_to_each_other_are_searched_once(tree):
+    for one in range(40):
+        (tree / f"models/f{one}").mkdir()
+        for other in range(40):
+            (tree / f"models/f{one}/link{other}").symlink_to(f"../f{other}")
+    assert result(tree).exit_code == 0
+
+
+def test_a_hard_link_to_a_private_file_is_cut(tree, tmp_path):
+    private = tmp_path / "private.py"
+    private.write_text("precious = 1\n")
+    (tree / GENERATED).unlink()
+    os.link(private, tree / GENERATED)
+    assert result(tree, fix=True).exit_code == 0
+    assert private.read_text() == "precious = 1\n"
+
+
+@pytest.mark.parametrize(
+    "names", [("é", "e\u0301"), ("Leaf2", "leaf2"), ("ﬁ", "fi")], ids=["normal form", "case", "ligature"]
+)
+def test_names_that_are_one_on_other_systems_are_two_models(tree, names):
+    text = (tree / MODULAR).read_text()
+    for number, name in enumerate(names):
+        (tree / "models" / name).mkdir()
+        (tree / "models" / name / f"modular_{name}.py").write_text(
+            f"{text}\n\nclass Number{number}(HeirMLP):\n    pass\n"
+        )
+    assert result(tree, fix=True).exit_code == 0
+    found = [(tree / "models" / name / f"modeling_{name}.py").read_text() for name in names]
+    assert ["Number0" in text for text in found] == [True, False]
+
+
+# Contents
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\0" * 1000, "x = 1\n".encode("utf-16"), b"\xff\xfe", b"\xef\xbb\xbfx = 1\n", b"x = " + b"(" * 9999, b""],
+)
+@pytest.mark.parametrize("name", [GENERATED, MODULAR, BASE])
+def test_contents_that_are_no_source_are_findings(tree, content, name):
+    (tree / name).write_bytes(content)
+    for fix in (False, True):
+        assert "MC199" not in codes(result(tree, fix=fix))
+    assert result(tree).exit_code != 0 or name == GENERATED
+
+
+@pytest.mark.parametrize(
+    "banner", ["../../../etc/modular_x.py", "modular_\x1b[31m.py", "modular_x.py\0", "modular_" + "x" * 9000]
+)
+def test_a_forged_banner_leads_nowhere(tree, banner):
+    line = (tree / GENERATED).read_text().split("\n")[1]
+    (tree / "models/leaf/other.py").write_text("#\n" + line.replace("models/leaf/modular_leaf.py", banner) + "\n")
+    assert codes(result(tree, fix=True)) <= {"MC403"}
+    assert (tree / "models/leaf/other.py").exists()
+
+
+# Settings
+
+BOMBS = {
+    "arrays in arrays": TABLE + "x = " + "[" * 400_000,
+    "tables in tables": TABLE + "x = " + "{a=" * 200_000,
+    "a key of many parts": TABLE + "a." * 300_000 + "a = 1\n",
+    "a table of many parts": "[" + "a." * 300_000 + "a]\n" + TABLE,
+    "many keys of many parts": TABLE + "".join(f"k{number}{'.a' * 100} = 1\n" for number in range(4_000)),
+    "a number": TABLE + "workers = " + "9" * 900_000 + "\n",
+    "another number": TABLE + "workers = 0x" + "f" * 900_000 + "\n",
+    "a string": TABLE + 'package = "' + "a" * 900_000 + '"\n',
+    "keys": TABLE + "".join(f"k{number} = 1\n" for number in range(70_000)),
+    "tables": "[[a]]\n" * 150_000 + TABLE,
+    "a hundred megabytes": "",
+}
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "ruff.toml"])
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_settings_that_take_long_are_refused(tree, bomb, name):
+    (tree / name).write_text(BOMBS[bomb] + "[tool.ruff]\n")
+    if not BOMBS[bomb]:
+        os.truncate(tree / name, 100_000_000)  # takes no space on disk
+    (tree / GENERATED).unlink()
+    found = result(tree)
+    assert found.exit_code in (1, 2) and "MC199" not in codes(found)
+
+
+# The cache
+
+
+def test_a_cache_under_attack_changes_no_verdict(tree, tmp_path):
+    (tmp_path / "private").write_text("precious\n")
+    attacks: dict[str, Callable[[Path], None]] = {
+        "a pipe": pipe,
+        "a socket": in_use,
+        "a folder": Path.mkdir,
+        "a private file": lambda path: path.symlink_to(tmp_path / "private"),
+        "a device": link_to("/dev/zero"),
+        "too large": lambda path: path.write_bytes(b"") or os.truncate(path, 1 << 40),
+        "another entry": lambda path: path.write_text(store.digest(b"{}") + "\n{}"),
+        "no JSON": lambda path: path.write_text(store.digest(b"[" * 99999) + "\n" + "[" * 99999),
+    }
+    for label, attack in attacks.items():
+        folder = tmp_path / label
+        assert result(tree, cache=str(folder)).exit_code == 0
+        for path in folder.iterdir():
+            path.unlink()
+            attack(path)
+        (tree / GENERATED).write_text("x = 1\n")
+        assert result(tree, cache=str(folder)).exit_code == 1, label
+        git(tree, "checkout", "-q", ".")
+        assert result(tree, cache=str(folder)).exit_code == 0, label
+    assert (tmp_path / "private").read_text() == "precious\n"
+
+
+def test_a_cache_folder_that_is_a_link_writes_nothing_into_the_tree(tree, tmp_path):
+    (tmp_path / "cache").symlink_to(tree / "models")
+    before = sorted(tree.rglob("*.py"))
+    assert result(tree, cache=str(tmp_path / "cache")).exit_code == 0
+    assert sorted(tree.rglob("*.py")) == before
+
+
+# What happens during the run
+
+
+@pytest.fixture
+def then(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Do something once, between reading and writing."""
+    original = Run.convert
+
+    def arrange(happens: Callable[[], object]) -> None:
+        def patched(self, *arguments, **options):
+            conversions = original(self, *arguments, **options)
+            monkeypatch.setattr(Run, "convert", original)
+            happens()
+            return conversions
+
+        monkeypatch.setattr(Run, "convert", patched)
+
+    return arrange
+
+
+def test_a_folder_that_becomes_a_link_during_the_run_is_not_written_through(tree, tmp_path, then):
+    outside = tmp_path / "outside"
+
+    def swap() -> None:
+        shutil.move(tree / "models/leaf", outside)
+        (tree / "models/leaf").symlink_to(outside)
+
+    (tree / GENERATED).write_text("x = 1\n")
+    then(swap)
+    assert result(tree, fix=True).exit_code == 2
+    assert (outside / "modeling_leaf.py").read_text() == "x = 1\n"
+
+
+@pytest.mark.parametrize("name", [MODULAR, BASE])
+def test_a_source_that_changes_during_the_run_is_noticed_by_the_next(tree, tmp_path, then, name):
+    cache = str(tmp_path / "cache")
+    (tree / GENERATED).write_text("x = 1\n")
+    then(
+        lambda: (tree / name).write_text((tree / name).read_text().replace("x + 1", "x + 2").replace("pass", "y = 1"))
+    )
+    result(tree, fix=True, cache=cache)
+    warm, cold = result(tree, cache=cache), result(tree)
+    assert warm.exit_code == cold.exit_code == 1
+    assert warm.diagnostics == cold.diagnostics
+
+
+# Programs of the tree
+
+PLANTED = "import pathlib\npathlib.Path(r'{mark}').touch()\nraise SystemExit('run')\n"
+MODULES = (
+    "sitecustomize",
+    "usercustomize",
+    "libcst",
+    "ruff",
+    "black",
+    "click",
+    "rich",
+    "json",
+    "typing",
+    "conftest",
+    "setup",
+)
+
+
+@pytest.fixture
+def planted(tree: Path, tmp_path: Path) -> Path:
+    """A file that would come into being if anything in the tree ran."""
+    mark = tmp_path / "run"
+    for folder in (tree, tree / "models", tree / "models/leaf"):
+        for name in MODULES:
+            (folder / f"{name}.py").write_text(PLANTED.format(mark=mark))
+        for program in ("ruff", "git", "black"):
+            (folder / program).write_text(f"#!/bin/sh\ntouch '{mark}'\n")
+            (folder / program).chmod(0o755)
+    (tree / "evil.egg-info").mkdir()
+    points = "[console_scripts]\nx = setup:main\n[ruff]\nx = setup:main\n[modular_converter]\nx = setup:main\n"
+    (tree / "evil.egg-info/entry_points.txt").write_text(points)
+    (tree / "evil.egg-info/PKG-INFO").write_text("Metadata-Version: 2.1\nName: ruff\nVersion: 99\n")
+    with open(tree / GENERATED, "a") as file:
+        file.write("# by hand\n")
+    return mark
+
+
+@pytest.mark.parametrize("folder", ["", "models", "models/leaf"])
+def test_nothing_of_the_tree_is_run(tree, planted, folder):
+    """`models/leaf` has a `git` and a `ruff`: neither the folder nor a relative folder of PATH is searched for ruff."""
+    script = Path(__file__).parents[3] / "utils/check_modular_conversion.py"
+    path = os.pathsep.join([os.environ["PATH"], "", ".", str(tree)])
+    command = [sys.executable, str(script), "--no-cache", "--root", str(tree), "--changed-since", "HEAD"]
+    done = subprocess.run(command, cwd=tree / folder, env={**os.environ, "PATH": path}, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert not planted.exists()
+
+
+@pytest.mark.parametrize("place", ["", ".", "models", "absolute", "link"])
+@pytest.mark.parametrize("mark", ["pyproject.toml", "ruff.toml", ""])
+def test_no_formatter_of_the_tree_is_run(tree, planted, tmp_path, monkeypatch, place, mark):
+    """This environment has no ruff; a project file beside the models does not make the rest of the repository foreign."""
+    (tmp_path / "bin").symlink_to(tree)
+    folder = {"absolute": str(tree), "link": str(tmp_path / "bin")}.get(place, place)
+    if mark:
+        (tree / "models" / mark).write_text(TABLE if mark == "pyproject.toml" else "")
+    monkeypatch.setattr(formatter_version, "own_ruff", lambda: "")
+    monkeypatch.setenv("PATH", os.pathsep.join([folder, "/usr/bin", "/bin"]))
+    monkeypatch.chdir(tree)
+    assert result(tree).exit_code == 2
+    assert not planted.exists()
