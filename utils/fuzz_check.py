@@ -111,6 +111,8 @@ def fuzz(models: Path | None, edits: int, seed: int, fresh_every: int = 10) -> F
         tree, elsewhere = Tree.copied(models, Path(folder), seed), Path(folder, "elsewhere")
         elsewhere.mkdir()
         for number in range(1, edits + 1):
+            if number % 100 == 0:
+                print(figures, flush=True)
             edit = tree.random.choices(list(EDITS), list(EDITS.values()))[0]
             try:
                 edit(tree)

@@ -135,9 +135,9 @@ def _ruff_options(followed: RuffFiles, folder: str) -> dict[str, Any]:
     """The fields that follow from the project's ruff configuration."""
     own, *extended = followed.files
     return {
-        "ruff_config": own.text,
+        "ruff_config": own.decides_format,
         "ruff_config_path": own.path,
-        "ruff_extended": tuple((file.path, file.text) for file in extended),
+        "ruff_extended": tuple((file.path, file.decides_format) for file in extended),
         "ruff_is_followed": followed.is_complete,
         "ruff_folder": folder,
         "ruff_source_roots": toml_files.ruff_source_roots(followed.files, folder),

@@ -50,6 +50,14 @@ class TomlFile(NamedTuple):
         options = self.tools.get("ruff", {}) if os.path.basename(self.path) == "pyproject.toml" else self.table
         return options if isinstance(options, dict) else {}
 
+    @property
+    def decides_format(self) -> str:
+        """What of its text ruff obeys. A pyproject.toml holds much more, which may change without any effect."""
+        if os.path.basename(self.path) != "pyproject.toml":
+            return self.text
+        project = self.table.get("project")
+        return repr((self.ruff, project.get("requires-python") if isinstance(project, dict) else None))
+
     def beside(self, path: str) -> str:
         """The absolute path of a path that is relative to this file's folder."""
         return os.path.normpath(os.path.join(os.path.dirname(self.path), os.path.expanduser(path)))

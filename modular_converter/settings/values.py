@@ -113,11 +113,11 @@ class Settings:
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     """Pattern of paths -> the same for modular files with such a path."""
     ruff_config: str = ""
-    """Text of the ruff configuration in force."""
+    """Text of the ruff configuration in force, or what ruff obeys of a pyproject.toml."""
     ruff_config_path: str = ""
-    """The project's file that `ruff_config` is the text of; "" for the profile's own."""
+    """The project's file that `ruff_config` is from; "" for the profile's own."""
     ruff_extended: tuple[tuple[str, str], ...] = ()
-    """Path and text of each configuration that it extends, the nearest first."""
+    """Path and text, or what ruff obeys of it, of each configuration that it extends, the nearest first."""
     ruff_is_followed: bool = True
     """Whether `ruff_extended` is complete; else nobody knows which files decide the format."""
     ruff_folder: str = ""

@@ -22,7 +22,7 @@ def fuzz_check(monkeypatch: pytest.MonkeyPatch):
         sys.modules.pop(name)
 
 
-@pytest.mark.parametrize(("models", "edits"), [(False, 120), (True, 16)], ids=["small models", "our models"])
+@pytest.mark.parametrize(("models", "edits"), [(False, 60), (True, 10)], ids=["small models", "our models"])
 def test_verdicts_agree_after_random_edits(fuzz_check, record_property, models, edits):
     seed = int(os.environ.get("FUZZ_SEED", "836320"))  # one walk in the gate; the script walks anywhere
     figures = fuzz_check.fuzz(models and fuzz_check.MODELS, edits, seed, fresh_every=edits // 2)

@@ -189,7 +189,7 @@ def test_the_project_s_own_ruff_settings_win(tmp_path: pathlib.Path, files: dict
         project(tmp_path, text, name)
     settings = load_settings(tmp_path / "models")
     assert settings.ruff_config_path == str(tmp_path / expected)
-    assert settings.ruff_config == files[expected]
+    assert "60" in settings.ruff_config and "50" not in settings.ruff_config
     assert settings.ruff_folder == str(tmp_path)
     assert settings.ruff_source_roots == (str(tmp_path), str(tmp_path / "src"))
 

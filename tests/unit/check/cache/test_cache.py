@@ -134,6 +134,19 @@ def test_every_file_of_the_tool_that_converts_is_part_of_the_key():
     assert str(package / "convert/pipeline.py") in own - wing
 
 
+def test_of_a_pyproject_only_what_ruff_obeys_is_part_of_the_key(tree):
+    own = "[tool.modular-converter]\n[tool.ruff]\nline-length = 100\n"
+    (tree / "pyproject.toml").write_text(own)
+    assert check(CheckOptions(root=str(tree), fix=True, cache=str(tree / "cache"))).exit_code == 0
+    run(tree)
+    for other in ('[project]\nname = "x"\n', "[tool.pytest]\nx = 1\n", "# a comment\n"):
+        (tree / "pyproject.toml").write_text(other + own)
+        assert hits(tree) == ["first", "second"]
+    for other in ('[project]\nrequires-python = ">=3.12"\n', "[tool.ruff.format]\nindent-style = 'tab'\n"):
+        (tree / "pyproject.toml").write_text(own + other)
+        assert hits(tree) == []
+
+
 def test_what_a_ruff_configuration_extends_is_part_of_the_key(tree):
     (tree / "pyproject.toml").write_text('[tool.modular-converter]\n[tool.ruff]\nextend = "base.toml"\n')
     (tree / "base.toml").write_text("line-length = 100\n")
