@@ -139,7 +139,7 @@ def search_mutants(seed: int, numbers: range, workers: int, folder: str | None) 
         if folder:
             name = os.path.join(folder, f"{number:06}_{os.path.basename(path)}")
             os.makedirs(folder, exist_ok=True)
-            with open(name, "w", encoding="utf-8", errors="surrogatepass") as file:
+            with open(name, "w", encoding="utf-8") as file:
                 file.write(mutant_of(seed, number)[1])
     print(f"seed {seed}: {len(numbers)} mutants in {time.monotonic() - began:.0f} s")
     print("\n".join(f"{count:7} {what}" for what, count in [*sorted(counts.items()), ("complaints", complaints)]))

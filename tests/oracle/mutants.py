@@ -18,7 +18,7 @@ from modular_converter.settings.values import Settings
 
 SECONDS = 60
 """Time for one conversion on a busy machine; none takes more than a second on an idle one."""
-SIGNS = "()[]{}:,.=*@\"'#\\\n\t \x0c\u2028é0x_\x00\ud800"
+SIGNS = "()[]{}:,.=*@\"'#\\\n\t \x0c\u2028é0x_\x00"
 WORDS = (
     "super()",
     "self",

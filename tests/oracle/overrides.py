@@ -191,7 +191,7 @@ OTHERS = {
         "def __call__(self, v):\n    return super().__call__(v)",
     ),
     "__len__": ("def __len__(self):\n    return super().__len__() + 1", "def width_or(self, v):\n    return 5"),
-    "__eq__": ("def __eq__(self, other):\n    return not super().__eq__(other)",),
+    "__eq__": ("def __eq__(self, other):\n    return super().__eq__(other) is True",),
     "variadic": (
         "def variadic(self, *xs, **named):\n    return super().variadic(*xs, **named)",
         "def variadic(self, *xs, **named):\n    return super().variadic(0, *xs, more=1, **named)",

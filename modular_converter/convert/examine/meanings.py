@@ -84,7 +84,8 @@ def _shared_changes(
     """The changed names that a merged class uses in the child's code and in what is left of the parent's."""
     if built is None or built.parent is None or definition.origin.how != "merged":
         return
-    for name in sorted(built.parent.uses & built.statement.uses & definition.uses):
+    bound = names.bound[built.neighbour]
+    for name in sorted(built.parent.uses & built.statement.uses & definition.uses & bound):
         change = names.change(name, built.neighbour, definition, file)
         if change is not None and name in _left_of_parent(built):
             yield change

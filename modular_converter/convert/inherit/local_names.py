@@ -21,7 +21,10 @@ def check_names(
     Args:
         module_names: what the modular file defines and imports.
     """
-    history, own = History(merged, order.instance), order.own
+    own = order.own
+    if not own.lines:
+        return
+    history = History(merged, order.instance)
     kept = set(merged)
     theirs = {name for line in order.inherited if line in kept for name in line.effects.binds}
     theirs |= parameters_of(parent) - order.parameters

@@ -155,7 +155,7 @@ def _deleted_elsewhere(removed: set[str], inherited: Sequence[Line]) -> set[str]
 
 def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
     """The lines but for those that the parent has word for word; reports those that would count twice."""
-    there = {part.normal for part in merge.parent_body.lines}
+    there = {part.normal for part in merge.parent_body.lines} if after else set()
     instance = first_parameter(merge.child, merge.parent)
     repeated = [part for part in after if part.normal in there and counts_twice(part, instance)]
     last = merge.shape.last_statement
