@@ -76,6 +76,8 @@ def test_example_converts_as_it_says(example, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))  # where the package of a foreign neighbour is found
     texts = convert(example, tmp_path)
     assert example.after
+    for path, text in texts.items():
+        compile(text, path, "exec", dont_inherit=True)
     for path, shown in example.after.items():
         position = 0
         for piece in re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE):

@@ -103,3 +103,11 @@ def test_calls_on_a_base_with_another_name_for_the_instance_and_none() -> None:
     found = merge(child, "a = 1\n", bases="Base")
     assert "return super().f(x)" in found
     assert "return Base.g(x)" in found
+
+
+def test_bodies_on_the_line_of_their_def_are_merged():
+    child = "def f(self, x): x = x + 1; return super().f(x)"
+    merged = method(child, "def f(self, x): y = 2 * x; return y")
+    names: dict[str, object] = {}
+    exec("class C:\n" + merged, names)
+    assert names["C"]().f(3) == 8
