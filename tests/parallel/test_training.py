@@ -34,6 +34,71 @@ def test_training_is_that_of_the_whole_model(name, processes, more):
     assert found["trained"] < 1e-3 < found["moved"]
 
 
+@pytest.mark.parametrize("more", [("gpt2", "sdpa"), ("bert", "eager", "checkpoints")])
+def test_dropout_drops_what_one_process_would_drop(more):
+    found = run_under_torchrun(2, "tests/parallel/dropout_script.py", *more)["all"]
+    assert all(one["losses"] < 1e-4 and one["weights"] < 1e-3 and one["caller's numbers"] for one in found)
+
+
+DISAGREEING = """
+import json, sys
+import torch, torch.distributed as dist
+from transformers import LlamaConfig, LlamaForCausalLM
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.errors import ApplyError
+
+def model():
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 64}
+    return LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2))
+
+dist.init_process_group("gloo")
+rank, found = dist.get_rank(), {}
+mlp = "plan x\\nrule model.layers.*.mlp.up_proj colwise\\nrule model.layers.*.mlp.down_proj rowwise\\n"
+right = mlp + "rule model.layers.*.mlp.gate_proj colwise\\n"
+try:
+    parallelize(model(), plan=(right, mlp)[rank], device="cpu")
+except ApplyError as error:
+    found["plans"] = str(error)
+try:
+    parallelize(model(), plan=right.replace("down_proj rowwise", "down_proj.weight shard dim=1"), device="cpu")
+except ApplyError as error:
+    found["wrong"] = str(error)
+sharded = parallelize(model(), device="cpu")
+optimizer = torch.optim.SGD(sharded.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+ids = torch.arange(1, 19).view(2, 9)
+scaler.scale(sharded(input_ids=ids, labels=ids).loss).backward()
+share = sharded.get_parameter("model.layers.0.mlp.up_proj.weight")
+before = share.detach().clone()
+if rank == 1:
+    share.grad.view(-1)[0] = float("inf")
+scaler.step(optimizer)
+scaler.update()
+found["scales"] = [None, None]
+dist.all_gather_object(found["scales"], (scaler.get_scale(), torch.equal(share.detach(), before)))
+state = sharded.full_state_dict(first_only=True)
+found["sizes"] = [None, None]
+dist.all_gather_object(found["sizes"], len(state))
+sharded.load_full_state_dict({name: value + 1 for name, value in state.items()} if rank == 0 else None)
+again = sharded.full_state_dict()
+whole = model().state_dict()
+found["loaded"] = max(float((again[name] - whole[name] - 1).abs().max()) for name in whole)
+if rank == 0:
+    print(json.dumps(found), flush=True)
+dist.barrier()
+"""
+
+
+def test_processes_agree_on_plans_steps_and_states(tmp_path):
+    (tmp_path / "script.py").write_text(DISAGREEING)
+    found = run_under_torchrun(2, tmp_path / "script.py")
+    assert "process 1 was given another plan=" in found["plans"]
+    assert "one layer of each kind" in found["wrong"]
+    assert found["scales"] == [[2.0, True], [2.0, True]]
+    assert found["sizes"][1] == 0 < found["sizes"][0] and found["loaded"] < 1e-6
+
+
 ATTENTIONS = """
 import copy, inspect, json, sys
 import torch

@@ -26,7 +26,11 @@ from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHT
 from modular_converter.parallel.engine.base.skeleton import dismantle, kept_types
 from modular_converter.parallel.engine.choice.arguments import Arguments
 from modular_converter.parallel.engine.choice.preflight import check_fit
-from modular_converter.parallel.engine.choice.select_plan import select_plan
+from modular_converter.parallel.engine.group.agreed_plan import agreed_plan, refuse_difference_in_group
+from modular_converter.parallel.engine.group.dropout import SharedDropout
+from modular_converter.parallel.engine.group.gradient_norm import gradients_of, norm_of
+from modular_converter.parallel.engine.group.gradient_scaler import share_overflows
+from modular_converter.parallel.engine.group.whole_state import first_ones, refuse_everywhere
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
@@ -57,9 +61,14 @@ class Sharded(MemoryFigures):
         _unswap(self)
         return undo(applied)
 
-    def full_state_dict(self) -> dict[str, torch.Tensor]:
-        """The whole weights on the CPU, as the unsharded model's ``state_dict``; all ranks must call it."""
+    def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:
+        """The whole weights on the CPU, as the unsharded model's ``state_dict``; all ranks must call it.
+
+        Args:
+            first_only: the other ranks get an empty dict, and never hold more than one whole weight.
+        """
         pieces, group = self._applied.resolution.pieces, self._applied.group
+        kept = group.rank == 0 or not first_only
         found, gathered = {}, {}
         own: Any = self
         identity = {name: id(p) for name, p in own.named_parameters(remove_duplicate=False)}
@@ -70,12 +79,16 @@ class Sharded(MemoryFigures):
                 found[name] = local.cpu()
                 continue
             if identity[name] not in gathered:
-                gathered[identity[name]] = put_together(group.all_gather(local), piece.dim, piece.parts).cpu()
+                whole = put_together(group.all_gather(local), piece.dim, piece.parts)
+                gathered[identity[name]] = whole.cpu() if kept else local
             found[name] = gathered[identity[name]]
-        return found
+        return found if kept else {}
 
-    def load_full_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Take this rank's shares from whole weights.
+    def load_full_state_dict(self, state: Mapping[str, torch.Tensor] | None) -> None:
+        """Take this rank's shares from whole weights; all ranks must call it.
+
+        Args:
+            state: None on other ranks than the first to take the first one's, one weight at a time.
 
         Raises:
             ApplyError: names are missing or unknown; they are listed.
@@ -83,12 +96,15 @@ class Sharded(MemoryFigures):
         pieces, group = self._applied.resolution.pieces, self._applied.group
         own: Any = self
         targets = own.state_dict(keep_vars=True)
-        wrong = sorted(set(targets) ^ set(state))
-        if wrong:
-            raise ApplyError(f"the state does not fit the model: {', '.join(wrong[:8])} on one side only")
+        wrong = sorted(set(targets) ^ set(state)) if state is not None else []
+        shared = refuse_everywhere(f"{', '.join(wrong[:8])} on one side only" if wrong else "", state is None, group)
         with torch.no_grad():
             for name, target in targets.items():
-                value = local_part(state[name], pieces[name], group) if name in pieces else state[name]
+                whole = state[name] if state is not None else None
+                if shared:
+                    whole = first_ones(whole, target, pieces.get(name), group)
+                assert whole is not None
+                value = local_part(whole, pieces[name], group) if name in pieces else whole
                 target.detach().as_subclass(torch.Tensor).copy_(value)
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
@@ -99,8 +115,8 @@ class Sharded(MemoryFigures):
         Returns:
             The norm before, the same on every rank.
         """
-        shares, whole = _gradients(self._applied)
-        norm = _norm(shares, whole, norm_type, self._applied.group)
+        shares, whole = gradients_of(self._applied)
+        norm = norm_of(shares, whole, norm_type, self._applied.group)
         scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
         for gradient in (*shares, *whole):
             gradient.mul_(scale.to(gradient.device, gradient.dtype))
@@ -108,10 +124,11 @@ class Sharded(MemoryFigures):
 
     def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:
         """Save the whole model, from the first process; all processes must call it."""
-        state = self.full_state_dict()
+        state = self.full_state_dict(first_only=True)
         own: Any = super()
         # Not the first rank of the group: with a mesh of several dimensions each replica has one.
-        own.save_pretrained(folder, state_dict=state, is_main_process=dist.get_rank() == 0, **more)
+        if dist.get_rank() == 0:
+            own.save_pretrained(folder, state_dict=state, is_main_process=True, **more)
         dist.barrier()
 
     def _figures(self) -> dict[str, dict[str, Any]]:
@@ -134,8 +151,11 @@ def parallelize_here(given: Arguments) -> Any:
     _refuse_other_weights(model, group, place)
     kept = kept_types(model, given.weight_type)
     with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
-        plan, origin = select_plan(model, given.plan, group.size)
-        check_fit(dismantle(model, kept)[0], plan, group.size)
+        plan, origin = agreed_plan(model, given.plan, group)
+        skeleton = dismantle(model, kept)[0]
+        check_fit(skeleton, plan, group.size)
+        if given.probe and group.size > 1:
+            refuse_difference_in_group(model, plan, group, place)
     if group.rank == 0:
         logger.info("%s on %d processes: %s", type(model).__name__, group.size, origin)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -146,6 +166,8 @@ def parallelize_here(given: Arguments) -> Any:
 
     applied = apply(model, plan, group, share)
     _move_whole(applied, kept, place)
+    share_overflows()
+    model.__dict__["_dropout"] = SharedDropout(model, skeleton, group.group)
     model.__dict__["_applied"] = applied
     model.__dict__["_own_class"] = own = type(model)
     body: dict[str, Any] = {
@@ -196,6 +218,7 @@ def _refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) 
 
 def _unswap(model: Any) -> None:
     model.__class__ = model.__dict__.pop("_own_class")
+    model.__dict__.pop("_dropout").detach()
     del model.__dict__["_applied"]
 
 
@@ -218,28 +241,3 @@ def _move_whole(applied: Applied, kept: Any, place: torch.device) -> None:
     for module in applied.model.modules():
         for leaf, buffer in module._buffers.items():
             module._buffers[leaf] = None if buffer is None else buffer.to(place)
-
-
-def _gradients(applied: Applied) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Gradients of shares, and of whole parameters."""
-    shares: list[torch.Tensor] = []
-    whole: list[torch.Tensor] = []
-    for name, parameter in applied.model.named_parameters():
-        if parameter.grad is not None:
-            piece = applied.resolution.pieces.get(name)
-            (whole if piece is None or piece.dim < 0 else shares).append(parameter.grad)
-    return shares, whole
-
-
-def _norm(shares: list[torch.Tensor], whole: list[torch.Tensor], kind: float, group: Any) -> torch.Tensor:
-    if not shares and not whole:
-        return torch.zeros(())
-    parts = [[torch.linalg.vector_norm(g.float(), kind) for g in gradients] for gradients in (shares, whole)]
-    place = (shares or whole)[0].device
-    empty = torch.zeros((), device=place)
-    if kind == float("inf"):
-        local = torch.stack([*parts[0], *parts[1], empty]).max()
-        return torch.stack(group.all_gather(local.view(1))).max()
-    sums = [torch.stack([*norms, empty]).pow(kind).sum() for norms in parts]
-    total: torch.Tensor = group.all_reduce(sums[0].view(1))[0] + sums[1]
-    return total.pow(1.0 / kind)

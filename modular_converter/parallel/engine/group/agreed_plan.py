@@ -1,0 +1,94 @@
+"""One plan for all processes of a group: the first process decides, and all compare what they have."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import logging
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.engine.choice.kinds_of_layers import fitting
+from modular_converter.parallel.engine.choice.probe import probe_of
+from modular_converter.parallel.engine.choice.select_plan import GivenPlan, given_plan, select_plan
+from modular_converter.parallel.errors import ApplyError, PlanError
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.collectives import ProcessGroup
+
+
+logger = logging.getLogger(__name__)
+
+
+def agreed_plan(model: torch.nn.Module, given: GivenPlan | None, group: ProcessGroup) -> tuple[Plan, str]:
+    """The plan that the first process selects, and where it is from. All processes must call it.
+
+    Raises:
+        ApplyError: on all processes alike: they were given different plans, or the first one has none.
+    """
+    texts = _everywhere(_text_of(given, type(model).__name__), group)
+    other = next((rank for rank, text in enumerate(texts) if text != texts[0]), None)
+    if other is not None:
+        raise ApplyError(f"process {other} was given another plan= than process 0: give the same one everywhere")
+    found: list[Any] = [None]
+    if group.rank == 0:
+        try:
+            plan, origin = select_plan(model, given, group.size)
+            found = [("", str(plan), origin)]
+        except PlanError as error:
+            found = [(str(error), "", "")]
+    dist.broadcast_object_list(found, src=_first(group), group=group.group)
+    failure, text, origin = found[0]
+    if failure:
+        raise ApplyError(failure)
+    plan = Plan.parse(text)
+    digests = _everywhere(hashlib.sha256(f"{group.size}\n{plan}".encode()).hexdigest(), group)
+    if len(set(digests)) > 1:
+        raise ApplyError("the processes do not read the same plan: use the same version of this package everywhere")
+    return plan, origin
+
+
+def refuse_difference_in_group(model: Any, plan: Plan, group: ProcessGroup, place: torch.device) -> None:
+    """Raise ``ApplyError`` on all processes if one layer of each kind gives other numbers when it is shared out."""
+    probe = probe_of(model)
+    if isinstance(probe, str):
+        logger.info("%s is not tried before it is shared out: %s", type(model).__name__, probe)
+        return
+    short: Any = copy.deepcopy(probe.model).to(place).eval()
+
+    def run(inputs: dict[str, Any]) -> Any:
+        moved = {name: v.to(place) if isinstance(v, torch.Tensor) else v for name, v in inputs.items()}
+        with torch.no_grad():
+            return short.forward(**moved)
+
+    try:
+        apply(short, fitting(plan, short), group)
+        half = any(p.dtype in (torch.float16, torch.bfloat16) for p in model.parameters())
+        said = probe.difference(run, half)
+    except Exception as error:  # a wrong plan breaks a model's own code in any way
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    said = next(filter(None, _everywhere(said, group)), "")
+    if said:
+        raise ApplyError(
+            f"one layer of each kind gives other numbers when it is shared out ({said}): give another plan=, or "
+            "probe=False to use this one all the same"
+        )
+
+
+def _text_of(given: GivenPlan | None, name: str) -> str:
+    try:
+        return "" if given is None else str(given_plan(given, name))
+    except PlanError as error:
+        return f"unreadable: {error}"
+
+
+def _everywhere(value: str, group: ProcessGroup) -> list[str]:
+    found: list[Any] = [None] * group.size
+    dist.all_gather_object(found, value, group=group.group)
+    return found
+
+
+def _first(group: ProcessGroup) -> int:
+    return dist.get_global_rank(group.group, 0) if group.group is not None else 0

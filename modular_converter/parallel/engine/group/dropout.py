@@ -1,0 +1,229 @@
+"""Dropout of a model that is sharded over a process group: it drops what the whole model would drop in one process.
+
+Processes may have seeds of their own. A tensor that all processes hold must lose the same entries on each of them, or
+their copies of whole weights part. A share loses the entries that its part of the whole tensor would lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
+from modular_converter.parallel.engine.base.without_data import META, run_without_data
+from modular_converter.parallel.errors import ApplyError
+
+
+# The module that drops, and how many have been dropped in this call of it before.
+Place = tuple[str, int]
+Found = Callable[[Place, torch.Tensor], int]
+
+
+@dataclass
+class _Watch:
+    """The running modules of a model, and a mode that takes over what they drop.
+
+    Attributes:
+        found: gets the place and the tensor of each dropout; gives the dimension that is shared out, or -1.
+        outermost: called around the outermost call, with its module and arguments.
+    """
+
+    found: Found
+    ranks: int
+    rank: int
+    outermost: Callable[[Any, Any, Any], Any] | None = None
+    stack: list[list[Any]] = field(default_factory=list)
+    handles: list[Any] = field(default_factory=list)
+    mode: Any = None
+    leave: Any = None
+
+    def attach(self, model: torch.nn.Module) -> None:
+        """Watch all modules of a model, also where a checkpoint runs one of them again."""
+        for path, module in model.named_modules():
+            self.handles.append(module.register_forward_pre_hook(self._entering(path), with_kwargs=True))
+            self.handles.append(module.register_forward_hook(self._left, always_call=True))
+
+    def detach(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+    def _entering(self, path: str) -> Callable[..., None]:
+        def entering(module: Any, args: Any, kwargs: Any) -> None:
+            if not self.stack:
+                self.leave = self.outermost(module, args, kwargs) if self.outermost is not None else None
+                self.mode = _Drops(self)
+                self.mode.__enter__()
+            self.stack.append([path, 0])
+
+        return entering
+
+    def _left(self, module: Any, args: Any, result: Any) -> None:
+        self.stack.pop()
+        if not self.stack:
+            self.mode.__exit__(None, None, None)
+            if self.leave is not None:
+                self.leave()
+
+    def next_place(self) -> Place:
+        top = self.stack[-1]
+        top[1] += 1
+        return top[0], top[1]
+
+
+class _Drops(TorchFunctionMode):
+    def __init__(self, watch: _Watch) -> None:
+        super().__init__()
+        self.watch = watch
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name == "dropout" and args and isinstance(args[0], torch.Tensor):
+            return self._dropout(func, *args, **kwargs)
+        if name == "scaled_dot_product_attention":
+            return self._attention(func, *args, **kwargs)
+        return func(*args, **kwargs)
+
+    def _dropout(
+        self, func: Any, input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> torch.Tensor:
+        if not training or not p:
+            return input
+        dim = self.watch.found(self.watch.next_place(), input)
+        if dim < 0:
+            kept: torch.Tensor = func(input, p, training, False)
+        else:
+            kept = input * self._share_of_mask(input, p, dim)
+        return input.copy_(kept) if inplace else kept
+
+    def _share_of_mask(self, like: torch.Tensor, p: float, dim: int) -> torch.Tensor:
+        """This process's part of the mask that the whole tensor would get; all parts are drawn on each process."""
+        shape = list(like.shape)
+        shape[dim] *= self.watch.ranks
+        mask = F.dropout(torch.ones(shape, dtype=like.dtype, device=like.device), p, True)
+        return mask.chunk(self.watch.ranks, dim)[self.watch.rank]
+
+    def _attention(
+        self,
+        func: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        **more: Any,
+    ) -> torch.Tensor:
+        given = {"attn_mask": attn_mask, "is_causal": is_causal, **more}
+        dim = self.watch.found(self.watch.next_place(), query) if dropout_p else -1
+        if dim < 0:
+            found: torch.Tensor = func(query, key, value, dropout_p=dropout_p, **given)
+            return found
+        if more.get("enable_gqa"):
+            times = query.shape[-3] // key.shape[-3]
+            key, value = (tensor.repeat_interleave(times, -3) for tensor in (key, value))
+        scale = more.get("scale") or query.shape[-1] ** -0.5
+        scores = query @ key.transpose(-2, -1) * scale
+        if is_causal:
+            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        if attn_mask is not None:
+            scores = (
+                scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+            )
+        weights = scores.softmax(-1)
+        result: torch.Tensor = weights * self._share_of_mask(weights, dropout_p, dim) @ value
+        return result
+
+
+class SharedDropout:
+    """The dropout of a sharded model; ``detach`` gives it back its own."""
+
+    def __init__(self, model: torch.nn.Module, skeleton: Skeleton, group: dist.ProcessGroup | None) -> None:
+        self.model, self.skeleton, self.group = model, skeleton, group
+        self.dims: dict[Place, int] = {}
+        self.whole: dict[Place, tuple[int, ...]] | None = None
+        self.given: tuple[Any, Any] | None = None
+        self.rates = list(_rates(model))
+        self.watch = _Watch(self._found, dist.get_world_size(group), dist.get_rank(group), self._outermost)
+        if self.rates:
+            self.watch.attach(model)
+        self.detach = self.watch.detach
+
+    def _outermost(self, module: Any, args: Any, kwargs: Any) -> Any:
+        if not any(owner.training and getattr(owner, name, 0.0) for owner, name in self.rates):
+            return None
+        if module is self.model:
+            self.given, self.whole = (args, kwargs), None
+        return _first_ones_numbers(self.group, next(self.model.parameters()).device)
+
+    def _found(self, place: Place, tensor: torch.Tensor) -> int:
+        if place not in self.dims:
+            if self.whole is None and self.given is not None:
+                self.whole = self._whole_shapes(*self.given)
+            self.dims[place] = self._dim(place, tuple(tensor.shape))
+        return self.dims[place]
+
+    def _dim(self, place: Place, shape: tuple[int, ...]) -> int:
+        whole = (self.whole or {}).get(place, ())
+        longer = [n for n, (one, other) in enumerate(zip(shape, whole)) if one != other]
+        if shape == whole:
+            return -1
+        if len(shape) == len(whole) and len(longer) == 1 and shape[longer[0]] * self.watch.ranks == whole[longer[0]]:
+            return longer[0]
+        raise ApplyError(
+            f"{place[0] or 'the model'}: its dropout acts on {shape}, and it is not known whether this is a share; set "
+            "dropout to 0"
+        )
+
+    def _whole_shapes(self, args: Any, kwargs: Any) -> dict[Place, tuple[int, ...]]:
+        """Where the whole model drops, and of which tensors, of a run without data."""
+        found: dict[Place, tuple[int, ...]] = {}
+
+        def note(place: Place, tensor: torch.Tensor) -> int:
+            found[place] = tuple(tensor.shape)
+            return -1
+
+        model = assemble(self.skeleton, META)[0].train()
+        _Watch(note, 1, 0).attach(model)
+        try:
+            run_without_data(model, args, kwargs)
+        except Exception as error:  # what the model's own code raises without data
+            raise ApplyError(f"the places of its dropout cannot be found ({error}); set dropout to 0") from error
+        return found
+
+
+def _rates(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str]]:
+    """The attributes that hold the rates of dropout."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, float) and ("drop" in name or name == "p"):
+                yield module, name
+
+
+def _first_ones_numbers(group: dist.ProcessGroup | None, device: torch.device) -> Callable[[], None]:
+    """Draw from the first process's random state from here on; the result gives a process with another state its own."""
+    own = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
+    first = []
+    for state in own:
+        sent = state.to(device, copy=True)
+        dist.broadcast(sent, group=group, group_src=0)
+        first.append(sent.cpu())
+    _set(first, device)
+
+    def leave() -> None:
+        if not all(map(torch.equal, own, first)):
+            _set(own, device)
+
+    return leave
+
+
+def _set(states: list[torch.Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states[0])
+    for state in states[1:]:
+        torch.cuda.set_rng_state(state, device)

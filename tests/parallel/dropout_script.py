@@ -1,0 +1,75 @@
+"""Training with dropout under torchrun, with another seed in each process, beside one process; see `test_training.py`."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+
+import torch
+import torch.distributed as dist
+from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.proof.judge import relative_error
+
+
+IDS = torch.arange(1, 33).view(2, 16)
+
+
+def model_of(name, attention):
+    torch.manual_seed(0)
+    if name == "gpt2":
+        config = GPT2Config(n_embd=64, n_layer=2, n_head=8, vocab_size=96, n_positions=64)
+        model_class = GPT2LMHeadModel
+    else:
+        config = BertConfig(
+            vocab_size=96, hidden_size=64, num_hidden_layers=2, num_attention_heads=8, intermediate_size=96
+        )
+        model_class = BertForMaskedLM
+    config._attn_implementation = attention
+    return model_class(config).train()
+
+
+def trained(model, checkpoints):
+    """The losses of three steps, the last of another length."""
+    if checkpoints:
+        model.gradient_checkpointing_enable()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for ids in (IDS, IDS, IDS[:, :11].contiguous()):
+        loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def main(name, attention, checkpoints):
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    whole = model_of(name, attention)
+    sharded = parallelize(copy.deepcopy(whole), device="cpu").train()
+    torch.manual_seed(1000)
+    want = trained(whole, checkpoints)
+    after_whole = torch.rand(3)
+    torch.manual_seed(1000 + rank)
+    got = trained(sharded, checkpoints)
+    after = torch.rand(3)
+    full, state = sharded.full_state_dict(), whole.state_dict()
+    found = {"losses": max(abs(a - b) for a, b in zip(got, want))}
+    found["weights"] = max(
+        relative_error(full[n].float(), state[n].float(), float(state[n].abs().max()) or 1.0) for n in state
+    )
+    torch.manual_seed(1000 + rank)
+    found["caller's numbers"] = torch.equal(after, after_whole if rank == 0 else torch.rand(3))
+    everywhere = [None] * dist.get_world_size()
+    dist.all_gather_object(everywhere, found)
+    if rank == 0:
+        print(json.dumps({"all": everywhere}), flush=True)
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], len(sys.argv) > 3)
