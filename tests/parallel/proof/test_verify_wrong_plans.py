@@ -29,7 +29,7 @@ def test_every_file_is_tried():
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_wrong_plan_is_refused_with_the_layer_and_the_reason(file):
+def test_a_wrong_plan_is_refused_with_the_layer_and_the_reason(file, one_pool):
     model = file.read_text(encoding="utf-8").split()[1]
     result = CliRunner().invoke(main, ["verify", model, str(file)])
     assert result.exit_code == 1, result.output
