@@ -100,23 +100,20 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor:
     weights = _weights(flat.device, flat.numel())
     if flat.is_floating_point():
         values = flat.double().nan_to_num(1e5, 2e5, -2e5).asinh()  # a mask's value must not set the scale
-        sums = [(values * weights).sum(), (values * weights.flip(0)).sum(), torch.linalg.vector_norm(values)]
+        sums = torch.cat((weights @ values, torch.linalg.vector_norm(values)[None]))
     else:
         values = flat.long() * (weights * 2**20).long()
-        sums = [values.sum().remainder(2**50), (flat.long() * 31 + values).cumsum(0).sum().remainder(2**50)]
-        sums.append(torch.zeros((), device=flat.device))
-    return torch.stack(
-        [torch.tensor(float(head), dtype=torch.float64, device=flat.device), *map(torch.Tensor.double, sums)]
-    )
+        sums = torch.nn.functional.pad(values.sum(-1).remainder(2**50).double(), (0, 1))
+    return torch.cat((torch.full((1,), head, dtype=torch.float64, device=flat.device), sums))
 
 
 def _weights(device: torch.device, count: int) -> torch.Tensor:
-    """Random numbers, the same on each rank."""
+    """Two rows of random numbers, the same on each rank."""
     size = 1 << max(12, (count - 1).bit_length())
     if (device, size) not in _WEIGHTS:
         generator = torch.Generator().manual_seed(17)
-        _WEIGHTS[device, size] = torch.randn(size, generator=generator, dtype=torch.float64).to(device)
-    return _WEIGHTS[device, size][:count]
+        _WEIGHTS[device, size] = torch.randn(2, size, generator=generator, dtype=torch.float64).to(device)
+    return _WEIGHTS[device, size][:, :count]
 
 
 def shares_that_stay(result: Any, shares: Collection[Path], takes: Collection[str]) -> dict[str, Any]:
