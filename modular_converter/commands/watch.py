@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from modular_converter.check.cache.hashes import CurrentHashes
 from modular_converter.commands.output import report
 from modular_converter.commands.run_convert import ConvertOptions, prepare
+from modular_converter.commands.watched_files import Stamp, identities, roots, stamp_of, stamps
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.required_files import required_files
@@ -43,8 +44,6 @@ _ADDED, _DELETED = 1, 3
 
 Batch = Collection[tuple[int, str]]
 """Paths that changed together, each with its kind of change."""
-Stamp = tuple[int, ...]
-"""Device, inode, size and time of a file: a new stamp means a changed file. `()` for a missing file."""
 
 
 class WatchError(Exception):
@@ -104,10 +103,10 @@ def watch_models(options: ConvertOptions) -> int:
 
 def _follow(state: Watch) -> None:
     """Convert all files once, then after each change; return when other folders must be watched."""
-    folders, before = state.folders, _identities(state.folders)
+    folders, before = state.folders, identities(state.folders)
     batches = _batches([folder for folder in folders if os.path.isdir(folder)])
     next(batches)  # the folders are being watched now, so no change is lost
-    settings = _stamps(state.settings)
+    settings = stamps(state.settings)
     if state.started:  # what was saved while nothing was watched
         _pass(state, _changed_since_read(state), "other folders")
     else:
@@ -117,9 +116,9 @@ def _follow(state: Watch) -> None:
         return
     state.say(f"watching {count(len(state.reads), 'modular file')}, Ctrl-C ends")
     for batch in batches:
-        if state.folders != folders or _identities(folders) != before:
+        if state.folders != folders or identities(folders) != before:
             return
-        now = _stamps(state.settings)
+        now = stamps(state.settings)
         if touched := [path for path, stamp in now.items() if settings.get(path, stamp) != stamp]:
             _pass(state, None, _label(touched))
         elif saved := _saved(state, batch):
@@ -155,10 +154,10 @@ def _saved(state: Watch, batch: Batch) -> list[str]:
             files.update(file for file in known if file.startswith(os.path.join(path, "")))
         elif path.endswith(".py") and not os.path.basename(path).startswith("."):
             files.add(path)
-    stamps = {file: _stamp(file) for file in files}
+    found = stamps(files)
     return sorted(
         file
-        for file, stamp in stamps.items()
+        for file, stamp in found.items()
         if stamp != state.own.get(file) and (stamp or file in known)  # unknown files that are gone again do not count
     )
 
@@ -219,7 +218,7 @@ def _write(
                     different.append(target)
                 elif writes and put_in_place(target, text, conversion.path, selection.settings):
                     different.append(target)
-                    state.own[target] = _stamp(target)
+                    state.own[target] = stamp_of(target)
             except ConversionError as error:
                 problems += error.diagnostics
     return different, list(dict.fromkeys(problems))
@@ -250,7 +249,7 @@ def _print_line(
 
 def _update_folders(state: Watch, selection: Selection) -> None:
     """Find the folders and settings files to watch from now on. Installed packages are left out."""
-    state.roots = state.roots or frozenset(_roots(state.options.arguments, selection.models))
+    state.roots = state.roots or frozenset(roots(state.options.arguments, selection.models))
     library = Library(selection.settings)
     files = set(selection.paths).union(*(required_files(path, library) for path in selection.paths))
     folders = {*state.roots, *map(os.path.dirname, files)}
@@ -265,43 +264,6 @@ def _update_folders(state: Watch, selection: Selection) -> None:
         os.path.join(folder, name) for start in starts for folder in upwards(start) for name in SETTINGS_FILES
     }
     state.settings = tuple(sorted(named_settings(selection.settings) | candidates))
-
-
-def _roots(arguments: Sequence[str], models: str | None) -> Iterator[str]:
-    """The folders in which the arguments would find new files."""
-    for argument in arguments:
-        if glob.has_magic(argument):
-            yield os.path.abspath(_fixed_part(argument))
-        elif os.path.isdir(argument):
-            yield os.path.abspath(argument)
-        elif os.path.isfile(argument):
-            yield os.path.dirname(os.path.abspath(argument))
-        elif models:
-            yield models
-
-
-def _fixed_part(pattern: str) -> str:
-    """The folder that a glob searches: the part before its first wildcard."""
-    while glob.has_magic(pattern):
-        pattern = os.path.dirname(pattern)
-    return pattern
-
-
-def _identities(folders: Sequence[str]) -> list[Stamp]:
-    """Device and inode of each folder: a folder that was removed and made again must be watched again."""
-    return [_stamp(folder)[:2] for folder in folders]
-
-
-def _stamps(paths: Sequence[str]) -> dict[str, Stamp]:
-    return {path: _stamp(path) for path in paths}
-
-
-def _stamp(path: str) -> Stamp:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _label(saved: Sequence[str]) -> str:
