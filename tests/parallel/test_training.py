@@ -134,7 +134,7 @@ writers = []
 PreTrainedModel.save_pretrained = lambda self, folder, is_main_process, **more: writers.append(is_main_process)
 sharded.save_pretrained("nowhere")
 found["writers"] = [None] * 4
-dist.all_gather_object(found["writers"], writers[0])
+dist.all_gather_object(found["writers"], writers == [True])
 found["whole again"] = relative_error(sharded.unshard()(ids, output_attentions=True).attentions[1], want.attentions[1])
 if dist.get_rank() == 0:
     print(json.dumps(found), flush=True)

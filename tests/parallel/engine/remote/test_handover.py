@@ -197,7 +197,7 @@ def test_the_hosts_memory_stays_below_the_model_and_a_fifth(ranks):
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    parallelize(model, plan=TALL, session=ranks)
+    parallelize(model, plan=TALL, session=ranks, probe=False)  # a probe takes one layer of each kind: here, all of it
     done.set()
     watcher.join()
     assert peak[0] <= 1.2 * size, f"{peak[0] / size:.2f} of the model"
