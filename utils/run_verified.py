@@ -55,7 +55,7 @@ def row(covered: dict[str, Any], session: Any) -> dict[str, Any]:
         covered: a row of the coverage: ``model``, ``plan`` as text, and where they are known ``folder`` and ``class``.
         session: running ranks; its death is the row's reason.
     """
-    from modular_converter.parallel.errors import PlanError
+    from modular_converter.parallel.errors import PlanError, one_line
     from modular_converter.parallel.tiny.build import build
 
     name = covered["model"]
@@ -70,7 +70,7 @@ def row(covered: dict[str, Any], session: Any) -> dict[str, Any]:
     except PlanError as error:
         found["reason"] = str(error)[:300]
     except Exception as error:  # one model must not stop the table
-        found["reason"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        found["reason"] = one_line(error, 300)
     found["seconds"] = round(time.monotonic() - start, 2)
     return found
 

@@ -59,6 +59,16 @@ class Method:
         return None if self._super_statement is None else _value(self.node.body[self._super_statement])
 
     @property
+    def is_stub(self) -> bool:
+        """Whether it only raises an `AttributeError`. A property that does so is there for `hasattr`, and no stub."""
+        if self.node.decorator_list:
+            return False
+        first, *rest = self.node.body
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and rest:
+            first, *rest = rest
+        return isinstance(first, ast.Raise) and not rest and makes_attribute_error(first.exc)
+
+    @property
     def deletions(self) -> Iterator[ast.Attribute]:
         """The targets of `del self.x` behind the replaced call: the converter removes the parent's `self.x = …`."""
         if self._super_statement is None:
@@ -142,8 +152,7 @@ class Members:
     def removals(self) -> Iterator[ast.Name]:
         """The targets of `x = AttributeError(…)`, which removes the parent's `x`."""
         for node in self.node.body:
-            value = getattr(node, "value", None)
-            if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "AttributeError":
+            if makes_attribute_error(getattr(node, "value", None)):
                 yield from (target for target in _targets(node)[:1] if isinstance(target, ast.Name))
 
     def binds(self, attribute: str) -> bool:
@@ -157,6 +166,11 @@ class Members:
 
 
 @functools.lru_cache(maxsize=128)
+def makes_attribute_error(value: ast.AST | None) -> bool:
+    """Whether this is `AttributeError(…)`: assigned or raised in a child, it takes a member of the parent away."""
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "AttributeError"
+
+
 def class_node(text: str) -> ast.ClassDef:
     """The syntax tree of a class, which nobody may change: building a class and the checks of rules share it."""
     with warnings.catch_warnings():

@@ -18,6 +18,11 @@ class MissingLibraryError(ImportError):
         super().__init__(f"{name} is not installed; {advice}", name=name)
 
 
+def one_line(error: Exception, most: int = 160) -> str:
+    """The class of an error and at most so many characters of its message, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:most]}"
+
+
 class PlanError(Exception):
     """Base of all errors that a user can act on; the message is complete in itself."""
 

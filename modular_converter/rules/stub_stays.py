@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
-    from modular_converter.facts.members import Method
 
 
 NEIGHBOUR = (
@@ -96,16 +94,5 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
     for heir, parent in facts.heirs:
         for method in heir.members.methods if "raise AttributeError" in heir.text else ():
             generated = facts.generated[heir.name]
-            if _is_stub(method) and parent.defines(method.name) and generated.defines(method.name):
+            if method.is_stub and parent.defines(method.name) and generated.defines(method.name):
                 yield diagnose(facts.at(method.name, heir.line + method.node.lineno - 1), method.name, heir.name)
-
-
-def _is_stub(method: Method) -> bool:
-    """Whether it only raises. A property that does so is there for `hasattr`, and no stub."""
-    if method.node.decorator_list:
-        return False
-    first, *rest = method.node.body
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and rest:
-        first, *rest = rest
-    raised = first.exc if isinstance(first, ast.Raise) and not rest else None
-    return isinstance(raised, ast.Call) and isinstance(raised.func, ast.Name) and raised.func.id == "AttributeError"

@@ -115,7 +115,7 @@ def _sources(
         yield OWN, built.statement.uses
         yield built.neighbour, built.parent.uses - built.statement.uses
     elif definition.origin.how == "copied":
-        yield names.source_of(definition.origin.path), definition.uses
+        yield names.neighbours.at_path.get(definition.origin.path, OWN), definition.uses
     else:
         yield OWN, definition.uses
 
@@ -126,11 +126,6 @@ class _Names:
 
     neighbours: Neighbourhood
     library: Library
-
-    def source_of(self, path: str) -> str:
-        """The source that is the file at `path`."""
-        found = (dotted for dotted, one in self.neighbours.neighbours.items() if one.neighbour.path == path)
-        return next(found, OWN)
 
     def change(self, name: str, source: str, user: EmittedDefinition, file: GeneratedFile) -> Change | None:
         """How a name that code from `source` uses has changed its meaning, None where it has not."""
@@ -171,7 +166,7 @@ class _Names:
         own = self.neighbours.target.module.definitions.get(definition.name)
         if own is None or definition.origin.how != "copied" or _same_code(own.text, definition.text):
             return
-        found = Meaning(self.source_of(definition.origin.path), _statement(definition))
+        found = Meaning(self.neighbours.at_path.get(definition.origin.path, OWN), _statement(definition))
         if found.source != OWN:
             yield Change(definition.name, definition, Meaning(OWN, own), found)
 
@@ -220,7 +215,9 @@ class _Names:
         """What a name stands for in a generated file; None for what another generated file defines."""
         definition = file.definitions.get(name)
         if definition is not None:
-            source = self.source_of(definition.origin.path) if definition.origin.how == "copied" else OWN
+            source = (
+                self.neighbours.at_path.get(definition.origin.path, OWN) if definition.origin.how == "copied" else OWN
+            )
             return Meaning(source, _statement(definition))
         if name in file.other_kinds:
             return None

@@ -44,8 +44,7 @@ def _source(definition: EmittedDefinition, neighbours: Neighbourhood) -> str:
     """The neighbour that a definition is copied from; "" for what the author wrote or merged."""
     if definition.origin.how != "copied":
         return OWN
-    paths = {one.neighbour.path: dotted for dotted, one in neighbours.neighbours.items()}
-    return paths.get(definition.origin.path, OWN)
+    return neighbours.at_path.get(definition.origin.path, OWN)
 
 
 def _model(source: str, neighbours: Neighbourhood) -> str:

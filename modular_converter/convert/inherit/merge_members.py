@@ -10,6 +10,7 @@ from dataclasses import replace
 from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member
 from modular_converter.convert.inherit.order import in_legal_order
 from modular_converter.convert.inherit.scopes import Function
+from modular_converter.facts.members import makes_attribute_error
 
 
 def merge_members(
@@ -202,8 +203,7 @@ def decorated_by(function: Function) -> str:
 
 def is_removal(member: Member) -> bool:
     """Whether this is `x = AttributeError(…)`."""
-    value = getattr(member.node, "value", None)
-    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "AttributeError"
+    return makes_attribute_error(getattr(member.node, "value", None))
 
 
 def is_raising_stub(member: Member) -> bool:

@@ -92,6 +92,11 @@ class Neighbourhood:
         return self.resolution.target
 
     @cached_property
+    def at_path(self) -> Mapping[str, str]:
+        """Path of a neighbour -> its name in the modular file; of two names of one file the first."""
+        return {one.neighbour.path: dotted for dotted, one in reversed([*self.neighbours.items()])}
+
+    @cached_property
     def taken(self) -> Mapping[str, tuple[str, str]]:
         """Name in the modular file -> the neighbour that it comes from and its new name."""
         return {

@@ -185,3 +185,11 @@ def _attributes(plan: Plan, modules: dict[str, torch.nn.Module]) -> list[tuple[s
             raise ApplyError(f"{shortened(text)}: matches no module of the model")
         found.extend((path, name) for path in paths)
     return found
+
+
+def fitting(plan: Plan, model: torch.nn.Module) -> Plan:
+    """The plan without rules and attributes that stand for no part of a model, such as one with fewer kinds of layers."""
+    names = names_of_parts(model)
+    rules = tuple(rule for rule in plan.rules if matches(rule.pattern, names))
+    attributes = tuple(name for name in plan.attributes if matches(name.partition(":")[0], names))
+    return replace(plan, rules=rules, attributes=attributes)

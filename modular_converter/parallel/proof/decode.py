@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.tiny.seed import seed_cpu
 
 
@@ -56,5 +57,5 @@ def decoded_whole(model: Any, inputs: Mapping[str, Any]) -> tuple[list[torch.Ten
     except Exception as error:  # the model's own code raises anything
         return (
             [],
-            f"decoding: the model's own generate fails ({type(error).__name__}: {' '.join(str(error).split())[:80]})",
+            f"decoding: the model's own generate fails ({one_line(error, 80)})",
         )

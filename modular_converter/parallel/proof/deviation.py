@@ -10,6 +10,7 @@ import torch
 
 Share = Callable[[str, torch.Tensor], torch.Tensor]
 Gradients = Mapping[str, torch.Tensor]
+HALF_TYPES = (torch.float16, torch.bfloat16)
 # Entries that a scale is estimated from: enough for a quartile, and quick to sort.
 _SAMPLE = 4096
 # Gradients are sums of terms that cancel: their small entries are rounding.
@@ -74,7 +75,7 @@ def relative_error(got: torch.Tensor, want: torch.Tensor, scale: float | None = 
 
 def _largest_error(got: torch.Tensor, want: torch.Tensor, size: float) -> torch.Tensor:
     magnitudes = want.abs()
-    if want.dtype in (torch.bfloat16, torch.float16):
+    if want.dtype in HALF_TYPES:
         magnitudes = magnitudes.float()
     return ((got - want).abs() / magnitudes.clamp_min(max(size, torch.finfo(magnitudes.dtype).tiny))).max()
 

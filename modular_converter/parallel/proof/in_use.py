@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +10,8 @@ import torch
 from modular_converter.parallel.proof.compare import run
 from modular_converter.parallel.proof.deviation import errors_of
 from modular_converter.parallel.proof.head_variants import HeadVariant
-from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE
-from modular_converter.parallel.proof.precision import Subject, in_fitting_precision
+from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference
+from modular_converter.parallel.proof.precision import Subject, doubled, in_fitting_precision, in_float64
 from modular_converter.parallel.tiny.build import Small, Target
 from modular_converter.parallel.tiny.uses import uses_of
 
@@ -32,18 +31,15 @@ def variants_in_use(target: Target, small: Small, overrides: Mapping[str, Any]) 
 
 def _outputs(small: Small) -> Subject:
     """The numbers without gradients, in float64 where float32 is too coarse and float64 runs."""
-    single = Subject(small.model, small.inputs, run(small.model, small.inputs, gradients=False))
-    try:
-        fine = copy.deepcopy(small.model).double()
-        inputs = {name: _doubled(value) for name, value in small.inputs.items()}
-        double = Subject(fine, inputs, run(fine, inputs, gradients=False))
-    except Exception:  # a model that fixes a type somewhere
+    single = Subject(small.model, small.inputs, _numbers(small.model, small.inputs))
+    double = in_float64(small.model, small.inputs, _numbers)
+    if double is None:
         return single
     pairs = zip(single.whole.outputs, double.whole.outputs)
-    errors = errors_of([_doubled(one) for one, _ in pairs], double.whole.outputs)
+    errors = errors_of([doubled(one) for one, _ in pairs], double.whole.outputs)
     finite = all(bool(t.isfinite().all()) for t in double.whole.outputs if t.is_floating_point())
     return double if finite and not max(errors, default=0.0) <= OUTPUT_TOLERANCE * _MARGIN else single
 
 
-def _doubled(value: Any) -> Any:
-    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+def _numbers(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:
+    return run(model, inputs, gradients=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan, is_expert_plan
 from modular_converter.parallel.proof.compare import reference, run
@@ -65,7 +66,7 @@ def _check(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, wh
             return refused(ranks, "the outputs", f"outputs through the library's loader differ by {worst:.2g}")
         return replace(_with_gradients(loaded, small, whole, ranks), output_error=worst)
     except Exception as error:
-        return refused(ranks, "", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        return refused(ranks, "", one_line(error, 200))
 
 
 def _with_gradients(loaded: Any, small: Small, whole: Reference, ranks: int) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from modular_converter.parallel.proof.judge import (
 )
 
 
+Numbers = Callable[[torch.nn.Module, Mapping[str, Any]], Reference]
 # Relative, in float64: hundreds of roundings. Another order of sums may change a number as much as this noise does.
 _NOISE = 1e-13
 # A sharded model may be as far from the whole one as float32 is from float64, and somewhat farther.
@@ -57,12 +58,12 @@ def in_fitting_precision(model: torch.nn.Module, inputs: Mapping[str, Any]) -> S
     return without_unstable(double)
 
 
-def in_float64(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject | None:
+def in_float64(model: torch.nn.Module, inputs: Mapping[str, Any], numbers: Numbers = reference) -> Subject | None:
     """The same in float64; None for a model that fixes a type somewhere."""
     try:
         fine = copy.deepcopy(model).double()
-        doubled = {name: _doubled(value) for name, value in inputs.items()}
-        return Subject(fine, doubled, reference(fine, doubled))
+        wide = {name: doubled(value) for name, value in inputs.items()}
+        return Subject(fine, wide, numbers(fine, wide))
     except Exception:  # types that do not fit together fail in any way
         return None
 
@@ -120,7 +121,7 @@ def _agree(single: Reference, double: Reference) -> bool:
     """Whether float32 and float64 give the same numbers, well within the tolerances of a verdict."""
     if [found.keys() for found in single.gradients] != [found.keys() for found in double.gradients]:
         return False
-    errors = errors_of([_doubled(tensor) for tensor in single.outputs], double.outputs)
+    errors = errors_of([doubled(tensor) for tensor in single.outputs], double.outputs)
     if not all(error <= OUTPUT_TOLERANCE * _MARGIN for error in errors):
         return False
     for coarse, fine in zip(single.gradients, double.gradients):
@@ -130,9 +131,10 @@ def _agree(single: Reference, double: Reference) -> bool:
     return True
 
 
-def _doubled(value: Any) -> Any:
+def doubled(value: Any) -> Any:
+    """A value with all floating tensors in lists and tuples in float64."""
     if isinstance(value, torch.Tensor):
         return value.double() if value.is_floating_point() else value
     if isinstance(value, (list, tuple)):
-        return type(value)(_doubled(item) for item in value)
+        return type(value)(doubled(item) for item in value)
     return value

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.proof.evidence import DECODING, LENGTHS, PADDING, TRAIN_MODE
+from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.call_names import forward_names
 from modular_converter.parallel.trace.record import tensors_in
@@ -98,9 +99,8 @@ def _training(model: torch.nn.Module) -> torch.nn.Module:
     found = copy.deepcopy(model).train()
     records = {id(record): record for module in found.modules() for record in (module, *_configs(module))}
     for record in records.values():
-        for name, value in list(vars(record).items()):
-            if isinstance(value, float) and ("drop" in name or name == "p"):
-                setattr(record, name, 0.0)
+        for name in dropout_rates(record):
+            setattr(record, name, 0.0)
     return found
 
 

@@ -161,6 +161,7 @@ def _expert_row(
     pool: RankPool | None,
 ) -> ModelComparison:
     from modular_converter.parallel.plans.emit import to_library
+    from modular_converter.parallel.plans.resolve import fitting
     from modular_converter.parallel.proof.on_threads import check_on_threads
     from modular_converter.parallel.proof.prove import Derived, prove
     from modular_converter.parallel.proof.subject import subject_of
@@ -170,7 +171,7 @@ def _expert_row(
 
     trace = record(small.model, small.inputs, name)
     plan = derive_experts(trace)
-    source = _fitting(small.model, from_library(name, given))
+    source = fitting(from_library(name, given), small.model)
     subject = subject_of(small.model, small.inputs)
     committed = _both(lambda ranks: check_on_threads(subject, source, ranks)) if source.rules else ""
     if not plan.rules:
@@ -188,16 +189,6 @@ def _expert_row(
         derived = Derived(target, small, trace, plan, subject, check_on_threads(subject, plan, 2), overrides)
         loader = _said(prove(derived, plan, pool, library=True))
     return ModelComparison(name, "differs" if why else "same", why, state, committed, loader)
-
-
-def _fitting(model: Any, plan: Any) -> Any:
-    """The plan without keys of modules that this small model has none of (dense layers among the others)."""
-    from dataclasses import replace
-
-    from modular_converter.parallel.plans.patterns import matches, names_of_parts
-
-    names = names_of_parts(model)
-    return replace(plan, rules=tuple(rule for rule in plan.rules if matches(rule.pattern, names)))
 
 
 def _no_experts(model: Any, given: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.errors import PlanError, one_line
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.tables.row_file import Row, RowFile
 
@@ -87,7 +87,13 @@ def _rows(name: str, pool: Any) -> Iterator[Row]:
     try:
         targets = targets_of_folder(folder) if folder else [target_of(name)]
     except Exception as error:  # one model must not stop the table
-        yield {"name": name, "folder": folder, "model": folder or name, "state": "failed", "reason": _one_line(error)}
+        yield {
+            "name": name,
+            "folder": folder,
+            "model": folder or name,
+            "state": "failed",
+            "reason": one_line(error, 300),
+        }
         return
     typed = len({target.name for target in targets}) == len(targets)
     for number, target in enumerate(targets):
@@ -96,10 +102,6 @@ def _rows(name: str, pool: Any) -> Iterator[Row]:
             yield row
         if not typed and row["state"] == "verified":
             return
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def _row(target: Any, pool: Any) -> Row:
@@ -112,7 +114,7 @@ def _row(target: Any, pool: Any) -> Row:
                 row["holds_at"] = _holds_at(target, row["plan"])
     except Exception as error:  # one model must not stop the table
         if row["state"] == "failed":
-            row["reason"] = _one_line(error)
+            row["reason"] = one_line(error, 300)
     row["seconds"] = round(time.monotonic() - start, 2)
     return row
 
@@ -172,7 +174,7 @@ def _said(run: Callable[[], Any]) -> str:
     try:
         verdict = run()
     except PlanError as error:
-        return f"refused: {_one_line(error)}"
+        return f"refused: {one_line(error, 300)}"
     return "verified" if verdict.passed else f"refused: {verdict.reason}"
 
 

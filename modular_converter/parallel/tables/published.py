@@ -11,8 +11,9 @@ import torch
 
 from modular_converter.parallel.engine.base.without_data import run_without_data
 from modular_converter.parallel.engine.choice.preflight import OneOf
-from modular_converter.parallel.plans.patterns import matches, names_of_parts
+from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.tiny.fields import is_config, raw
 from modular_converter.parallel.tiny.inputs import make_inputs
@@ -32,15 +33,15 @@ def holds_at(target: Target, plan: Plan) -> dict[int, str]:
     found: dict[int, str] = {}
     try:
         runs = _error(published(target)) == ""
-        plan = _fitting(plan, published(target))
+        plan = fitting(plan, published(target))
     except Exception as error:  # a configuration whose defaults do not fit together
-        return dict.fromkeys(SIZES, f"cannot be built: {_line(error)}")
+        return dict.fromkeys(SIZES, f"cannot be built: {one_line(error)}")
     for size in SIZES:
         model = published(target)
         try:
             apply(model, plan, OneOf(size))
         except Exception as error:  # a block, an integer, a rule that does not fit
-            found[size] = _line(error)
+            found[size] = one_line(error)
             continue
         found[size] = _error(model) if runs else ""
     return found
@@ -53,14 +54,6 @@ def published(target: Target) -> torch.nn.Module:
     with torch.device("meta"):
         model: torch.nn.Module = kind(made)
     return model.eval()
-
-
-def _fitting(plan: Plan, model: torch.nn.Module) -> Plan:
-    """The plan without rules for layers of a kind that the first layers are not."""
-    names = names_of_parts(model)
-    rules = tuple(rule for rule in plan.rules if matches(rule.pattern, names))
-    attributes = tuple(name for name in plan.attributes if matches(name.partition(":")[0], names))
-    return dataclasses.replace(plan, rules=rules, attributes=attributes)
 
 
 def _wide(default: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
@@ -78,9 +71,5 @@ def _error(model: Any) -> str:
     try:
         run_without_data(model, kwargs=make_inputs(model))
     except Exception as error:  # whatever a model's own code raises
-        return _line(error)
+        return one_line(error)
     return ""
-
-
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"

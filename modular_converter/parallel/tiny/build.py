@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.errors import BuildError
+from modular_converter.parallel.errors import BuildError, one_line
 from modular_converter.parallel.tiny.build_errors import check_fields, explained
 from modular_converter.parallel.tiny.inputs import candidates
 from modular_converter.parallel.tiny.seed import seed_cpu
@@ -57,7 +57,7 @@ def build(target: Target, overrides: Mapping[str, Any] | None = None, strategy: 
             try:
                 return _attempt(target, model_class, config_class, kind, overrides or {}, text_alone)
             except Exception as error:  # anything a model's own code raises is a reason, not a crash
-                reasons += [] if text_alone else [(kind, _one_line(error))]
+                reasons += [] if text_alone else [(kind, one_line(error, 200))]
     raise BuildError(f"{target.name}: cannot be built small and run{explained(reasons, config_class)}")
 
 
@@ -145,8 +145,3 @@ def _filled_by_checkpoints(model: torch.nn.Module) -> Iterator[torch.Tensor]:
             is_mask = bool(((buffer == 0) | (buffer == 1)).all()) and bool(buffer.any()) and not bool(buffer.all())
             if buffer.is_floating_point() and buffer.numel() > 1 and not is_mask:
                 yield buffer
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:200]}"

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.errors import BuildError, TraceError
 from modular_converter.parallel.tiny.build import Small, Target, fresh
+from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.graph import Source, Trace
 from modular_converter.parallel.trace.record import record, tensors_in
@@ -140,9 +141,8 @@ def _padded(small: Small) -> Small | None:
 def _training(small: Small) -> Small:
     model = copy.deepcopy(small.model)
     for module in model.modules():
-        for name, value in list(vars(module).items()):
-            if isinstance(value, float) and ("drop" in name or name == "p"):
-                setattr(module, name, 0.0)
+        for name in dropout_rates(module):
+            setattr(module, name, 0.0)
     return dataclasses.replace(small, model=model.train())
 
 

@@ -8,8 +8,6 @@ import torch
 
 from modular_converter.parallel.engine.base.skeleton import assemble, dismantle
 from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta
-from modular_converter.parallel.plans.patterns import matches, names_of_parts
-from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.trace.layer_kinds import Kind, is_layer, layer_kinds, layer_of
 from modular_converter.parallel.trace.record import record
@@ -69,14 +67,6 @@ def one_of_each_kind(model: torch.nn.Module, kinds: dict[str, Kind]) -> torch.nn
 
 def _number(path: str) -> int:
     return int(path.rpartition(".")[2])
-
-
-def fitting(plan: Plan, model: torch.nn.Module) -> Plan:
-    """The plan without rules and attributes that stand for no part of a model."""
-    names = names_of_parts(model)
-    rules = tuple(rule for rule in plan.rules if matches(rule.pattern, names))
-    attributes = tuple(name for name in plan.attributes if matches(name.partition(":")[0], names))
-    return Plan(plan.model, rules, attributes)
 
 
 def _copied(module: torch.nn.Module, path: str, kept: set[str], lists: set[str]) -> torch.nn.Module:

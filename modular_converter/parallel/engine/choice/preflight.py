@@ -11,7 +11,7 @@ import torch
 
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
 from modular_converter.parallel.engine.base.without_data import META, run_without_data
-from modular_converter.parallel.errors import ApplyError, PlanFormatError
+from modular_converter.parallel.errors import ApplyError, PlanFormatError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.apply import apply
@@ -111,5 +111,5 @@ def _forward(model: Any) -> str | None:
     try:
         run_without_data(model.eval(), kwargs=make_inputs(model))
     except Exception as error:  # whatever a model's own code raises
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+        return one_line(error)
     return None

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, one_of_each_kind
+from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.trace.record import tensors_in
 
@@ -64,7 +65,7 @@ def probe_of(model: torch.nn.Module) -> Probe | str:
         try:
             found = probe_with(candidate, _inputs(candidate, model))
         except Exception as error:  # what the model's own code raises for inputs that it does not know
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+            reason = one_line(error)
             continue
         if any(bool(t.isfinite().any()) for answer in found.answers for t in answer if t.is_floating_point()):
             return found

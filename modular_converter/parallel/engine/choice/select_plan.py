@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.choice.kept import Kept, kept, log_kept
-from modular_converter.parallel.engine.choice.kinds_of_layers import fitting
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError, PlanFormatError
 from modular_converter.parallel.plans.files import parse_plan, read_plan
 from modular_converter.parallel.plans.patterns import entries_for
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.head_variants import HeadVariant, refusal
 from modular_converter.parallel.proof.in_use import variants_in_use

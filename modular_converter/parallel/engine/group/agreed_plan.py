@@ -10,11 +10,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.engine.choice.kinds_of_layers import fitting
 from modular_converter.parallel.engine.choice.probe import probe_of
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan, given_plan, select_plan
-from modular_converter.parallel.errors import ApplyError, PlanError
+from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import fitting
+from modular_converter.parallel.proof.deviation import HALF_TYPES
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
@@ -65,10 +66,10 @@ def refuse_difference_in_group(model: Any, plan: Plan, group: ProcessGroup, plac
 
     try:
         apply(short, fitting(plan, short), group)
-        half = any(p.dtype in (torch.float16, torch.bfloat16) for p in model.parameters())
+        half = any(p.dtype in HALF_TYPES for p in model.parameters())
         said = probe.difference(run, half)
     except Exception as error:  # a wrong plan breaks a model's own code in any way
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        said = one_line(error, 200)
     said = next(filter(None, _everywhere(said, group)), "")
     if said:
         raise ApplyError(

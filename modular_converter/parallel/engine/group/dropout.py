@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
 from modular_converter.parallel.engine.base.without_data import META, run_without_data
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 
 
 # The module that drops, and how many have been dropped in this call of it before.
@@ -201,9 +202,7 @@ class SharedDropout:
 def _rates(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str]]:
     """The attributes that hold the rates of dropout."""
     for module in model.modules():
-        for name, value in vars(module).items():
-            if isinstance(value, float) and ("drop" in name or name == "p"):
-                yield module, name
+        yield from ((module, name) for name in dropout_rates(module))
 
 
 def _first_ones_numbers(group: dist.ProcessGroup | None, device: torch.device) -> Callable[[], None]:

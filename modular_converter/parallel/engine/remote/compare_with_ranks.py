@@ -10,21 +10,21 @@ import torch
 
 from modular_converter.parallel.engine.base.skeleton import assemble, dismantle, kept_types
 from modular_converter.parallel.engine.base.without_data import META
-from modular_converter.parallel.engine.choice.kinds_of_layers import fitting
 from modular_converter.parallel.engine.choice.preflight import OneOf
 from modular_converter.parallel.engine.choice.probe import Probe, probe_of, probe_with
 from modular_converter.parallel.engine.choice.select_plan import proven_inputs
 from modular_converter.parallel.engine.ranks.session import RemoteError, Session
 from modular_converter.parallel.engine.remote.placement import place
-from modular_converter.parallel.errors import ApplyError, PlanError
+from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import fitting
+from modular_converter.parallel.proof.deviation import HALF_TYPES
 from modular_converter.parallel.shard.apply import apply
 
 
 logger = logging.getLogger(__name__)
 # Small instances that agree with ranks of this process: class, configuration, plan and devices.
 _AGREED: set[tuple[Any, ...]] = set()
-_HALF = (torch.float16, torch.bfloat16)
 
 
 def difference_on_ranks(model: Any, plan: Plan, session: Session, dtype: torch.dtype | None) -> str:
@@ -42,7 +42,7 @@ def difference_on_ranks(model: Any, plan: Plan, session: Session, dtype: torch.d
         logger.info("%s is not compared with the ranks before it is handed over: %s", type(model).__name__, probe)
         return ""
     types = {dtype or parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
-    return _said(probe, plan, session, kept_types(model, dtype), bool(types & {*_HALF}))
+    return _said(probe, plan, session, kept_types(model, dtype), not types.isdisjoint(HALF_TYPES))
 
 
 def difference_of_small(model: Any, plan: Plan, session: Session) -> str:
@@ -70,7 +70,7 @@ def _said(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> 
     except Exception as error:
         if session.ended:
             raise
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return one_line(error, 200)
 
 
 def _difference(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> str:
