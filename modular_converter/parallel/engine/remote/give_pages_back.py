@@ -1,6 +1,7 @@
-"""Memory of a large weight goes back to the system while it is being handed over, not only after its last row.
+"""Memory of weights goes back to the system while a model is being handed over, not only when its process ends.
 
-Without this, a model that is mostly one weight would be in the host's memory twice where ranks run on CPUs.
+Without this, where ranks run on CPUs, a model would be in the host's memory twice: one that is mostly one weight until
+its last row is read, and one of many weights below 32 MB, which the allocator may keep for later allocations.
 """
 
 from __future__ import annotations
@@ -39,6 +40,23 @@ def empty_rows(tensor: torch.Tensor, first: int, last: int) -> None:
     end = (tensor.data_ptr() + last * row) // mmap.PAGESIZE * mmap.PAGESIZE
     if advise is not None and end > start:
         advise(start, end - start, _DONTNEED)
+
+
+def trim_heap() -> None:
+    """Give back what was freed of the allocator's heap (glibc takes weights from it once larger memory was freed)."""
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@functools.lru_cache(maxsize=1)
+def _malloc_trim() -> Callable[[int], int] | None:
+    found: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if found is None:
+        return None
+    found.argtypes = (ctypes.c_size_t,)
+    made: Callable[[int], int] = found
+    return made
 
 
 @functools.lru_cache(maxsize=1)

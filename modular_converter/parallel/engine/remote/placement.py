@@ -15,7 +15,7 @@ from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
 from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, names_of, stand_in, write_tensor
 from modular_converter.parallel.engine.ranks.random_states import random_states, set_random_states
 from modular_converter.parallel.engine.ranks.session import RemoteError, Session
-from modular_converter.parallel.engine.remote.give_pages_back import empty_rows, is_alone
+from modular_converter.parallel.engine.remote.give_pages_back import empty_rows, is_alone, trim_heap
 from modular_converter.parallel.engine.remote.handover import Span, copy_rows, moves_of, parcels, slot_bytes
 from modular_converter.parallel.engine.remote.what_may_leave import caches_in, has_content, with_stream
 from modular_converter.parallel.errors import ApplyError
@@ -258,6 +258,7 @@ def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: lis
             elif span.number in opened:
                 torn.add(span.number)
                 empty_rows(tensors[span.number], span.first, span.last)
+        trim_heap()
 
     try:
         for turn, parcel in enumerate(parcels(items, slot)):
