@@ -1,10 +1,15 @@
 """Compare the verdicts of the check with a cache, without one, and of a fresh process elsewhere, after random edits.
 
-    python utils/fuzz_check.py --edits 10000 --seed 1 [--models FOLDER]
+    python utils/fuzz_check.py --edits 10000 --seed 1 [--first 1] [--library FOLDER]
 
-Edits change files, links, folders, settings, the formatter and the state of git; some are failures of `--fix`. Verdicts
-hold the exit code and all errors. From time to time each file is converted alone where the check finds nothing, and
-`--changed-since` is asked where it finds something: the first commit is clean, so it has to find something too.
+Edits change files, links, folders, settings, the formatter and the state of git; some are failures of `--fix`. A
+hundred edits are a walk: it starts from a tree of its own, either small models, those of this repository, or some of a
+published library, and depends on the seed and its number alone, so that `--first` goes on where a run has ended.
+
+Verdicts hold the exit code and all findings, and three are compared after each edit: with the cache of all edits before,
+without, and by a process that has checked nothing before, about a copy in another folder. From time to time a new
+interpreter is asked, each file is converted alone where the check finds nothing, and `--changed-since` is asked where
+it finds something: the first commit is clean, so it has to find something too.
 """
 
 from __future__ import annotations
@@ -12,89 +17,80 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
-from fuzz_edits import EDITS, Tree, restore
+from fuzz_edits import EDITS
+from fuzz_failures import begin_again
+from fuzz_fresh import FreshProcesses, verdict
+from fuzz_tree import Tree
 
 from modular_converter import convert_file
-from modular_converter.check.run import CheckOptions, check
 from modular_converter.diagnostics import ConversionError
+from modular_converter.files.generated_files import target_of
+from modular_converter.files.packages import find_package
+from modular_converter.settings.load import load_settings
 
 
-MODELS = Path(__file__).parents[1] / "models"
-
-
-def verdict(root: Path, cache: str | None, since: str | None = None) -> list[str]:
-    """The exit code and the errors of a check, with paths relative to the tree."""
-    found = check(CheckOptions(root=str(root), cache=cache, errors_only=True, changed_since=since))
-    errors = sorted(repr(one) for one in found.diagnostics if one.is_error)
-    return [str(found.exit_code), *(one.replace(str(root), "ROOT") for one in errors)]
-
-
+WALK = 100
+"""Edits of one tree, from its first commit on."""
 SAMPLE = 5
 """One edit in so many is followed by the longer comparisons."""
-
-
-def fresh_verdict(root: Path, elsewhere: Path) -> list[str]:
-    """The verdict of a new process about a copy in another folder."""
-    copy = elsewhere / "copy"
-    subprocess.run(["cp", "-a", str(root), str(copy)], check=True)  # `shutil` copies no pipes
-    try:
-        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import fuzz_check, pathlib;"
-        code += "print(*map(ascii, fuzz_check.verdict(pathlib.Path(sys.argv[1]), None)), sep='\\n')"
-        done = subprocess.run([sys.executable, "-c", code, str(copy)], capture_output=True, text=True, check=False)
-        return done.stdout.splitlines() or [done.stderr]
-    finally:
-        shutil.rmtree(copy)
-
-
-def stale_files(tree: Tree) -> Iterator[str]:
-    """The generated files that differ from those of each modular file converted alone."""
-    for modular in tree.files("modular_*.py"):
-        conversion = convert_file(modular)
-        for path, text in conversion.files.items():
-            if not os.path.isfile(path) or Path(path).read_bytes() != text.encode():
-                yield path
+STARTED = 50
+"""One edit in so many is followed by the start of a new interpreter."""
 
 
 @dataclass
 class Figures:
     """What a run of edits has shown."""
 
+    trees: Counter[str] = field(default_factory=Counter)
     edits: Counter[str] = field(default_factory=Counter)
     exit_codes: Counter[str] = field(default_factory=Counter)
-    fresh: int = 0
+    started: int = 0
     alone: int = 0
     since: int = 0
     failures: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         codes = ", ".join(f"{number} with exit code {code}" for code, number in sorted(self.exit_codes.items()))
+        trees = ", ".join(f"{number} of {kind}" for kind, number in sorted(self.trees.items()))
         return (
-            f"{self.edits.total()} edits, {self.exit_codes.total()} comparisons with a cache and without ({codes}), "
-            f"{self.fresh} with a fresh process, {self.alone} with each file alone, {self.since} with --changed-since, "
-            f"{len(self.failures)} failures"
+            f"{self.edits.total()} edits ({trees}), {self.exit_codes.total()} comparisons of three verdicts ({codes}), "
+            f"{self.started} with a new interpreter, {self.alone} with each file alone, {self.since} with "
+            f"--changed-since, {len(self.failures)} failures"
         )
 
 
-def compare(tree: Tree, elsewhere: Path, figures: Figures, number: int, fresh_every: int) -> None:
+def stale_files(tree: Tree) -> Iterator[str]:
+    """The generated files that differ from those of each modular file converted alone."""
+    for modular in tree.files("modular_*.py"):
+        settings = load_settings(modular)
+        for path, text in convert_file(modular).files.items():
+            target = target_of(path, settings)
+            if not os.path.isfile(target) or Path(target).read_bytes() != text.encode():
+                yield target
+
+
+def compare(tree: Tree, fresh: FreshProcesses, figures: Figures, number: int) -> None:
     """Compare the verdicts about a tree as it is after edit `number`."""
-    warm, cold = verdict(tree.root, tree.cache), verdict(tree.root, None)
+    fresh.ask(tree.root)
+    warm, cold, other = verdict(tree.root, tree.cache), verdict(tree.root, None), fresh.verdict()
     figures.exit_codes[cold[0]] += 1
     if warm != cold:
         figures.failures.append(f"warm {warm}\n  cold {cold}")
-    if number % fresh_every == 0:
-        figures.fresh += 1
-        if (other := fresh_verdict(tree.root, elsewhere)) != [ascii(line) for line in cold]:
-            figures.failures.append(f"cold {cold}\n  fresh {other}")
+    if other != cold:
+        figures.failures.append(f"cold {cold}\n  fresh {other}")
+    if number % STARTED == 0:
+        figures.started += 1
+        if (other := fresh.started(tree.root)) != cold:
+            figures.failures.append(f"cold {cold}\n  started {other}")
     if number % SAMPLE == 0 and cold[0] == "0":
         figures.alone += 1
         figures.failures += (f"stale with exit code 0: {path}" for path in stale_files(tree))
@@ -104,39 +100,67 @@ def compare(tree: Tree, elsewhere: Path, figures: Figures, number: int, fresh_ev
             figures.failures.append(f"cold {cold}\n  since the first commit {since}")
 
 
-def fuzz(models: Path | None, edits: int, seed: int, fresh_every: int = 10) -> Figures:
-    """Edit a copy of a folder of models, or small models, at random, and compare the verdicts after each edit."""
+def walk(kind: str, seed: str, edits: range, figures: Figures) -> None:
+    """Edit one tree, and compare the verdicts after each edit."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-check-") as name:
+        folder = Path(os.path.realpath(name))
+        (folder / "programs").mkdir()
+        path = os.environ["PATH"]
+        os.environ["PATH"] = f"{os.path.dirname(shutil.which('git') or '')}{os.pathsep}{folder / 'programs'}"
+        fresh = FreshProcesses(folder / "elsewhere/deeper")
+        try:
+            tree = Tree.copied(kind, folder, folder / "programs", seed)
+            for number in edits:
+                edit = tree.random.choices(list(EDITS), list(EDITS.values()))[0]
+                try:
+                    edit(tree)
+                except (LookupError, OSError, ConversionError):
+                    begin_again(tree)
+                figures.trees[os.path.basename(os.path.dirname(kind)) or kind] += 1
+                figures.edits[edit.__name__] += 1
+                before = len(figures.failures)
+                compare(tree, fresh, figures, number)
+                for failure in figures.failures[before:]:
+                    print(f"seed {seed}, edit {number} ({edit.__name__}): {failure}", flush=True)
+        finally:
+            os.environ["PATH"] = path
+            fresh.close()
+
+
+def fuzz(kinds: Sequence[str], edits: range, seed: int) -> Figures:
+    """Make random edits, a walk for each hundred, and compare the verdicts after each edit.
+
+    Args:
+        kinds: see `Tree.copied`; each walk has one of them.
+        edits: the numbers of the edits; a part of a walk begins at its start.
+        seed: decides all walks.
+    """
     figures = Figures()
-    with tempfile.TemporaryDirectory(prefix="fuzz-check-") as folder:
-        tree, elsewhere = Tree.copied(models, Path(folder), seed), Path(folder, "elsewhere")
-        elsewhere.mkdir()
-        for number in range(1, edits + 1):
-            if number % 100 == 0:
-                print(figures, flush=True)
-            edit = tree.random.choices(list(EDITS), list(EDITS.values()))[0]
-            try:
-                edit(tree)
-            except (LookupError, OSError, ConversionError):
-                restore(tree)
-            figures.edits[edit.__name__] += 1
-            before = len(figures.failures)
-            compare(tree, elsewhere, figures, number, fresh_every)
-            for failure in figures.failures[before:]:
-                print(f"seed {seed}, edit {number} ({edit.__name__}): {failure}", flush=True)
+    for start in range(edits.start - (edits.start - 1) % WALK, edits.stop, WALK):
+        kind = random.Random(f"{seed}-{start}").choice(kinds)
+        walk(kind, f"{seed}-{start}", range(start, min(start + WALK, edits.stop)), figures)
+        print(figures, flush=True)
     return figures
 
 
+def installed_models() -> str:
+    """The models of the installed library; "" where it is not installed."""
+    package = find_package("transformers", os.getcwd())
+    return os.path.join(package, "models") if package else ""
+
+
 @click.command()
-@click.option("--edits", default=100, show_default=True, help="How many edits to make.")
+@click.option("--edits", default=100, show_default=True, help="The number of the last edit.")
+@click.option("--first", default=1, show_default=True, help="The number of the first edit, to go on after a run.")
 @click.option("--seed", type=int, help="The seed of the edits; another one in each run when left out.")
-@click.option("--models", type=click.Path(exists=True, path_type=Path), help="The folder to copy; else small models.")
-@click.option("--fresh-every", default=50, show_default=True, help="After how many edits to start a fresh process.")
-def main(edits: int, seed: int | None, models: Path | None, fresh_every: int) -> None:
+@click.option("--library", default=installed_models, help="Models of a library to take some from; '' for none.")
+def main(edits: int, first: int, seed: int | None, library: str) -> None:
     """Compare the verdicts of the check after random edits; exit with 1 where they differ."""
     seed = random.randrange(1_000_000) if seed is None else seed
     print(f"seed {seed}", flush=True)
     start = time.perf_counter()
-    figures = fuzz(models, edits, seed, fresh_every)
+    kinds = [*["small"] * 4, "zoo", *[library] * (5 if library else 0)]
+    figures = fuzz(kinds, range(first, edits + 1), seed)
     print(f"{figures}, {time.perf_counter() - start:.0f} s")
     sys.exit(bool(figures.failures))
 

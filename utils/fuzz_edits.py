@@ -1,61 +1,33 @@
-"""Random edits of a tree of models: files, links, folders, settings, the formatter, git, and failures of `--fix`."""
+"""Random edits of a tree of models: its files, links, folders and settings; `EDITS` lists them with all others."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import random
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
-from fuzz_models import write_small
-
-from modular_converter.check.run import CheckOptions, check
-
-
-SETTINGS = '[tool.modular-converter]\nruff-config = "profile"\n'
-
-
-@dataclass
-class Tree:
-    """A tree of models under edit."""
-
-    root: Path
-    random: random.Random
-    cache: str
-
-    @classmethod
-    def copied(cls, models: Path | None, folder: Path, seed: int) -> Tree:
-        """A new tree in an empty folder: a copy of some models, or small ones; all is current and committed."""
-        tree = cls(folder / "tree", random.Random(seed), str(folder / "cache"))
-        if models is None:
-            write_small(tree.root / "models")
-        else:
-            shutil.copytree(models, tree.root / "models", ignore=shutil.ignore_patterns("__pycache__"))
-        (tree.root / "pyproject.toml").write_text(SETTINGS)
-        tree.git("init", "-q", "-b", "main")
-        fix(tree)
-        commit(tree)
-        tree.git("tag", "first")
-        return tree
-
-    def files(self, pattern: str) -> list[Path]:
-        """The files of a pattern below the models, sorted; links and their contents are left out."""
-        found = (self.root / "models").rglob(pattern)
-        return sorted(path for path in found if path.is_file() and not path.is_symlink())
-
-    def one(self, pattern: str) -> Path:
-        """Any file of a pattern. Raises `LookupError` where there is none."""
-        return self.random.choice(self.files(pattern))
-
-    def git(self, *arguments: str) -> None:
-        """Run git; what it refuses is left undone."""
-        options = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", "-C", str(self.root), *options, *arguments], capture_output=True, check=False)
+from fuzz_failures import (
+    begin_again,
+    change_ruff,
+    change_version,
+    commit,
+    damage_cache,
+    detach,
+    fix,
+    fix_and_kill,
+    fix_during,
+    fix_in_part,
+    fix_without_space,
+    hide,
+    lock_index,
+    merge,
+    move_git,
+    nest,
+    restore,
+)
+from fuzz_tree import SETTINGS, Tree
 
 
 def change_number(tree: Tree) -> None:
@@ -99,6 +71,30 @@ def copy_over(tree: Tree) -> None:
     shutil.copyfile(tree.one("*.py"), tree.one("*.py"))
 
 
+def copy_model(tree: Tree) -> None:
+    """A model once more, under another name, or deeper."""
+    folder = tree.one("modular_*.py").parent
+    copy = tree.root / "models" / tree.random.choice(["copy", "deep/copy", f"{folder.name}_copy"])
+    if not copy.exists():
+        shutil.copytree(folder, copy, symlinks=True)
+
+
+def rename_model(tree: Tree) -> None:
+    """The folder of a model gets another name, its files do not."""
+    folder = tree.one("*.py").parent
+    other = folder.with_name(tree.random.choice(["renamed", folder.name.upper(), "build", ".renamed", "ren amed"]))
+    if not other.exists():
+        folder.rename(other)
+
+
+def silence(tree: Tree) -> None:
+    """A comment that leaves out findings, mostly in vain."""
+    path = tree.one("modular_*.py")
+    text = path.read_bytes().decode("utf-8", "replace")
+    code = tree.random.choice(["MC307", "MC401", "MC313", "MC999", ""])
+    path.write_text(text.replace("\n", f"  # modular: ignore[{code}]\n", 1))
+
+
 def package(tree: Tree) -> None:
     """An `__init__.py` comes or goes: imports get another meaning."""
     path = tree.random.choice([tree.root, tree.root / "models", tree.one("*.py").parent]) / "__init__.py"
@@ -133,6 +129,7 @@ def set_project(tree: Tree) -> None:
     """Settings of the project, some of which are wrong."""
     lines = ['formatter = "none"', "strict = true", "max-file-bytes = 5000", 'kinds = { MLP = "layers" }', "wrong = 1"]
     lines += ["", "", "", 'banner-root = "elsewhere"', 'kinds = { MLP = "modular" }', "workers = 2"]
+    lines += ['ignore = ["MC3"]', 'select = ["MC2"]', 'output-dir = "models/out"', 'root = "models"', "\ufeff", "\r"]
     (tree.root / "pyproject.toml").write_text(SETTINGS + tree.random.choice(lines) + "\n")
 
 
@@ -144,63 +141,6 @@ def set_ruff(tree: Tree) -> None:
         ["line-length = 60\n", "line-length = 110\n", "[format]\nquote-style = 'single'\n", "x = ("]
     )
     (folder / "ruff.toml").write_text(text)
-
-
-def restore(tree: Tree) -> None:
-    """The tree of the last commit."""
-    tree.git("checkout", "-q", "-f", ".")
-    tree.git("clean", "-q", "-ffdx")
-
-
-def begin_again(tree: Tree) -> None:
-    """The first commit."""
-    tree.git("checkout", "-q", "-f", "first")
-    tree.git("clean", "-q", "-ffdx")
-
-
-def commit(tree: Tree) -> None:
-    """A commit of all there is."""
-    tree.git("add", "-A")
-    tree.git("commit", "-qm", "edit")
-
-
-def fix(tree: Tree) -> None:
-    """`--fix`, with or without a cache."""
-    check(CheckOptions(root=str(tree.root), fix=True, cache=tree.random.choice([None, tree.cache])))
-
-
-def fix_in_part(tree: Tree) -> None:
-    """`--fix` while one folder cannot be written."""
-    folder = tree.one("modular_*.py").parent
-    folder.chmod(0o555)
-    try:
-        fix(tree)
-    finally:
-        folder.chmod(0o755)
-
-
-def damage_cache(tree: Tree) -> None:
-    """A byte of a cache file changes, or the cache is lost."""
-    for path in sorted(Path(tree.cache).glob("*.json")):
-        content = bytearray(path.read_bytes())
-        content[tree.random.randrange(len(content))] ^= 1
-        path.write_bytes(content)
-
-
-def hide(tree: Tree) -> None:
-    """What a repository can say about a file to hide its changes: flags of the index, ignore rules, attributes."""
-    path = tree.one("*.py")
-    name = path.relative_to(tree.root).as_posix()
-    match tree.random.randrange(4):
-        case 0:
-            tree.git("update-index", "--assume-unchanged", name)
-        case 1:
-            tree.git("update-index", "--skip-worktree", name)
-        case 2:
-            tree.git("rm", "-q", "--cached", name)
-            (tree.root / ".gitignore").write_text(f"{name}\n")
-        case _:
-            (tree.root / ".gitattributes").write_text("*.py text eol=crlf\n")
 
 
 def settings_beside(tree: Tree) -> None:
@@ -244,26 +184,45 @@ def same_size_and_time(tree: Tree) -> None:
         os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
+def fix_overtaken(tree: Tree) -> None:
+    """A file changes while `--fix` runs."""
+    fix_during(tree, tree.random.choice([change_number, append, remove, link_file, set_project]))
+
+
 EDITS: dict[Callable[[Tree], None], int] = {
     change_number: 12,
     rename_class: 4,
     append: 4,
     remove: 3,
     copy_over: 2,
+    copy_model: 1,
+    rename_model: 1,
+    silence: 1,
     package: 2,
     link: 3,
     link_model: 2,
     link_file: 2,
     set_project: 3,
     set_ruff: 3,
+    change_version: 2,
+    change_ruff: 3,
     restore: 6,
-    begin_again: 4,
+    begin_again: 5,
     commit: 2,
+    merge: 1,
+    move_git: 1,
+    lock_index: 1,
+    nest: 1,
+    detach: 1,
     fix: 10,
-    fix_in_part: 2,
+    fix_in_part: 1,
+    fix_and_kill: 3,
+    fix_without_space: 2,
+    fix_overtaken: 2,
     damage_cache: 1,
     hide: 2,
     settings_beside: 2,
     special: 1,
     same_size_and_time: 4,
 }
+"""Each edit with its weight."""
