@@ -51,8 +51,8 @@ profile = cProfile.Profile()
 paths = discover([{models!r}], None).paths
 profile.runcall(Run(profile_settings(), workers=1).convert, paths)
 stats = pstats.Stats(profile).stats
-for step in ("required_files", "open_target", "resolve", "rename_neighbours", "build_classes", "collect", "assemble",
-             "lint", "report_changed_meanings", "format_files", "examine"):
+for step in ("required_files", "open_target", "resolve_imports", "rename_neighbours", "build_classes",
+             "collect_definitions", "assemble", "lint", "report_changed_meanings", "format_files", "examine"):
     found = [entry for (_, _, name), entry in stats.items() if name == step]
     print(f"{{step:24}} {{max((entry[3] for entry in found), default=0.0):8.2f}} s")
 """

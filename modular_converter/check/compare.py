@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.convert.conversion import EXISTS, MISSING, Conversion
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
-from modular_converter.files.generated_files import current_text, target_of
+from modular_converter.files.generated_files import current_text, path_of_generated
 from modular_converter.rules import generated_file_differs, generated_file_missing
 from modular_converter.settings.values import Settings
 
@@ -52,7 +52,7 @@ def compare(conversions: Iterable[Conversion], settings: Settings) -> tuple[list
     unreadable: list[Diagnostic] = []
     for conversion in conversions:
         for path, new in conversion.files.items():
-            target = target_of(path, settings)
+            target = path_of_generated(path, settings)
             try:
                 old = current_text(target, settings)
             except ConversionError as error:

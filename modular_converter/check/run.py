@@ -19,9 +19,9 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.formatter_version import wrong_version
 from modular_converter.diagnostics import ConversionError, Diagnostic, exit_code
 from modular_converter.files.arguments import ALL, is_modular_name
-from modular_converter.files.generated_files import target_of
+from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.listing import Listings
-from modular_converter.files.selection import Selection, select
+from modular_converter.files.selection import Selection, select_files
 
 
 class CheckOptions(NamedTuple):
@@ -105,7 +105,7 @@ def check(options: CheckOptions) -> CheckResult:
 
 
 def _select(options: CheckOptions, listings: Listings) -> Selection:
-    return select(
+    return select_files(
         options.arguments,
         package=options.package,
         root=options.root,
@@ -128,7 +128,7 @@ def _folders(paths: Sequence[str], options: CheckOptions, selection: Selection, 
     """The folders to search for orphans: folder of generated files -> folder of their modular files."""
     folders = {os.path.dirname(path) for path in paths}
     folders.update(_folders_given(options.arguments, selection.models, listings))
-    return {os.path.dirname(target_of(os.path.join(one, "_"), selection.settings)): one for one in folders}
+    return {os.path.dirname(path_of_generated(os.path.join(one, "_"), selection.settings)): one for one in folders}
 
 
 def _folders_given(arguments: Sequence[str], models: str | None, listings: Listings) -> Iterator[str]:

@@ -15,9 +15,9 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.workers import Progress
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, exit_code
-from modular_converter.files.generated_files import current_text, put_in_place, target_of
+from modular_converter.files.generated_files import current_text, path_of_generated, put_in_place
 from modular_converter.files.links import is_installed
-from modular_converter.files.selection import Selection, select
+from modular_converter.files.selection import Selection, select_files
 from modular_converter.reporting.counts import count
 from modular_converter.rules import read_only_target
 from modular_converter.settings.values import Settings
@@ -104,7 +104,7 @@ def prepare(options: ConvertOptions) -> Selection:
         "output_dir": os.path.abspath(options.output_dir) if options.output_dir else None,
         "root": os.path.abspath(options.root) if options.root else None,
     }
-    selection = select(options.arguments, package=options.package, root=options.root, overrides=overrides)
+    selection = select_files(options.arguments, package=options.package, root=options.root, overrides=overrides)
     if refusal := _refuse_installed(selection, options):
         raise ConversionError(*selection.problems, refusal)
     return selection
@@ -123,7 +123,7 @@ def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, 
     """Write or compare the files of one conversion, and count them."""
     result.modular_lines += _lines_of(conversion.path, settings)
     for path, text in conversion.files.items():
-        target = target_of(path, settings)
+        target = path_of_generated(path, settings)
         result.generated_lines += text.count("\n")
         if options.verbose:
             _print_origins(target, conversion.origins.get(path, ()), options.stream)

@@ -14,7 +14,7 @@ from modular_converter.diagnostics import ConversionError, Diagnostic, exit_code
 from modular_converter.files.arguments import models_folder
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.graph import Graph, render
-from modular_converter.graph.build import build
+from modular_converter.graph.build import build_graph
 from modular_converter.graph.select import chosen_models, modular_files
 from modular_converter.settings.load import load_settings
 
@@ -60,7 +60,7 @@ def _read(arguments: Sequence[str], package: str | None, root: str | None) -> tu
     """The graph of the models that the arguments mean, None where they mean none; and the findings."""
     configured = load_settings(root or os.getcwd()).root
     folder, paths = modular_files(arguments, models_folder(package, root, configured))
-    graph, diagnostics = build(paths, folder, Library(load_settings(folder)))
+    graph, diagnostics = build_graph(paths, folder, Library(load_settings(folder)))
     if not arguments:
         return graph, diagnostics
     chosen, problems = chosen_models(arguments, graph, folder)

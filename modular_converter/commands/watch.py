@@ -26,12 +26,12 @@ from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.arguments import ALL
-from modular_converter.files.generated_files import current_text, put_in_place, target_of
+from modular_converter.files.generated_files import current_text, path_of_generated, put_in_place
 from modular_converter.files.links import is_installed
 from modular_converter.files.selection import Selection
 from modular_converter.git.affected import SETTINGS_FILES, affected, named_settings
 from modular_converter.reporting.counts import count
-from modular_converter.reporting.paths import shown
+from modular_converter.reporting.paths import shown_path
 from modular_converter.settings.parent_folders import upwards
 
 
@@ -212,7 +212,7 @@ def _write(
     problems = [diagnostic for conversion in conversions for diagnostic in conversion.diagnostics]
     for conversion in conversions:
         for path, text in conversion.files.items():
-            target = target_of(path, selection.settings)
+            target = path_of_generated(path, selection.settings)
             try:
                 if not writes and current_text(target, selection.settings) != text:
                     different.append(target)
@@ -237,7 +237,7 @@ def _print_line(
     parts = [action] if action else []
     if errors:
         first = errors[0]
-        place = f"{shown(first.location.path, os.getcwd())}:{first.location.line}:{first.location.column}"
+        place = f"{shown_path(first.location.path, os.getcwd())}:{first.location.line}:{first.location.column}"
         parts.append(" ".join(f"{place} {first.code} {first.message}".split()))
         parts += [f"{count(len(errors) - 1, 'more error')}"] if len(errors) > 1 else []
     if not parts:
@@ -272,5 +272,5 @@ def _label(saved: Sequence[str]) -> str:
 
 
 def _named(paths: Sequence[str]) -> str:
-    names = ", ".join(shown(path, os.getcwd()) for path in paths[:NAMED])
+    names = ", ".join(shown_path(path, os.getcwd()) for path in paths[:NAMED])
     return f"{names} and {len(paths) - NAMED} more" if len(paths) > NAMED else names

@@ -16,8 +16,8 @@ from modular_converter.convert.examine.lost import report_lost_statements
 from modular_converter.convert.examine.report import report_changed_meanings
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
-from modular_converter.convert.inherit.resolve import open_target, resolve
-from modular_converter.convert.inline.collect import collect
+from modular_converter.convert.inherit.resolve import open_target, resolve_imports
+from modular_converter.convert.inline.collect import collect_definitions
 from modular_converter.convert.lint import lint
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic
@@ -35,10 +35,10 @@ def convert(path: str, library: Library) -> Conversion:
     seen = library.observations
     try:
         target = open_target(path, library)
-        resolution = resolve(target, library)
+        resolution = resolve_imports(target, library)
         neighbours = rename_neighbours(resolution, library)
         classes = build_classes(neighbours, library)
-        collection = collect(neighbours, classes, library)
+        collection = collect_definitions(neighbours, classes, library)
         files = assemble(neighbours, collection, library)
         changed = report_changed_meanings(neighbours, classes, collection, library)
         lost = report_lost_statements(neighbours, collection, library)

@@ -10,7 +10,7 @@ from modular_converter.rules import missing_file, read_only_target, too_large
 from modular_converter.settings.values import Settings
 
 
-def target_of(path: str, settings: Settings) -> str:
+def path_of_generated(path: str, settings: Settings) -> str:
     """Where a generated file goes: beside its modular file, or below the configured folder."""
     if not settings.output_dir:
         return path

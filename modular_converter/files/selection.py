@@ -29,7 +29,7 @@ class Selection:
     """One for each argument that means no file, and for each folder that cannot be listed."""
 
 
-def select(
+def select_files(
     arguments: Sequence[str],
     *,
     package: str | None = None,

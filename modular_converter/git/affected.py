@@ -12,7 +12,7 @@ from modular_converter.convert.build_order import modular_of
 from modular_converter.convert.required_files import ancestor_files, removes_attributes, required_files
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError
-from modular_converter.files.generated_files import target_of
+from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.links import is_installed
 from modular_converter.git.snapshot import Touched
 from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees
@@ -116,7 +116,7 @@ def _affected(changed: Touched, paths: Iterable[str], grounds: _Grounds) -> list
 
     def is_touched(path: str) -> bool:
         if path not in known:
-            places = path, target_of(path, settings), *_links_of(path, settings)
+            places = path, path_of_generated(path, settings), *_links_of(path, settings)
             known[path] = any(place in changed or os.path.realpath(place) in givers for place in places)
         return known[path]
 
@@ -126,7 +126,7 @@ def _affected(changed: Touched, paths: Iterable[str], grounds: _Grounds) -> list
 def _links_of(path: str, settings: Settings) -> Iterator[str]:
     """The generated files of a modular file that are links: their targets may have any name."""
     if os.path.basename(path).startswith("modular_"):
-        target = target_of(path, settings)
+        target = path_of_generated(path, settings)
         with contextlib.suppress(OSError), os.scandir(os.path.dirname(target)) as found:
             yield from (one.path for one in found if one.is_symlink() and modular_of(one.path, settings) == target)
 
@@ -185,7 +185,9 @@ def _folders(paths: Collection[str], grounds: _Grounds) -> set[str]:
     """The files that decide the conversion of these modular files, apart from the tool and installed packages."""
     settings = grounds.settings
     files = {file for path in paths for file in grounds.of(path)}
-    files |= {target_of(path, settings) for path in paths} | named_settings(settings) | _tables(paths, settings)
+    files |= (
+        {path_of_generated(path, settings) for path in paths} | named_settings(settings) | _tables(paths, settings)
+    )
     places = {place for file in files for place in (file, os.path.realpath(file))}
     return {os.path.dirname(place) for place in places if not is_installed(place)}
 

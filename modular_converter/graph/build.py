@@ -13,7 +13,7 @@ from modular_converter.convert.inherit.resolve import module_path, neighbour_mod
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Role, Statement
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
-from modular_converter.files.generated_files import target_of
+from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.packages import package_of
 from modular_converter.graph.records import Edge, Graph, ImportedThing, InheritedClass, Model, ModelFile
 from modular_converter.rules import missing_file, unknown_neighbour
@@ -52,7 +52,7 @@ class _Reading:
         return self.taken.setdefault((heir, parent), _Taken())
 
 
-def build(paths: Iterable[str], root: str, library: Library) -> tuple[Graph, list[Diagnostic]]:
+def build_graph(paths: Iterable[str], root: str, library: Library) -> tuple[Graph, list[Diagnostic]]:
     """The graph of the modular files at `paths`, and the findings about them; a bad file never stops the others.
 
     Args:
@@ -125,7 +125,7 @@ def _read_model(path: str, reading: _Reading) -> None:
 
 def _generated_from(path: str, reading: _Reading) -> Iterator[ModelFile]:
     """The files whose banner says that they come from the modular file at `path`."""
-    folder = os.path.dirname(target_of(path, reading.library.settings))
+    folder = os.path.dirname(path_of_generated(path, reading.library.settings))
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
     except OSError:
@@ -208,4 +208,4 @@ def _defined_in(path: str, reading: _Reading) -> Mapping[str, str]:
     return reading.kinds[path]
 
 
-__all__ = ["build", "model_name", "printable"]
+__all__ = ["build_graph", "model_name", "printable"]

@@ -11,7 +11,7 @@ WORKSPACE = "GITHUB_WORKSPACE"
 """The variable that names the checkout in GitHub Actions, whatever folder a step works in."""
 
 
-def shown(path: str, folder: str) -> str:
+def shown_path(path: str, folder: str) -> str:
     """`path` for people: relative to `folder` when it lies inside, and without control characters."""
     return safe.escaped(_relative(path, folder))
 

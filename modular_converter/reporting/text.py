@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Severity
 from modular_converter.reporting import safe
-from modular_converter.reporting.paths import names_a_file, shown
+from modular_converter.reporting.paths import names_a_file, shown_path
 
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _styled(diagnostic: Diagnostic, folder: str) -> Text:
 def _pieces(diagnostic: Diagnostic, folder: str) -> list[tuple[str, str]]:
     """The text of one diagnostic in order, each part with its style."""
     location, style = diagnostic.location, STYLES[diagnostic.severity]
-    place = safe.harmless(shown(location.path, folder))
+    place = safe.harmless(shown_path(location.path, folder))
     if names_a_file(location.path):
         place += f":{location.line}:{location.column}"
     pieces = [

@@ -16,7 +16,7 @@ import pytest
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import discover, models_folder
 from modular_converter.graph import Graph, render
-from modular_converter.graph.build import build
+from modular_converter.graph.build import build_graph
 from modular_converter.settings.load import profile_settings
 from tests.integration.browser import Page, browser_page, find_browser, pixels
 
@@ -89,7 +89,7 @@ def page(browser: Page) -> Iterator[Page]:
 
 def read(folder: str) -> Graph:
     paths = discover(["all"], folder).paths
-    graph, diagnostics = build(paths, folder, Library(profile_settings()))
+    graph, diagnostics = build_graph(paths, folder, Library(profile_settings()))
     assert not diagnostics
     return graph
 

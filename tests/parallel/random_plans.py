@@ -13,7 +13,7 @@ import torch
 
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.patterns import wildcard
-from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.shard.apply import apply, local_part
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
 from modular_converter.parallel.styles import STYLES
@@ -72,20 +72,22 @@ def _attribute_added(plan: Plan, model: torch.nn.Module, choice: random.Random) 
 
 def _sum_added(plan: Plan, model: torch.nn.Module, choice: random.Random) -> Plan:
     path = choice.choice([path for path, _ in model.named_modules() if path])
-    return dataclasses.replace(plan, rules=(*plan.rules, Rule(wildcard(path), "all_reduce")))
+    return dataclasses.replace(plan, rules=(*plan.rules, PlanRule(wildcard(path), "all_reduce")))
 
 
 def _sum_missing(plan: Plan, model: Any, choice: random.Random) -> Plan | None:
-    def bare(rule: Rule) -> tuple[Rule, ...]:
+    def bare(rule: PlanRule) -> tuple[PlanRule, ...]:
         dim = rule.dim if rule.dim is not None else 0 if rule.style == "embedding_rowwise" else 1
-        return (Rule(f"{rule.pattern}.weight", "shard", dim, rule.parts),)
+        return (PlanRule(f"{rule.pattern}.weight", "shard", dim, rule.parts),)
 
     return _replaced(plan, choice, bare, lambda rule: rule.style in ("rowwise", "packed_rowwise", "embedding_rowwise"))
 
 
 def _gradient_sum_missing(plan: Plan, model: Any, choice: random.Random) -> Plan | None:
-    def bare(rule: Rule) -> tuple[Rule, ...]:
-        return tuple(Rule(f"{rule.pattern}.{name}", "shard", rule.dim or 0, rule.parts) for name in ("weight", "bias"))
+    def bare(rule: PlanRule) -> tuple[PlanRule, ...]:
+        return tuple(
+            PlanRule(f"{rule.pattern}.{name}", "shard", rule.dim or 0, rule.parts) for name in ("weight", "bias")
+        )
 
     return _replaced(plan, choice, bare, lambda rule: rule.style in ("colwise", "packed_colwise"))
 
@@ -118,8 +120,8 @@ def _swapped(plan: Plan, model: Any, choice: random.Random) -> Plan | None:
 def _replaced(
     plan: Plan,
     choice: random.Random,
-    change: Callable[[Rule], tuple[Rule, ...]],
-    fits: Callable[[Rule], bool] = lambda rule: True,
+    change: Callable[[PlanRule], tuple[PlanRule, ...]],
+    fits: Callable[[PlanRule], bool] = lambda rule: True,
 ) -> Plan | None:
     """The plan with one of the rules that fit changed; None if none does."""
     numbers = [number for number, rule in enumerate(plan.rules) if fits(rule)]

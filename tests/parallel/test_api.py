@@ -17,7 +17,7 @@ from modular_converter.parallel.engine.group import in_process_group
 from modular_converter.parallel.engine.ranks import session as ranks_session
 from modular_converter.parallel.engine.remote import placement, put_on_ranks
 from modular_converter.parallel.errors import ApplyError, RankError
-from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, PlanRule
 from tests.parallel.troubled import PLAN, Troubled
 
 
@@ -130,7 +130,7 @@ def test_a_session_of_its_own_ends_when_its_model_cannot_be_put_on_it():
 @pytest.mark.parametrize(
     "plan, said",
     [
-        (Plan("", (Rule("up", "colwise"), Rule("down", "rowwise"))), "begins with a line"),
+        (Plan("", (PlanRule("up", "colwise"), PlanRule("down", "rowwise"))), "begins with a line"),
     ],
 )
 def test_a_plan_that_ranks_could_not_read_costs_nothing(monkeypatch, plan, said):

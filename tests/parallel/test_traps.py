@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modular_converter.parallel.plans.plan import Rule
+from modular_converter.parallel.plans.plan import PlanRule
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.trace.record import record
@@ -103,7 +103,7 @@ def proven(model, **inputs):
 )
 def test_three_layouts_of_fused_projections(layout, style, parts):
     _, rules = proven(Stack(lambda: Attention(layout)))
-    assert rules["layers.*.qkv"] == Rule("layers.*.qkv", style, None, parts)
+    assert rules["layers.*.qkv"] == PlanRule("layers.*.qkv", style, None, parts)
     assert rules["layers.*.o"].style == "rowwise"
 
 
@@ -111,7 +111,7 @@ def test_a_norm_over_the_full_width_forbids_column_projections():
     plan, rules = proven(Stack(lambda: Attention(norm="full")))
     assert rules["layers.*.q"].style == "colwise_gather_output"
     wrong = dataclasses.replace(
-        plan, rules=tuple(Rule(f"layers.*.{n}", "colwise") for n in "qkv") + (Rule("layers.*.o", "rowwise"),)
+        plan, rules=tuple(PlanRule(f"layers.*.{n}", "colwise") for n in "qkv") + (PlanRule("layers.*.o", "rowwise"),)
     )
     model = Stack(lambda: Attention(norm="full")).eval()
     assert not check_model_on_threads(model, wrong, {"x": torch.randn(2, 6, HIDDEN)}, 2).passed
@@ -141,7 +141,9 @@ def test_gate_and_up_fused_is_packed():
 def test_fused_gate_up_as_plain_colwise_is_refused():
     model, inputs = Stack(GatedUp).eval(), {"x": torch.randn(2, 6, HIDDEN)}
     plan = derive_plan(record(model, inputs, "trap"))
-    wrong = dataclasses.replace(plan, rules=tuple(Rule(r.pattern, "colwise") if r.parts else r for r in plan.rules))
+    wrong = dataclasses.replace(
+        plan, rules=tuple(PlanRule(r.pattern, "colwise") if r.parts else r for r in plan.rules)
+    )
     assert not check_model_on_threads(model, wrong, inputs, 2).passed
 
 
@@ -270,7 +272,7 @@ class Latent(nn.Module):
 
 def test_latent_attention_sums_the_gradient_of_the_shared_part_only():
     plan, rules = proven(Stack(Latent))
-    assert rules["layers.*.down"] == Rule("layers.*.down", "mla_kv_a_proj", None, ("rank", "tail"))
+    assert rules["layers.*.down"] == PlanRule("layers.*.down", "mla_kv_a_proj", None, ("rank", "tail"))
     assert rules["layers.*.q"].style == rules["layers.*.up"].style == "colwise"
     less = dataclasses.replace(plan, rules=tuple(rule for rule in plan.rules if rule.style != "mla_kv_a_proj"))
     model = Stack(Latent).eval()

@@ -1,4 +1,4 @@
-"""No two public classes or functions of the core share a name, and the wing takes none of theirs anew."""
+"""No two public classes or functions of the package share a name."""
 
 from __future__ import annotations
 
@@ -18,46 +18,20 @@ ONE_IN_EACH = {
     "render": "formats of reports and of the graph",
 }
 """Names that each module of a kind has, so that a caller can exchange one for another."""
-ALSO_IN_THE_WING = frozenset(
-    [
-        "ModelFile",
-        "Resolution",
-        "Rule",
-        "Target",
-        "assemble",
-        "build",
-        "collect",
-        "compare",
-        "names_of",
-        "read",
-        "resolve",
-        "select",
-        "shown",
-        "target_of",
-        "write",
-    ]
-)
-"""Names that the wing shares with the core. The list only shrinks."""
 
 
-def public_places(*, wing: bool) -> dict[str, list[str]]:
-    """The public classes and functions of the wing, or of the core, each with its files."""
+def public_places() -> dict[str, list[str]]:
+    """The public classes and functions of the package, each with its files."""
     places = defaultdict(list)
     for file in sorted(PACKAGE.rglob("*.py")):
-        if (PACKAGE / "parallel" in file.parents) == wing:
-            for node in ast.parse(file.read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name[0] != "_":
-                    places[node.name].append(str(file.relative_to(PACKAGE)))
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name[0] != "_":
+                places[node.name].append(str(file.relative_to(PACKAGE)))
     return places
 
 
-def test_wing_and_core_share_no_more_names() -> None:
-    shared = public_places(wing=True).keys() & public_places(wing=False).keys()
-    assert shared - ONE_IN_EACH.keys() == ALSO_IN_THE_WING
-
-
 def test_no_two_public_things_share_a_name() -> None:
-    places = public_places(wing=False)
+    places = public_places()
     shared = {name for name, files in places.items() if len(files) > 1}
     assert {name: places[name] for name in shared - ONE_IN_EACH.keys()} == {}
     assert ONE_IN_EACH.keys() <= shared, "a name that only one module has needs no exception"

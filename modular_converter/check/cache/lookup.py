@@ -19,7 +19,7 @@ from modular_converter.check.cache.pack import unpack_diagnostic
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import source_path
 from modular_converter.diagnostics import ConversionError
-from modular_converter.files.generated_files import target_of
+from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.packages import find_package
 from modular_converter.files.read import read_inside
 from modular_converter.settings.values import Settings
@@ -34,7 +34,7 @@ class FilesOnDisk(Mapping[str, str]):
     def __getitem__(self, path: str) -> str:
         if path not in self._paths:
             raise KeyError(path)
-        return read_inside(target_of(path, self._settings), self._settings).decode()
+        return read_inside(path_of_generated(path, self._settings), self._settings).decode()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._paths)
@@ -113,15 +113,17 @@ class Cache:
                 entries = self._load(folder)  # anew: other runs may have stored something meanwhile
                 for one in converted:
                     entries.add(
-                        one, self._place(one.path), {file: target_of(file, self.settings) for file in one.files}
+                        one,
+                        self._place(one.path),
+                        {file: path_of_generated(file, self.settings) for file in one.files},
                     )
                 key = self._key_for(folder)
-                store.write(self.folder, key, entries.dump(key))
+                store.write_entry(self.folder, key, entries.dump(key))
             store.bound(self.folder)
 
     def _load(self, folder: str) -> CacheEntries:
         entries, key = CacheEntries(folder), self._key_for(folder)
-        content = store.read(self.folder, key) if self._key else None
+        content = store.read_entry(self.folder, key) if self._key else None
         if content is not None:
             entries.load(content, key)
         return entries

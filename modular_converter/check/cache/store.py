@@ -67,7 +67,7 @@ def unusable(folder: str) -> str:
     return ""
 
 
-def read(folder: str, name: str, suffix: str = _SUFFIX) -> bytes | None:
+def read_entry(folder: str, name: str, suffix: str = _SUFFIX) -> bytes | None:
     """The content of an entry; None when there is none, or it is damaged."""
     try:
         content = read_regular(os.path.join(folder, name + suffix), MAX_ENTRY_BYTES)
@@ -77,7 +77,7 @@ def read(folder: str, name: str, suffix: str = _SUFFIX) -> bytes | None:
     return body if checksum == digest(body).encode("ascii") else None
 
 
-def write(folder: str, name: str, body: bytes, suffix: str = _SUFFIX) -> None:
+def write_entry(folder: str, name: str, body: bytes, suffix: str = _SUFFIX) -> None:
     """Put an entry in place of any of that name. Raises `OSError` where that cannot be."""
     from modular_converter.files.atomic_write import replace_file
 

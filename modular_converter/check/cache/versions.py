@@ -20,12 +20,12 @@ def remembered_versions(folder: str | None) -> VersionOf:
         if folder is None:
             return ruff_version(path)
         name = store.digest(f"the version of {program_stamp(path)}".encode("utf-8", "surrogatepass"))
-        known = store.read(folder, name, store.VERSION)
+        known = store.read_entry(folder, name, store.VERSION)
         if known and VERSION.fullmatch(known):
             return known.decode("ascii")
         version = ruff_version(path)
         with contextlib.suppress(OSError):
-            store.write(folder, name, version.encode("ascii", "replace"), store.VERSION)
+            store.write_entry(folder, name, version.encode("ascii", "replace"), store.VERSION)
         return version
 
     return version_of

@@ -20,7 +20,7 @@ from modular_converter.convert.examine.met_models import find_met_models
 from modular_converter.convert.examine.undefined import cure, parent_for, resolution_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
-from modular_converter.convert.inherit.resolve import Resolution, neighbour_module
+from modular_converter.convert.inherit.resolve import ResolvedImports, neighbour_module
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
@@ -131,7 +131,7 @@ class _Examination:
         return lexer.identifiers(self.library.text_if_readable(self.conversion.path) or "")
 
     @functools.cached_property
-    def _resolution(self) -> Resolution | None:
+    def _resolution(self) -> ResolvedImports | None:
         return resolution_of(self.conversion.path, self.library)
 
     @functools.cached_property

@@ -7,12 +7,14 @@ import ast
 from modular_converter.convert.examine.definitions import binding_below, parsed
 from modular_converter.convert.examine.faults import top_level_names
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.inherit.resolve import Resolution, open_target, resolve
+from modular_converter.convert.inherit.resolve import ResolvedImports, open_target, resolve_imports
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, did_you_mean
 
 
-def cure(name: str, definition: str, line: int, text: str, resolution: Resolution | None, library: Library) -> str:
+def cure(
+    name: str, definition: str, line: int, text: str, resolution: ResolvedImports | None, library: Library
+) -> str:
     """What to write, for `name` in line `line` of a generated text, in its top-level `definition`."""
     if binding_below(name, line, text):
         return f'Write `"{name}"` where it is an annotation; else define it above its use.'
@@ -59,7 +61,7 @@ def _method_at(definition: str, line: int, text: str) -> str:
     return next((one.name for one in methods if one.lineno <= line <= (one.end_lineno or 0)), "")
 
 
-def _parent_parameters(definition: str, method: str, resolution: Resolution) -> set[str]:
+def _parent_parameters(definition: str, method: str, resolution: ResolvedImports) -> set[str]:
     """The parameters that a method has in the parent of a class of the modular file."""
     statement = resolution.target.module.definitions.get(definition)
     base = resolution.parent(statement) if statement else None
@@ -73,9 +75,9 @@ def _parent_parameters(definition: str, method: str, resolution: Resolution) -> 
     }
 
 
-def resolution_of(path: str, library: Library) -> Resolution | None:
+def resolution_of(path: str, library: Library) -> ResolvedImports | None:
     """The neighbours of a modular file; None where they cannot be found."""
     try:
-        return resolve(open_target(path, library), library)
+        return resolve_imports(open_target(path, library), library)
     except ConversionError:
         return None

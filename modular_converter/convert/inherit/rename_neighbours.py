@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from modular_converter.convert.inherit.prefix import Prefix, choose_prefix
-from modular_converter.convert.inherit.resolve import Neighbour, Resolution, Target
+from modular_converter.convert.inherit.resolve import ModularFile, Neighbour, ResolvedImports
 from modular_converter.convert.source.global_names import rename_globals
 from modular_converter.convert.source.index import imports_within
 from modular_converter.convert.source.library import Library
@@ -80,14 +80,14 @@ class Clash:
 class Neighbourhood:
     """A target with its neighbours, renamed."""
 
-    resolution: Resolution
+    resolution: ResolvedImports
     names: ModelNames
     neighbours: Mapping[str, RenamedNeighbour]
     """By `Neighbour.dotted`, in the order of the imports."""
     clashes: tuple[Clash, ...] = ()
 
     @property
-    def target(self) -> Target:
+    def target(self) -> ModularFile:
         """The modular file."""
         return self.resolution.target
 
@@ -116,7 +116,7 @@ class Neighbourhood:
         return {statement.name: statement for statement in statements if statement.role is Role.CLASS}
 
 
-def rename_neighbours(resolution: Resolution, library: Library) -> Neighbourhood:
+def rename_neighbours(resolution: ResolvedImports, library: Library) -> Neighbourhood:
     """Choose a prefix for each neighbour and rename it."""
     target, settings = resolution.target, library.settings
     names = library.names(models_folder_of(target.path))
@@ -168,7 +168,7 @@ def _clashes(neighbours: Neighbourhood, renames: Mapping[str, str]) -> Iterator[
                 yield Clash(bound, new, dotted, statement.name)
 
 
-def _with_new_globals(statement: Statement, renames: Mapping[str, str], target: Target) -> Statement:
+def _with_new_globals(statement: Statement, renames: Mapping[str, str], target: ModularFile) -> Statement:
     try:
         return replace(statement, text=rename_globals(statement.text, renames))
     except SyntaxError as error:
@@ -180,7 +180,7 @@ def _names_around(neighbour: Neighbour, names: ModelNames, library: Library) -> 
     return library.names(models_folder_of(neighbour.path)) if neighbour.package else names
 
 
-def _prefix(dotted: str, resolution: Resolution, names: ModelNames) -> Prefix:
+def _prefix(dotted: str, resolution: ResolvedImports, names: ModelNames) -> Prefix:
     neighbour = resolution.neighbours[dotted]
     children = [
         (statement.name, base)
@@ -196,7 +196,7 @@ def _prefix(dotted: str, resolution: Resolution, names: ModelNames) -> Prefix:
     return choose_prefix(children, resolution.target.cased, names.cased(neighbour.model), classes)
 
 
-def _renamer(own: Renamer, prefix: Prefix, target: Target, names: ModelNames) -> Renamer:
+def _renamer(own: Renamer, prefix: Prefix, target: ModularFile, names: ModelNames) -> Renamer:
     """The renamer to the prefix. A prefix goes by way of its lowercase form, which is what occurs in strings."""
     if prefix.cased == target.cased:
         return own

@@ -28,7 +28,7 @@ from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)
-class Target:
+class ModularFile:
     """The modular file that is being converted."""
 
     path: str
@@ -65,10 +65,10 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Resolution:
+class ResolvedImports:
     """The neighbours of a target, in the order of their imports, and the names taken from them."""
 
-    target: Target
+    target: ModularFile
     neighbours: Mapping[str, Neighbour]
     taken: Mapping[str, Taken]
     """Name in the modular file -> where it comes from."""
@@ -96,14 +96,14 @@ class NeighbourModule:
     model: str
 
 
-def open_target(path: str, library: Library) -> Target:
+def open_target(path: str, library: Library) -> ModularFile:
     """Read a modular file. Raises `ConversionError` when it cannot be read or is not Python."""
     model = os.path.basename(path)[len("modular_") : -len(".py")]
     names = library.names(models_folder_of(path))
-    return Target(path, model, names.cased(model), library.module(path))
+    return ModularFile(path, model, names.cased(model), library.module(path))
 
 
-def resolve(target: Target, library: Library) -> Resolution:
+def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
     """Find what the imports of a modular file lead to.
 
     Raises `ConversionError` with one diagnostic for each import or class header that is wrong.
@@ -126,7 +126,7 @@ def resolve(target: Target, library: Library) -> Resolution:
                 neighbours[name.module] = neighbour
             problems += _check_taken(name, statement, found, target, library)
             taken[name.bound] = Taken(name.module, name.name)
-    resolution = Resolution(target, neighbours, taken)
+    resolution = ResolvedImports(target, neighbours, taken)
     problems += _check_classes(resolution, library)
     if problems:
         raise ConversionError(*problems)
@@ -169,7 +169,7 @@ def _open(
     name: ImportedName,
     statement: Statement,
     found: NeighbourModule,
-    target: Target,
+    target: ModularFile,
     library: Library,
     problems: list[Diagnostic],
 ) -> Neighbour | None:
@@ -209,7 +209,9 @@ def _modules_like(path: str) -> list[str]:
     return [f"..{folder}.{kind}_{folder}" for folder in folders]
 
 
-def _check_ordinary(name: ImportedName, statement: Statement, target: Target, library: Library) -> list[Diagnostic]:
+def _check_ordinary(
+    name: ImportedName, statement: Statement, target: ModularFile, library: Library
+) -> list[Diagnostic]:
     if name.module != library.settings.package or not name.name:
         return []
     location = _locate(target, statement, name.name, library)
@@ -221,7 +223,7 @@ def _check_taken(
     name: ImportedName,
     statement: Statement,
     found: NeighbourModule,
-    target: Target,
+    target: ModularFile,
     library: Library,
 ) -> list[Diagnostic]:
     if name.name == "*":
@@ -232,7 +234,7 @@ def _check_taken(
     return []
 
 
-def _check_classes(resolution: Resolution, library: Library) -> list[Diagnostic]:
+def _check_classes(resolution: ResolvedImports, library: Library) -> list[Diagnostic]:
     problems: list[Diagnostic] = []
     target = resolution.target
     for statement in target.module.statements:
@@ -254,7 +256,7 @@ def _check_classes(resolution: Resolution, library: Library) -> list[Diagnostic]
     return problems
 
 
-def _exists(name: str, resolution: Resolution) -> bool:
+def _exists(name: str, resolution: ResolvedImports) -> bool:
     """Whether the neighbour that a name is taken from defines or at least imports it."""
     taken = resolution.taken[name]
     module = resolution.neighbours[taken.neighbour].module
@@ -265,5 +267,5 @@ def _is_class(definition: Statement | None) -> bool:
     return definition is not None and definition.role is Role.CLASS
 
 
-def _locate(target: Target, statement: Statement, word: str, library: Library) -> Location:
+def _locate(target: ModularFile, statement: Statement, word: str, library: Library) -> Location:
     return locate_word(target.path, word, library.text(target.path), statement.line)

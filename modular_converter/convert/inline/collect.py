@@ -19,7 +19,9 @@ from modular_converter.settings.kinds import kind_of, module_name, split_stem
 from modular_converter.settings.values import Settings
 
 
-def collect(neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], library: Library) -> GeneratedFiles:
+def collect_definitions(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], library: Library
+) -> GeneratedFiles:
     """Put each class into the file of its kind, after the definitions that it needs."""
     collector = _Collector(neighbours, classes, library)
     # A file that copies from its sibling comes after it.

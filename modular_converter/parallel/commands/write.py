@@ -20,7 +20,7 @@ from modular_converter.parallel.commands.common import (
 
 if TYPE_CHECKING:
     from modular_converter.parallel.source.write_source import SourceChange
-    from modular_converter.parallel.tiny.model_files import ModelFile
+    from modular_converter.parallel.tiny.model_files import ModelingFile
 
 
 @click.command()
@@ -56,7 +56,7 @@ def write(
         _write_json(model, settings, ranks, json_path, unverified)
         return
     from modular_converter.parallel.source.write_source import heirs
-    from modular_converter.parallel.source.write_source import write as put
+    from modular_converter.parallel.source.write_source import write_changes as put
 
     file, found = _changes(model, settings, ranks, convert=not no_convert, unverified=unverified)
     if not found:
@@ -74,7 +74,7 @@ def write(
 
 def _changes(
     model: str, settings: tuple[str, ...], ranks: int, convert: bool, unverified: bool
-) -> tuple[ModelFile, list[SourceChange]]:
+) -> tuple[ModelingFile, list[SourceChange]]:
     from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.source.what_to_write import settings_to_write
     from modular_converter.parallel.source.write_source import changes, refuse_installed
@@ -89,7 +89,7 @@ def _changes(
     return file, changes(file, found, convert)
 
 
-def _file(model: str) -> tuple[ModelFile, str]:
+def _file(model: str) -> tuple[ModelingFile, str]:
     """The file of MODEL, its modular file where it has one, and the class that was asked for."""
     from modular_converter.parallel.tiny.model_files import is_file, open_file, split_class
 

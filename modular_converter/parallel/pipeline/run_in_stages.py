@@ -18,7 +18,7 @@ import torch
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import spans
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
-from modular_converter.parallel.proof.compare import run
+from modular_converter.parallel.proof.compare import run_model
 from modular_converter.parallel.proof.judge import Reference
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.call_names import bound_arguments
@@ -85,7 +85,7 @@ def run_in_stages(
         _forward(stage)
         after.received = {name: _leaf(value) for name, value in stage.sent.items()}
     _hooks(stages[-1])
-    found = run(stages[-1].model, stages[-1].inputs, gradients, together=True)
+    found = run_model(stages[-1].model, stages[-1].inputs, gradients, together=True)
     first_names = _first_names(model)
     total = {first_names[name]: gradient for last in found.gradients for name, gradient in last.items()}
     for stage, after in zip(reversed(stages[:-1]), reversed(stages[1:])):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.patterns import matches, wildcard
-from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.style import TorchStyle
 
@@ -47,7 +47,7 @@ def loader_doubts(plan: Plan, model: torch.nn.Module) -> list[str]:
     ]
 
 
-def _is_parameter(rule: Rule, model: torch.nn.Module) -> bool:
+def _is_parameter(rule: PlanRule, model: torch.nn.Module) -> bool:
     return not matches(rule.pattern, [path for path, _ in model.named_modules()])
 
 
@@ -90,7 +90,7 @@ def _torch_styles(plan: Plan, model: torch.nn.Module) -> dict[str, TorchStyle]:
     return {rule.pattern: style for rule in plan.rules if (style := STYLES[rule.style].torch) is not None}
 
 
-def _torch_reasons(rule: Rule, model: torch.nn.Module) -> Iterator[str]:
+def _torch_reasons(rule: PlanRule, model: torch.nn.Module) -> Iterator[str]:
     """Why ``parallelize_module`` would not do what a rule says; nothing if it would."""
     import torch
 
@@ -119,7 +119,7 @@ def _torch_matches(pattern: str, name: str) -> bool:
     return len(words) == len(names) and all(map(fnmatchcase, names, words))
 
 
-def _shared(rule: Rule, model: torch.nn.Module, names: list[str]) -> Iterator[str]:
+def _shared(rule: PlanRule, model: torch.nn.Module, names: list[str]) -> Iterator[str]:
     """A weight that two layers share becomes two there."""
     every = dict(model.named_parameters(remove_duplicate=False))
     for name in names:

@@ -20,7 +20,7 @@ _ATTRIBUTE = re.compile(r"[^:\s]*:[^:\s]+")
 
 
 @dataclass(frozen=True, order=True)
-class Rule:
+class PlanRule:
     """One line of a plan.
 
     Attributes:
@@ -50,7 +50,7 @@ class Rule:
         return f"{self.pattern} {self.style}{extra}"
 
     @classmethod
-    def parse(cls, text: str) -> Rule:
+    def parse(cls, text: str) -> PlanRule:
         """The inverse of ``str``. Raises ``PlanFormatError`` on an unknown style or option."""
         pattern, *rest = text.split() or [""]
         if not rest:
@@ -92,7 +92,7 @@ class Plan:
     """
 
     model: str
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PlanRule, ...] = ()
     attributes: tuple[str, ...] = ()
     whole: tuple[tuple[str, str], ...] = field(default=())
 
@@ -120,7 +120,7 @@ class Plan:
                 if word == "plan":
                     model = rest
                 elif word == "rule":
-                    rules.append(Rule.parse(rest))
+                    rules.append(PlanRule.parse(rest))
                 elif word == "attribute":
                     attributes.append(_checked_attribute(rest))
                 elif word == "whole":
@@ -155,7 +155,7 @@ class Plan:
         rules = []
         for entry in value["rules"]:
             dim = int(entry["dim"]) if "dim" in entry else None  # 0.0 is an integer to JSON Schema
-            rules.append(Rule(entry["pattern"], entry["style"], dim, tuple(entry.get("parts", ()))))
+            rules.append(PlanRule(entry["pattern"], entry["style"], dim, tuple(entry.get("parts", ()))))
         attributes = tuple(value.get("attributes", ()))
         whole = tuple((item["pattern"], item["reason"]) for item in value.get("whole", ()))
         return cls(value["model"], tuple(rules), attributes, whole)

@@ -10,7 +10,7 @@ import torch
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.parts import lengths_of, look_up_from
 from modular_converter.parallel.plans.patterns import matches, names_of_parts
-from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.text_checks import shortened
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.shard import SHARD
@@ -91,7 +91,7 @@ def check_whole(plan: Plan, model: torch.nn.Module) -> None:
 
 
 def _measured(
-    piece: Piece, rule: Rule, name: str, parameter: torch.Tensor, modules: Mapping[str, torch.nn.Module]
+    piece: Piece, rule: PlanRule, name: str, parameter: torch.Tensor, modules: Mapping[str, torch.nn.Module]
 ) -> Piece:
     """The piece with the lengths that the rule's parts have in this model."""
     if not rule.parts:
@@ -100,20 +100,20 @@ def _measured(
     return replace(piece, parts=lengths_of(rule.parts, parameter.shape[piece.dim], look_up, name))
 
 
-def _tail(rule: Rule, path: str, modules: Mapping[str, torch.nn.Module]) -> tuple[int, ...]:
+def _tail(rule: PlanRule, path: str, modules: Mapping[str, torch.nn.Module]) -> tuple[int, ...]:
     weight = getattr(modules[path], "weight", None)
     if not isinstance(weight, torch.Tensor) or len(rule.parts) < 2:
         raise ApplyError(f"{path}: style {rule.style} wants a layer with a weight, and the parts of its output")
     return lengths_of(rule.parts, weight.shape[0], look_up_from(path, modules.__getitem__), path)
 
 
-def _some(paths: list[str], rule: Rule) -> list[str]:
+def _some(paths: list[str], rule: PlanRule) -> list[str]:
     if not paths:
         raise ApplyError(f"{rule.pattern}: matches no module and no parameter of the model")
     return paths
 
 
-def _piece(rule: Rule, parameter: torch.Tensor) -> Piece:
+def _piece(rule: PlanRule, parameter: torch.Tensor) -> Piece:
     style, rank = STYLES[rule.style], parameter.dim()
     dim = rule.dim if rule.dim is not None and style.cuts else style.side.dim(rank)
     if style.cuts and not 0 <= dim < rank:
@@ -121,7 +121,7 @@ def _piece(rule: Rule, parameter: torch.Tensor) -> Piece:
     return Piece(frozenset({style.role}), dim, (), rule.pattern)
 
 
-def _module_pieces(path: str, module: torch.nn.Module, rule: Rule) -> dict[str, Piece]:
+def _module_pieces(path: str, module: torch.nn.Module, rule: PlanRule) -> dict[str, Piece]:
     """A rule on a module with ``weight`` and maybe ``bias``: the bias goes with the output features.
 
     An embedding may have rows of its own beside the table; they stay whole.

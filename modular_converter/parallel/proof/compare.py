@@ -41,7 +41,7 @@ class Counted:
         return self.group.all_gather(tensor)
 
 
-def run(
+def run_model(
     model: torch.nn.Module,
     inputs: Mapping[str, Any],
     gradients: bool = True,
@@ -115,18 +115,18 @@ def reference(model: torch.nn.Module, inputs: Mapping[str, Any], together: bool 
     """
     for both in dict.fromkeys((together, True)):
         try:
-            found = run(model, inputs, together=both)
+            found = run_model(model, inputs, together=both)
         except (AssertionError, RuntimeError, NotImplementedError, AttributeError):
             continue
         return found if _finite(found) else _from_a_module(model, inputs, found)
-    return replace(run(model, inputs, gradients=False), gaps=("gradients: the model's own backward fails",))
+    return replace(run_model(model, inputs, gradients=False), gaps=("gradients: the model's own backward fails",))
 
 
 def _from_a_module(model: torch.nn.Module, inputs: Mapping[str, Any], found: Reference) -> Reference:
     """The numbers with gradients from the last module call that gives finite ones, or as they are."""
     for path in _last_calls(model, inputs):
         try:
-            again = run(model, inputs, start=path)
+            again = run_model(model, inputs, start=path)
         except (AssertionError, RuntimeError, NotImplementedError, AttributeError):
             continue
         if again.gradients and _finite(again):
@@ -159,7 +159,7 @@ def _finite(found: Reference) -> bool:
     return all(bool(torch.isfinite(g).all()) for gradients in found.gradients for g in gradients.values())
 
 
-def check(
+def check_on_rank(
     model: torch.nn.Module,
     plan: Plan,
     inputs: Mapping[str, Any],
@@ -176,7 +176,7 @@ def check(
     try:
         applied = apply(model, plan, counted)
         together = len(whole.gradients) == 1
-        found = run(model, inputs, bool(whole.gradients), counted, whole.start, together, whole.scales)
+        found = run_model(model, inputs, bool(whole.gradients), counted, whole.start, together, whole.scales)
         found.tokens = decoded(model, inputs) if whole.tokens else []
     except PlanError as error:
         return refused(group.size, str(error).partition(":")[0], str(error))

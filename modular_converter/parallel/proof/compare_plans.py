@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.class_settings import gathered_plan
-from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_on_threads
@@ -30,8 +30,8 @@ class Outcome:
 class Point:
     """A pattern that the plans treat differently (None: a plan has no line for it), and the judgement after a run."""
 
-    source: Rule | None
-    derived: Rule | None
+    source: PlanRule | None
+    derived: PlanRule | None
     judgement: str
     reason: str = ""
 
@@ -76,12 +76,12 @@ def points(derived: Derived, source: Plan, ranks: int) -> Iterator[Point]:
         yield Point(theirs.get(key), ours.get(key), judgement, reason)
 
 
-def _key(rule: Rule) -> str:
+def _key(rule: PlanRule) -> str:
     """The pattern; a whole module with one weight may be named by either."""
     return rule.pattern.removesuffix(".weight") if rule.style == "replicated_with_grad_allreduce" else rule.pattern
 
 
-def _same(left: Rule | None, right: Rule | None) -> bool:
+def _same(left: PlanRule | None, right: PlanRule | None) -> bool:
     if left is None or right is None:
         return False
     return replace(left, pattern=_key(left)) == replace(right, pattern=_key(right))
@@ -98,7 +98,7 @@ def _remembering(derived: Derived, ranks: int) -> Callable[[Plan], Outcome]:
     return run
 
 
-def _with(plan: Plan, old: Rule | None, new: Rule | None) -> Plan:
+def _with(plan: Plan, old: PlanRule | None, new: PlanRule | None) -> Plan:
     """The plan with one line replaced, added or removed."""
     if old is None:
         assert new is not None
@@ -108,7 +108,7 @@ def _with(plan: Plan, old: Rule | None, new: Rule | None) -> Plan:
 
 
 def _judged(
-    run: Callable[[Plan], Outcome], source: Plan, derived: Plan, theirs: Rule | None, ours: Rule | None
+    run: Callable[[Plan], Outcome], source: Plan, derived: Plan, theirs: PlanRule | None, ours: PlanRule | None
 ) -> tuple[str, str]:
     before, changed = run(source), run(_with(source, theirs, ours))
     if not before.reason and not changed.reason:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.proof.compare import run
+from modular_converter.parallel.proof.compare import run_model
 from modular_converter.parallel.proof.deviation import errors_of
 from modular_converter.parallel.proof.head_variants import HeadVariant
 from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference
@@ -42,4 +42,4 @@ def _outputs(small: Small) -> Subject:
 
 
 def _numbers(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:
-    return run(model, inputs, gradients=False)
+    return run_model(model, inputs, gradients=False)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan, is_expert_plan
-from modular_converter.parallel.proof.compare import reference, run
+from modular_converter.parallel.proof.compare import reference, run_model
 from modular_converter.parallel.proof.evidence import WITH_GRADIENTS, Evidence
 from modular_converter.parallel.proof.experts_library import check_library_experts, outputs_of, whole_tensor
 from modular_converter.parallel.proof.judge import (
@@ -74,7 +74,7 @@ def _with_gradients(loaded: Any, small: Small, whole: Reference, ranks: int) -> 
     scope = Evidence(ranks=(ranks,), places=("transformers' loader",), forms=(WITH_GRADIENTS,), gaps=whole.gaps)
     if not whole.gradients:
         return Verdict(ranks, 0.0, 0.0, evidence=scope)
-    found = run(
+    found = run_model(
         loaded, small.inputs, start=whole.start, together=len(whole.gradients) == 1, scales=whole.scales
     ).gradients
     worst, name = 0.0, ""

@@ -163,7 +163,7 @@ def _end_with(parent: int) -> None:
 
 def _answer(task: Task) -> Any:
     from modular_converter.parallel.plans.plan import Plan
-    from modular_converter.parallel.proof.compare import check
+    from modular_converter.parallel.proof.compare import check_on_rank
     from modular_converter.parallel.proof.judge import both_draws, refused
     from modular_converter.parallel.proof.precision import without_unstable
     from modular_converter.parallel.proof.subject import situation_of, subject_of
@@ -178,11 +178,11 @@ def _answer(task: Task) -> Any:
             return _through_loader(task, small, plan, group.size)
         subject = subject_of(small.model, small.inputs)
         scope = replace(subject.evidence, places=("gloo processes",))
-        verdict = check(subject.model, plan, subject.inputs, group, subject.whole, scope)
+        verdict = check_on_rank(subject.model, plan, subject.inputs, group, subject.whole, scope)
         if not verdict.passed or subject.again is None:
             return verdict
         other = without_unstable(subject.again)
-        second = check(other.model, plan, other.inputs, group, other.whole, other.evidence)
+        second = check_on_rank(other.model, plan, other.inputs, group, other.whole, other.evidence)
         return both_draws(verdict, second, situation_of(other))
     except PlanError as error:
         return refused(group.size, "", str(error))

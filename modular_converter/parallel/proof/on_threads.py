@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.compare import check
+from modular_converter.parallel.proof.compare import check_on_rank
 from modular_converter.parallel.proof.judge import Verdict, both_draws
 from modular_converter.parallel.proof.precision import Subject, without_unstable
 from modular_converter.parallel.proof.subject import situation_of, subject_of
@@ -46,7 +46,9 @@ def _checked(subject: Subject, plan: Plan, ranks: int) -> Verdict:
 
     def work(rank: int) -> None:
         with board.baton:
-            verdict = check(copies[rank], plan, subject.inputs, ThreadGroup(board, rank), subject.whole, evidence)
+            verdict = check_on_rank(
+                copies[rank], plan, subject.inputs, ThreadGroup(board, rank), subject.whole, evidence
+            )
         verdicts[rank] = verdict
         if not verdict.passed:
             board.barrier.abort()

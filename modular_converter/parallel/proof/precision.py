@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.proof.compare import reference, run
+from modular_converter.parallel.proof.compare import reference, run_model
 from modular_converter.parallel.proof.evidence import UNKNOWN, Evidence
 from modular_converter.parallel.proof.judge import (
     GRADIENT_TOLERANCE,
@@ -92,7 +92,9 @@ def without_unstable(subject: Subject) -> Subject:
     unstable: set[int] = set()
     for seed in range(_DRAWS):
         noisy = _with_noise(subject.model, seed)
-        found = run(noisy, subject.inputs, bool(kept), start=whole.start, together=len(kept) == 1, scales=whole.scales)
+        found = run_model(
+            noisy, subject.inputs, bool(kept), start=whole.start, together=len(kept) == 1, scales=whole.scales
+        )
         errors = errors_of(found.outputs, whole.outputs)
         unstable |= {number for number, error in enumerate(errors) if not error <= OUTPUT_TOLERANCE}
         for moved, gradients in zip(found.gradients, kept):

@@ -14,7 +14,7 @@ import torch
 from modular_converter.parallel.shard.collectives import Group, GroupRegion
 from modular_converter.parallel.solve.operators import functions_where
 from modular_converter.parallel.styles import STYLES
-from modular_converter.parallel.styles.style import LOOKUP, PRODUCT, Style, Use
+from modular_converter.parallel.styles.style import LOOKUP, PRODUCT, Style, WeightUse
 
 
 PRODUCTS = functions_where(lambda traits: traits.product)
@@ -109,7 +109,7 @@ def _with_style(func: Callable[..., Any], name: str, owner: _Role, args: Any, kw
 
         return _mapped(args, enter), {key: _mapped(value, enter) for key, value in kwargs.items()}
 
-    use = Use(func, name, kind, args, kwargs, region, owner.rows, entered, weights_entered)
+    use = WeightUse(func, name, kind, args, kwargs, region, owner.rows, entered, weights_entered)
     for style in owner.styles:
         result = NotImplemented if style.forward is None else style.forward(use)
         if result is not NotImplemented:

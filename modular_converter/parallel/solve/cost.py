@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modular_converter.parallel.plans.patterns import matches
-from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.solve.flow import Flow, uses
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles import STYLES
@@ -77,7 +77,7 @@ def calls(flow: Flow, plan: Plan) -> int:
     return sum(len(found) for found in collectives(flow, plan).values())
 
 
-def collectives(flow: Flow, plan: Plan) -> dict[Rule, list[tuple[Collective, tuple[int, ...]]]]:
+def collectives(flow: Flow, plan: Plan) -> dict[PlanRule, list[tuple[Collective, tuple[int, ...]]]]:
     """The calls between the ranks that each rule brings in one forward, with the whole shape of their tensor.
 
     Each use of a weight is a call, and each call of a module. Weights inside a module that acts for them bring none.
@@ -86,7 +86,7 @@ def collectives(flow: Flow, plan: Plan) -> dict[Rule, list[tuple[Collective, tup
     return {rule: list(_collectives(flow, rule, acting)) for rule in plan.rules}
 
 
-def _collectives(flow: Flow, rule: Rule, acting: list[str]) -> Iterator[tuple[Collective, tuple[int, ...]]]:
+def _collectives(flow: Flow, rule: PlanRule, acting: list[str]) -> Iterator[tuple[Collective, tuple[int, ...]]]:
     style = STYLES[rule.style]
     if style.collective is None:
         return
@@ -102,7 +102,7 @@ def _collectives(flow: Flow, rule: Rule, acting: list[str]) -> Iterator[tuple[Co
                 yield style.collective, flow.shape(op.outputs[0])
 
 
-def _matched(rule: Rule, parameter: Parameter) -> bool:
+def _matched(rule: PlanRule, parameter: Parameter) -> bool:
     return any(
         matches(pattern, parameter.names)
         for pattern in (
@@ -113,7 +113,7 @@ def _matched(rule: Rule, parameter: Parameter) -> bool:
     )
 
 
-def _is_bias(rule: Rule, parameter: Parameter) -> bool:
+def _is_bias(rule: PlanRule, parameter: Parameter) -> bool:
     return not matches(rule.pattern, parameter.names) and not matches(f"{rule.pattern}.weight", parameter.names)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from modular_converter.parallel.plans.patterns import wildcard
-from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.solve.axes import Seq
 from modular_converter.parallel.solve.candidates import DIVISOR
 from modular_converter.parallel.solve.dependence import PARAMETERS, dependence
@@ -35,7 +35,7 @@ def derive_experts(trace: Trace) -> Plan:
     Modules that look like experts and cannot be divided are in ``whole``, with the reason.
     """
     flow = follow(trace)
-    rules: dict[str, Rule] = {}
+    rules: dict[str, PlanRule] = {}
     attributes: dict[str, None] = {}
     whole: dict[str, str] = {}
     for experts in _modules(flow):
@@ -121,7 +121,7 @@ def _routed(trace: Trace, call: ModuleCall) -> bool:
     return len(indices) == 1 and sum(t.floating and t.shape == indices[0].shape for t in tensors) == 1
 
 
-def _rules(trace: Trace, experts: Experts) -> list[Rule]:
+def _rules(trace: Trace, experts: Experts) -> list[PlanRule]:
     """By expert for the stacks; what else the module has is whole, and its gradient a share on each rank."""
     rules = []
     used = {number for op in trace.ops for number in op.inputs()}
@@ -129,12 +129,12 @@ def _rules(trace: Trace, experts: Experts) -> list[Rule]:
         if not parameter.name.startswith(f"{experts.path}."):
             continue
         if parameter.name in experts.dims:
-            rules.append(Rule(wildcard(parameter.name), GROUPED_GEMM.name))
+            rules.append(PlanRule(wildcard(parameter.name), GROUPED_GEMM.name))
         elif parameter.tensor in used:
             owner = parameter.name.rpartition(".")[0]
             place = parameter.name if owner == experts.path else owner
-            rules.append(Rule(wildcard(place), "replicated_with_grad_allreduce"))
-    return [*rules, Rule(wildcard(experts.path), EP_DISPATCH_EXPERTS.name)]
+            rules.append(PlanRule(wildcard(place), "replicated_with_grad_allreduce"))
+    return [*rules, PlanRule(wildcard(experts.path), EP_DISPATCH_EXPERTS.name)]
 
 
 def _attributes(trace: Trace, experts: Experts) -> list[str]:

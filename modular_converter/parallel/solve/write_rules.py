@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modular_converter.parallel.plans.parts import Part
-from modular_converter.parallel.plans.plan import Rule
+from modular_converter.parallel.plans.plan import PlanRule
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.gradients import Entries
 from modular_converter.parallel.solve.partial_sums import sums_at_border
@@ -33,7 +33,7 @@ class ShardedParameter:
     tied_head: bool = False
 
 
-def rules_of(flow: Flow, shards: dict[str, ShardedParameter], found: Entries) -> list[Rule]:
+def rules_of(flow: Flow, shards: dict[str, ShardedParameter], found: Entries) -> list[PlanRule]:
     """All rules in order of the parameters, those for gradients last."""
     trace = flow.trace
     by_owner: dict[str, dict[str, Parameter]] = {}
@@ -49,29 +49,31 @@ def rules_of(flow: Flow, shards: dict[str, ShardedParameter], found: Entries) ->
             exact += _tied_rules(trace, parameter)
     tensors = {parameter.tensor: parameter.name for parameter in trace.parameters}
     exact += _summed_gradients({tensors[n]: n for n in sorted(found.parameters)}, by_owner)
-    exact += [Rule(path, ENTER_OUTPUT.name) for path in sorted(found.outputs)]
-    exact += [Rule(path, MLA_KV_A_PROJ.name, None, parts) for path, parts in sorted(found.tails.items())]
+    exact += [PlanRule(path, ENTER_OUTPUT.name) for path in sorted(found.outputs)]
+    exact += [PlanRule(path, MLA_KV_A_PROJ.name, None, parts) for path, parts in sorted(found.tails.items())]
     return _generic(trace, exact)
 
 
-def _summed_gradients(summed: Mapping[str, int], by_owner: Mapping[str, Mapping[str, Parameter]]) -> list[Rule]:
+def _summed_gradients(summed: Mapping[str, int], by_owner: Mapping[str, Mapping[str, Parameter]]) -> list[PlanRule]:
     """One rule a module where all of its own weights need it: transformers' loader acts on modules alone."""
     patterns: dict[str, None] = {}
     for name in summed:
         owner, own = name.rpartition(".")[0], by_owner[name.rpartition(".")[0]]
         patterns.setdefault(owner if owner and all(f"{owner}.{leaf}" in summed for leaf in own) else name)
-    return [Rule(pattern, REPLICATED_WITH_GRAD_ALLREDUCE.name) for pattern in patterns]
+    return [PlanRule(pattern, REPLICATED_WITH_GRAD_ALLREDUCE.name) for pattern in patterns]
 
 
-def _tied_rules(trace: Trace, parameter: Parameter) -> list[Rule]:
+def _tied_rules(trace: Trace, parameter: Parameter) -> list[PlanRule]:
     """A vocabulary and the head that shares it: each by what it does with the weight, whichever was registered first."""
     looked_up = {op.module for op in trace.ops if op.name == "embedding" and op.inputs()[:1] == (parameter.tensor,)}
     owners = [name.rpartition(".")[0] for name in parameter.names]
     named = [owner for owner in owners if owner in looked_up] or owners[:1]
-    return [Rule(owner, EMBEDDING_ROWWISE.name if owner in named else COLWISE_GATHER_OUTPUT.name) for owner in owners]
+    return [
+        PlanRule(owner, EMBEDDING_ROWWISE.name if owner in named else COLWISE_GATHER_OUTPUT.name) for owner in owners
+    ]
 
 
-def _generic(trace: Trace, exact: list[Rule]) -> list[Rule]:
+def _generic(trace: Trace, exact: list[PlanRule]) -> list[PlanRule]:
     """Numbers become ``*`` where everything that the pattern matches gets the same rule.
 
     Where it does not (the members of a sequence, a layer unlike the others), only the first number does, or none.
@@ -82,12 +84,12 @@ def _generic(trace: Trace, exact: list[Rule]) -> list[Rule]:
     for path in known:
         for pattern in _patterns(path):
             groups.setdefault(pattern, []).append(path)
-    result: dict[str, Rule] = {}
+    result: dict[str, PlanRule] = {}
     for rule in exact:
         for pattern in _patterns(rule.pattern):
             same = (by_path.get(path) for path in groups.get(pattern, ()))
             if all(other is not None and _alike(other, rule) for other in same):
-                result.setdefault(pattern, Rule(pattern, rule.style, rule.dim, rule.parts))
+                result.setdefault(pattern, PlanRule(pattern, rule.style, rule.dim, rule.parts))
                 break
     return list(result.values())
 
@@ -118,11 +120,13 @@ def _patterns(path: str) -> list[str]:
     return found
 
 
-def _alike(left: Rule, right: Rule) -> bool:
+def _alike(left: PlanRule, right: PlanRule) -> bool:
     return (left.style, left.dim, left.parts) == (right.style, right.dim, right.parts)
 
 
-def _owner_rules(flow: Flow, owner: str, own: dict[str, Parameter], shards: dict[str, ShardedParameter]) -> list[Rule]:
+def _owner_rules(
+    flow: Flow, owner: str, own: dict[str, Parameter], shards: dict[str, ShardedParameter]
+) -> list[PlanRule]:
     prefix = f"{owner}." if owner else ""
     sharded = {leaf: shards[prefix + leaf] for leaf in own if prefix + leaf in shards}
     weight = sharded.get("weight")
@@ -132,13 +136,13 @@ def _owner_rules(flow: Flow, owner: str, own: dict[str, Parameter], shards: dict
             return [rule]
     rules = [_parameter_rule(prefix + leaf, own[leaf], shard) for leaf, shard in sharded.items()]
     if _is_experts(own, sharded) and sums_at_border(flow, owner, _rows(own, sharded)):
-        rules.append(Rule(owner, MOE_TP_EXPERTS.name))
+        rules.append(PlanRule(owner, MOE_TP_EXPERTS.name))
     return rules
 
 
 def _module_rule(
     owner: str, own: dict[str, Parameter], weight: ShardedParameter, bias: ShardedParameter | None
-) -> Rule | None:
+) -> PlanRule | None:
     """The rule of a layer with a weight and maybe a bias; None where no style says how both are split."""
     style = STYLES[weight.role]
     if style is COLWISE and (("bias" in own) != (bias is not None) or bias is not None and bias.parts != weight.parts):
@@ -148,15 +152,15 @@ def _module_rule(
     return _rule(owner, weight, style.side.dim(len(own["weight"].shape)))
 
 
-def _parameter_rule(name: str, parameter: Parameter, shard: ShardedParameter) -> Rule:
+def _parameter_rule(name: str, parameter: Parameter, shard: ShardedParameter) -> PlanRule:
     """A bare parameter states its dimension, but where it is used in products as a layer's weight is."""
     style = STYLES[shard.role]
     return _rule(name, shard, style.side.dim(len(parameter.shape)) if style in (COLWISE, ROWWISE) else None)
 
 
-def _rule(pattern: str, shard: ShardedParameter, usual: int | None) -> Rule:
+def _rule(pattern: str, shard: ShardedParameter, usual: int | None) -> PlanRule:
     style = STYLES[shard.role].packed_as if shard.parts else ""
-    return Rule(pattern, style or shard.role, None if usual == shard.dim else shard.dim, shard.parts)
+    return PlanRule(pattern, style or shard.role, None if usual == shard.dim else shard.dim, shard.parts)
 
 
 def _rows(own: dict[str, Parameter], sharded: dict[str, ShardedParameter]) -> set[int]:

@@ -15,7 +15,7 @@ from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.on_processes import RankPool
 from modular_converter.parallel.proof.prove import Derived, derive_model, prove
 from modular_converter.parallel.solve.read_library import from_library
-from modular_converter.parallel.tiny.model_files import ModelFile
+from modular_converter.parallel.tiny.model_files import ModelingFile
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class _Head:
 
 
 def settings_to_write(
-    file: ModelFile,
+    file: ModelingFile,
     bases: Sequence[type[Any]],
     overrides: Mapping[str, Any],
     pool: RankPool | None,
@@ -144,7 +144,7 @@ def _state(pool: RankPool | None) -> str:
 
 
 def _derived_heads(
-    file: ModelFile, base: Derived, overrides: Mapping[str, Any], checked: bool, say: Callable[[str], None]
+    file: ModelingFile, base: Derived, overrides: Mapping[str, Any], checked: bool, say: Callable[[str], None]
 ) -> Iterator[_Head]:
     """The heads of the file on a base model that can be built, run and said in the library's vocabulary."""
     for one in _heads(file, base.small.model):
@@ -155,7 +155,7 @@ def _derived_heads(
             say(f"{one.__name__}: left as it is: {error}")
 
 
-def _heads(file: ModelFile, model: torch.nn.Module) -> Iterator[type[Any]]:
+def _heads(file: ModelingFile, model: torch.nn.Module) -> Iterator[type[Any]]:
     """The classes of the file with the base model's configuration that have an output over the vocabulary."""
     config: Any = model.config
     for one in file.classes():

@@ -19,7 +19,7 @@ from modular_converter.files.links import is_installed
 from modular_converter.parallel.errors import WriteError
 from modular_converter.parallel.plans.class_settings import Setting
 from modular_converter.parallel.source.edit_class import BOM, set_dictionary
-from modular_converter.parallel.tiny.model_files import ModelFile
+from modular_converter.parallel.tiny.model_files import ModelingFile
 from modular_converter.settings.load import load_settings
 from modular_converter.settings.parent_folders import models_folder_of
 
@@ -33,7 +33,7 @@ class SourceChange:
     new: str
 
 
-def changes(file: ModelFile, settings: Sequence[Setting], convert: bool = True) -> list[SourceChange]:
+def changes(file: ModelingFile, settings: Sequence[Setting], convert: bool = True) -> list[SourceChange]:
     """What must be written so that the classes hold the settings, the modular file or configuration first.
 
     Args:
@@ -56,7 +56,7 @@ def changes(file: ModelFile, settings: Sequence[Setting], convert: bool = True) 
     return [change for change in found if change.old != change.new]
 
 
-def write(found: Sequence[SourceChange]) -> None:
+def write_changes(found: Sequence[SourceChange]) -> None:
     """Put the changes in place, each file at once and none outside its folder.
 
     Raises:
@@ -76,7 +76,7 @@ def refuse_installed(path: str) -> None:
         raise WriteError(f"{path}: it belongs to an installed package; give the file of a checkout, or --json FILE")
 
 
-def heirs(file: ModelFile, found: Sequence[SourceChange]) -> list[str]:
+def heirs(file: ModelingFile, found: Sequence[SourceChange]) -> list[str]:
     """Other modular files of the models folder that import from a file that changes, sorted."""
     changed = {change.path for change in found}
     settings = load_settings(os.path.dirname(file.path))
@@ -87,7 +87,7 @@ def heirs(file: ModelFile, found: Sequence[SourceChange]) -> list[str]:
     ]
 
 
-def _source_of(file: ModelFile, setting: Setting) -> str:
+def _source_of(file: ModelingFile, setting: Setting) -> str:
     """The file that a person edits for a class: the modular file for a generated one."""
     name = setting.owner.__name__
     place = os.path.realpath(sys.modules[setting.owner.__module__].__file__ or "")

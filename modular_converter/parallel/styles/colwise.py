@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from modular_converter.parallel.styles.style import PRODUCT, Example, Inference, Level, Side, Style, TorchStyle, Use
+from modular_converter.parallel.styles.style import (
+    PRODUCT,
+    Example,
+    Inference,
+    Level,
+    Side,
+    Style,
+    TorchStyle,
+    WeightUse,
+)
 
 
-def own_features(use: Use) -> Any:
+def own_features(use: WeightUse) -> Any:
     """The product with this rank's share; the gradient of the input is summed."""
     return NotImplemented if use.kind != PRODUCT else use.function(*use.entered(), **use.kwargs)
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from modular_converter.parallel.styles.colwise import COLWISE, own_features
-from modular_converter.parallel.styles.style import GATHER_OVER_RANKS, Example, Inference, TorchStyle, Use
+from modular_converter.parallel.styles.style import GATHER_OVER_RANKS, Example, Inference, TorchStyle, WeightUse
 
 
-def _forward(use: Use) -> Any:
+def _forward(use: WeightUse) -> Any:
     """The product of ``colwise``, gathered along its features."""
     result = own_features(use)
     if result is NotImplemented:

@@ -13,16 +13,16 @@ from modular_converter.parallel.styles.style import (
     Side,
     Style,
     TorchStyle,
-    Use,
+    WeightUse,
 )
 
 
-def _forward(use: Use) -> Any:
+def _forward(use: WeightUse) -> Any:
     """The rows of all ranks, summed."""
     return NotImplemented if use.kind != LOOKUP else _rows(use, *use.args, **use.kwargs)
 
 
-def _rows(use: Use, ids: Any, weight: Any, padding_idx: int | None = None, *rest: Any, **more: Any) -> Any:
+def _rows(use: WeightUse, ids: Any, weight: Any, padding_idx: int | None = None, *rest: Any, **more: Any) -> Any:
     """Rows of other ranks count as zero here; ids beyond the vocabulary are the error that a whole one raises."""
     import torch
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from modular_converter.parallel.styles.style import Example, Inference, Level, Style, Use
+from modular_converter.parallel.styles.style import Example, Inference, Level, Style, WeightUse
 
 
-def _forward(use: Use) -> Any:
+def _forward(use: WeightUse) -> Any:
     """Any function with the weight; its gradient is summed, since each rank computes with its own heads alone."""
     args, kwargs = use.weights_entered()
     return use.function(*args, **kwargs)

@@ -14,16 +14,16 @@ from modular_converter.parallel.styles.style import (
     Side,
     Style,
     TorchStyle,
-    Use,
+    WeightUse,
 )
 
 
-def _forward(use: Use) -> Any:
+def _forward(use: WeightUse) -> Any:
     """The sum of the partial products; the input is a share already."""
     return NotImplemented if use.kind != PRODUCT else summed_product(use, lambda value: value)
 
 
-def summed_product(use: Use, share: Callable[[Any], Any]) -> Any:
+def summed_product(use: WeightUse, share: Callable[[Any], Any]) -> Any:
     """A partial product, summed; the bias is whole and added once, after the sum.
 
     Args:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from modular_converter.parallel.styles.rowwise import ROWWISE, summed_product
-from modular_converter.parallel.styles.style import PRODUCT, Example, Inference, TorchStyle, Use
+from modular_converter.parallel.styles.style import PRODUCT, Example, Inference, TorchStyle, WeightUse
 
 
-def _forward(use: Use) -> Any:
+def _forward(use: WeightUse) -> Any:
     """The sum of the products with this rank's slice of the input."""
     if use.kind != PRODUCT:
         return NotImplemented

@@ -127,7 +127,7 @@ PRODUCT, LOOKUP = "product", "lookup"
 
 
 @dataclass(frozen=True)
-class Use:
+class WeightUse:
     """One call of a function with a sharded weight.
 
     Attributes:
@@ -205,7 +205,7 @@ class Style:
     table: bool = False
     expert: bool = False
     shrinks: str = ""
-    forward: Callable[[Use], Any] | None = None
+    forward: Callable[[WeightUse], Any] | None = None
     before: Callable[[Site, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
     after: Callable[[Site, Any], Any] | None = None
     check: Callable[[Site], object] | None = None

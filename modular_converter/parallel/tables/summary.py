@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.plans.patterns import first_number_wild, matches
-from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import Piece, resolve
 from modular_converter.parallel.shard.shares import share_shape
 from modular_converter.parallel.styles import STYLES
@@ -76,7 +76,7 @@ def rows(plan: Plan, model: torch.nn.Module, ranks: int, width: int) -> list[Rul
 
 
 def _row(
-    rule: Rule,
+    rule: PlanRule,
     pieces: dict[str, Piece],
     parameters: dict[str, torch.nn.Parameter],
     acting: list[str],
@@ -97,12 +97,12 @@ def _row(
     return RuleRow(rule.pattern, _said(rule), _shape(whole), _shape(local), communication, total, share)
 
 
-def _said(rule: Rule) -> str:
+def _said(rule: PlanRule) -> str:
     parts = f" {':'.join(map(str, rule.parts))}" if rule.parts else ""
     return rule.style + parts + ("" if rule.dim is None else f" dim {rule.dim}")
 
 
-def _first_matched(rule: Rule, parameters: dict[str, torch.nn.Parameter]) -> list[str]:
+def _first_matched(rule: PlanRule, parameters: dict[str, torch.nn.Parameter]) -> list[str]:
     """The parameters of the first module, or the first parameter, that a rule is about."""
     found = matches(rule.pattern, parameters)
     if found:
@@ -125,7 +125,7 @@ def layers(
     plan: Plan,
     model: torch.nn.Module,
     small: torch.nn.Module,
-    calls: Mapping[Rule, Sequence[tuple[Collective, object]]],
+    calls: Mapping[PlanRule, Sequence[tuple[Collective, object]]],
     ranks: int,
     width: int,
 ) -> list[LayerKind]:

@@ -24,7 +24,7 @@ _WIDTHS = (
 )
 
 
-def layouts(request: Request) -> list[Layout]:
+def audio_layouts(request: Request) -> list[Layout]:
     """The layouts to try, the likeliest first; empty where the forward takes no audio."""
     found: list[Layout] = []
     if request.takes("input_features") or request.takes("audio_mel"):

@@ -1,6 +1,6 @@
 """Images and videos: the layouts that models use, each with the grids, sizes, positions and masks that belong to it.
 
-A layout is a function of the request. ``layouts`` orders them by what the forward takes; the first that runs is used.
+A layout is a function of the request. ``image_layouts`` orders them by what the forward takes; the first that runs is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATCH_WEIGHT = re.compile(
 _FRAMES = ("num_frames", "frames_per_clip", "num_frames_per_clip")
 
 
-def layouts(request: Request) -> list[Layout]:
+def image_layouts(request: Request) -> list[Layout]:
     """The layouts to try, the likeliest first; empty where the forward takes no images."""
     takes = request.takes
     grid = takes("grid_thw") or takes("image_grid_thw")

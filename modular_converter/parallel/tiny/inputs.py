@@ -20,7 +20,7 @@ from modular_converter.parallel.tiny.request import Request, Values
 from modular_converter.parallel.tiny.sizes import BATCH, SEQUENCE
 
 
-_KINDS = (("image", images.layouts), ("audio", audio.layouts))
+_KINDS = (("image", images.image_layouts), ("audio", audio.audio_layouts))
 
 
 def candidates(model: torch.nn.Module, seed: int = 0, text_alone: bool = False) -> Iterator[Values]:

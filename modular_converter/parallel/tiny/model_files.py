@@ -23,7 +23,7 @@ _RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class ModelFile:
+class ModelingFile:
     """A modeling file that can be imported.
 
     Attributes:
@@ -79,7 +79,7 @@ def split_class(model: str) -> tuple[str, str]:
     return (path, name) if colon and name.isidentifier() else (model, "")
 
 
-def open_file(path: str) -> ModelFile:
+def open_file(path: str) -> ModelingFile:
     """The model of a modeling or modular file, or of a model's folder. A modular file is converted in memory.
 
     Raises:
@@ -100,7 +100,7 @@ def open_file(path: str) -> ModelFile:
         text = file.read()
     top, dotted = _package(folder, text)
     modular = os.path.join(folder, f"modular_{kind[1]}.py")
-    return ModelFile(path, modular if os.path.isfile(modular) else "", f"{dotted}.{name[:-3]}", top)
+    return ModelingFile(path, modular if os.path.isfile(modular) else "", f"{dotted}.{name[:-3]}", top)
 
 
 def _only_file(folder: str) -> str:
@@ -115,7 +115,7 @@ def _only_file(folder: str) -> str:
     raise BuildError(f"{os.path.relpath(folder)}: no file modular_<model>.py or modeling_<model>.py in this folder")
 
 
-def _converted(path: str) -> ModelFile:
+def _converted(path: str) -> ModelingFile:
     from modular_converter.api import convert_file
 
     conversion = convert_file(path)
@@ -131,7 +131,7 @@ def _converted(path: str) -> ModelFile:
         (f"{dotted}.{os.path.basename(file)[:-3]}", file, text) for file, text in sorted(conversion.files.items())
     )
     module = f"{dotted}.{os.path.basename(modeling[0])[:-3]}"
-    return ModelFile(modeling[0], path, module, top, texts if stale else ())
+    return ModelingFile(modeling[0], path, module, top, texts if stale else ())
 
 
 def _package(folder: str, text: str) -> tuple[str, str]:
@@ -160,7 +160,7 @@ def _text(path: str) -> str | None:
         return None
 
 
-def base_classes(file: ModelFile) -> list[type[Any]]:
+def base_classes(file: ModelingFile) -> list[type[Any]]:
     """The base model of each configuration class of the file that is not a part of another one.
 
     Of the classes with one configuration that is the one called like it (``XConfig``, ``XModel``), else the only one.
@@ -206,7 +206,7 @@ def file_target(model: str) -> Target:
     return file.target(found[0])
 
 
-def chosen(file: ModelFile, name: str) -> type[Any]:
+def chosen(file: ModelingFile, name: str) -> type[Any]:
     """The class of a file by its name. Raises ``BuildError`` with the known ones."""
     classes = file.classes()
     for one in classes:
@@ -216,6 +216,6 @@ def chosen(file: ModelFile, name: str) -> type[Any]:
     raise BuildError(f"{os.path.relpath(file.path)}: it has no model class {name!r}; it has {known or 'none'}")
 
 
-def _choose(file: ModelFile, classes: list[type[Any]]) -> str:
+def _choose(file: ModelingFile, classes: list[type[Any]]) -> str:
     path = os.path.relpath(file.path)
     return f"{path}: several models could be meant; give " + " or ".join(f"{path}:{one.__name__}" for one in classes)

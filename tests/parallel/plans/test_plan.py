@@ -13,7 +13,7 @@ from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.files import parse_plan, read_plan
 from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.pipeline_plan import PIPELINE_SCHEMA, PipelinePlan
-from modular_converter.parallel.plans.plan import Plan, Rule, plan_schema
+from modular_converter.parallel.plans.plan import Plan, PlanRule, plan_schema
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.styles import STYLES
 
@@ -21,7 +21,7 @@ from modular_converter.parallel.styles import STYLES
 PLAN = '{"version": 1, "model": "x", "rules": [{"pattern": "a", "style": "colwise", %s}]}'
 paths = st.from_regex(r"[a-z_]{1,8}(\.(\*|[a-z_0-9]{1,8})){0,3}", fullmatch=True)
 rules = st.builds(
-    Rule,
+    PlanRule,
     paths,
     st.sampled_from(sorted(STYLES)),
     st.none() | st.integers(0, 3),
@@ -76,8 +76,8 @@ def test_what_can_be_made_survives_text_and_json(given):
     model, rule, attribute, whole = given
     made = []
     for make in (
-        lambda: Plan(model, (Rule(*rule),), (attribute,), (whole,)),
-        lambda: Plan(model, (Rule(*rule),)),
+        lambda: Plan(model, (PlanRule(*rule),), (attribute,), (whole,)),
+        lambda: Plan(model, (PlanRule(*rule),)),
         lambda: Plan("x", (), (attribute,)),
         lambda: Plan(model, (), (), (whole,)),
     ):
@@ -89,9 +89,9 @@ def test_what_can_be_made_survives_text_and_json(given):
 
 
 def test_parts_are_written_without_blanks():
-    rule = Rule("x", "colwise", None, ("a + b", "( (c) )", " 3 ", "n // (h - g)", "rest"))
+    rule = PlanRule("x", "colwise", None, ("a + b", "( (c) )", " 3 ", "n // (h - g)", "rest"))
     assert rule.parts == ("a+b", "c", 3, "n//(h-g)", "rest")
-    assert Rule.parse(str(rule)) == rule
+    assert PlanRule.parse(str(rule)) == rule
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_parts_are_written_without_blanks():
         lambda: Plan("x", (), (), (("a", "one\u2028two"),)),
         lambda: Plan("x", (), (), (("a b", "one"),)),
         lambda: Plan("x", (), ("a:b\nrule b colwise",)),
-        lambda: Rule("a b", "colwise"),
-        lambda: Rule("a" * 2000, "colwise"),
-        lambda: Rule("a", "colwise", 64),
+        lambda: PlanRule("a b", "colwise"),
+        lambda: PlanRule("a" * 2000, "colwise"),
+        lambda: PlanRule("a", "colwise", 64),
         lambda: PipelinePlan("a\nmodule b - -> -"),
         lambda: Plan.from_json(json.dumps({"version": 1, "model": "a\nb", "rules": []})),
         lambda: Plan.from_json(

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modular_converter.parallel.plans.plan import Plan, Rule, is_expert_plan
+from modular_converter.parallel.plans.plan import Plan, PlanRule, is_expert_plan
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.experts import derive_experts
 from modular_converter.parallel.styles.ep_dispatch_experts import routing_of
@@ -105,17 +105,17 @@ def refused(plan, loop=True):
 def test_sliced_scores_with_indices_of_all_experts_are_refused():
     """The router's scores are sharded, so each rank ranks its own experts; every shape fits."""
     _, _, plan = mixture()
-    whole_dispatch = Rule("experts", "moe_tp_experts")
+    whole_dispatch = PlanRule("experts", "moe_tp_experts")
     stacks = tuple(rule for rule in plan.rules if rule.style != "ep_dispatch_experts")
-    sliced = (Rule("router.weight", "colwise"), *stacks, whole_dispatch)
+    sliced = (PlanRule("router.weight", "colwise"), *stacks, whole_dispatch)
     assert refused(dataclasses.replace(plan, rules=sliced))
-    assert refused(dataclasses.replace(plan, rules=(Rule("router.weight", "colwise"), *plan.rules)))
+    assert refused(dataclasses.replace(plan, rules=(PlanRule("router.weight", "colwise"), *plan.rules)))
 
 
 @pytest.mark.parametrize("loop", [True, False])
 def test_indices_of_all_experts_on_local_stacks_are_refused(loop):
     _, _, plan = mixture(loop)
-    rules = (*plan.rules[:-1], Rule("experts", "moe_tp_experts"))
+    rules = (*plan.rules[:-1], PlanRule("experts", "moe_tp_experts"))
     assert refused(dataclasses.replace(plan, rules=rules), loop)
     assert refused(dataclasses.replace(plan, rules=plan.rules[:-1]), loop)
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.emit import to_library, torch_text
-from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.cost import calls, collectives
@@ -46,7 +46,7 @@ def spoiled(style, plan):
             changed.append(rule)
         elif style.forward is not None and style.cuts:
             dim = rule.dim if rule.dim is not None else style.side.dim(2)
-            changed.append(Rule(f"{rule.pattern}.weight", "shard", dim, rule.parts))
+            changed.append(PlanRule(f"{rule.pattern}.weight", "shard", dim, rule.parts))
     return replace(plan, rules=tuple(changed))
 
 
@@ -104,7 +104,7 @@ NEW = replace(
 def test_a_new_style_is_one_record(monkeypatch):
     """Registered, it is parsed, printed, resolved, priced, applied, shown and written down, without another change."""
     with pytest.raises(PlanFormatError, match="unknown style 'rowwise_by_another_name'"):
-        Rule("down", NEW.name)
+        PlanRule("down", NEW.name)
     monkeypatch.setitem(STYLES, NEW.name, NEW)
     plan = Plan.parse("plan new\nrule up colwise\nrule down rowwise_by_another_name\n")
     assert Plan.parse(str(plan)) == plan == Plan.from_json(plan.to_json())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.diagnostics import ConversionError
-from modular_converter.files.selection import select
+from modular_converter.files.selection import select_files
 
 
 @pytest.fixture
@@ -21,26 +21,26 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_settings_are_those_of_the_project_that_holds_the_files(tree):
-    here = select(["new"])
+    here = select_files(["new"])
     assert here.paths == (str(tree / "one/models/new/modular_new.py"),)
     assert (here.settings.workers, here.models) == (3, str(tree / "one/models"))
-    assert select([str(tree / "two/models")]).settings.workers == 4
-    assert select(["all"], root=str(tree / "two")).settings.workers == 4
+    assert select_files([str(tree / "two/models")]).settings.workers == 4
+    assert select_files(["all"], root=str(tree / "two")).settings.workers == 4
 
 
 def test_options_that_were_given_win_and_the_others_change_nothing(tree):
     overrides = {"workers": 7, "strict": False, "formatter": None}
-    settings = select(["new"], overrides=overrides).settings
+    settings = select_files(["new"], overrides=overrides).settings
     assert (settings.workers, settings.strict, settings.formatter) == (7, False, "ruff")
-    assert select(["new"], overrides={"workers": 0}).settings.workers == 0
-    assert select(["new"], overrides={"strict": True}).settings.strict
+    assert select_files(["new"], overrides={"workers": 0}).settings.workers == 0
+    assert select_files(["new"], overrides={"strict": True}).settings.strict
 
 
 def test_an_argument_without_files_is_a_problem_and_keeps_the_others(tree):
-    found = select(["new", "nwe"])
+    found = select_files(["new", "nwe"])
     assert len(found.paths) == 1 and [problem.code for problem in found.problems] == ["MC111"]
 
 
 def test_files_of_two_projects_are_refused(tree):
     with pytest.raises(ConversionError, match="MC116"):
-        select([str(tree / "one/models"), str(tree / "two/models")])
+        select_files([str(tree / "one/models"), str(tree / "two/models")])

@@ -9,7 +9,7 @@ import pytest
 
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import Diagnostic
-from modular_converter.graph.build import build
+from modular_converter.graph.build import build_graph
 from modular_converter.graph.records import Graph
 from modular_converter.settings.load import profile_settings
 
@@ -86,7 +86,7 @@ def read() -> Read:
 
     def read_graph(root: Path) -> tuple[Graph, list[Diagnostic]]:
         paths = [str(path) for path in root.glob("*/modular_*.py")]
-        return build(paths, str(root), Library(profile_settings()))
+        return build_graph(paths, str(root), Library(profile_settings()))
 
     return read_graph
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.convert.source.library import Library
-from modular_converter.graph.build import build, model_name, printable
+from modular_converter.graph.build import build_graph, model_name, printable
 from modular_converter.graph.records import ImportedThing, InheritedClass, ModelFile
 from modular_converter.settings.load import profile_settings
 from tests.unit.graph.conftest import GEMMA
@@ -143,7 +143,7 @@ def test_a_neighbour_in_another_package_goes_by_its_dotted_name(tmp_path, read):
 
 def test_the_order_of_the_paths_changes_nothing(zoo, graph):
     paths = sorted(str(path) for path in zoo.glob("*/modular_*.py"))
-    again, _ = build(reversed([*paths, *paths]), str(zoo), Library(profile_settings()))
+    again, _ = build_graph(reversed([*paths, *paths]), str(zoo), Library(profile_settings()))
     assert again == graph
 
 

@@ -182,7 +182,7 @@ class _Assembler(pickle.Unpickler):
         return self.made[number]
 
 
-def assemble(skeleton: Skeleton, device: torch.device) -> tuple[torch.nn.Module, dict[int, torch.Tensor]]:
+def assemble_model(skeleton: Skeleton, device: torch.device) -> tuple[torch.nn.Module, dict[int, torch.Tensor]]:
     """The model with parameters on the meta device and all other tensors empty on ``device``; tensors by number."""
     assembler = _Assembler(skeleton, device)
     model: torch.nn.Module = assembler.load()

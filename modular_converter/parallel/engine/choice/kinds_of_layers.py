@@ -6,7 +6,7 @@ import copy
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import assemble, dismantle
+from modular_converter.parallel.engine.base.skeleton import assemble_model, dismantle
 from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta
 from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.trace.layer_kinds import Kind, is_layer, layer_kinds, layer_of
@@ -19,7 +19,7 @@ def kinds_of(model: torch.nn.Module) -> dict[str, Kind]:
     Adapters, quantised layers and others that were put into the model after its construction are seen too.
     """
     skeleton, _ = dismantle(model, lambda name, tensor: tensor.dtype)
-    bare = assemble(skeleton, META)[0].eval()
+    bare = assemble_model(skeleton, META)[0].eval()
     try:
         inputs = {name: on_meta(value) for name, value in make_inputs(model).items()}
         with guesses():

@@ -17,7 +17,7 @@ from modular_converter.parallel.engine.choice.select_plan import (
 )
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.patterns import matches, names_of_parts
-from modular_converter.parallel.plans.plan import Plan, Rule
+from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.tiny.sizes import LAYERS
 from modular_converter.parallel.trace.layer_kinds import Kind, layer_of
 
@@ -70,7 +70,7 @@ def _unknown(kinds: Mapping[str, Kind], small: Mapping[str, Kind]) -> set[str]:
 def without(plan: Plan, model: torch.nn.Module, layers: set[str]) -> Plan:
     """The plan with some layers whole: patterns that reach them name the other layers one by one."""
     names = names_of_parts(model)
-    rules: list[Rule] = []
+    rules: list[PlanRule] = []
     for rule in plan.rules:
         reached = matches(rule.pattern, names)
         left = [name for name in reached if layer_of(name) not in layers]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
+from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.without_data import META, run_without_data
 from modular_converter.parallel.errors import ApplyError, PlanFormatError, one_line
 from modular_converter.parallel.plans.plan import Plan
@@ -93,8 +93,8 @@ def _fits(skeleton: Skeleton, plan: Plan, size: int) -> bool:
 
 
 def _fit(skeleton: Skeleton, plan: Plan, size: int) -> dict[int, Piece]:
-    model, _ = assemble(skeleton, META)
-    runs = size > 1 and _runs(assemble(skeleton, META)[0])
+    model, _ = assemble_model(skeleton, META)
+    runs = size > 1 and _runs(assemble_model(skeleton, META)[0])
     pieces = apply(model, plan, OneOf(size)).resolution.pieces
     problem = _forward(model) if runs else None
     if problem is not None:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
+from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.without_data import META, run_without_data
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates
@@ -190,7 +190,7 @@ class SharedDropout:
             found[place] = tuple(tensor.shape)
             return -1
 
-        model = assemble(self.skeleton, META)[0].train()
+        model = assemble_model(self.skeleton, META)[0].train()
         _Watch(note, 1, 0).attach(model)
         try:
             run_without_data(model, args, kwargs)

@@ -80,7 +80,7 @@ def handle_for(kind: type[Any], number: int, names: dict[str, bool], call: Calla
     """A handle that is an instance of the class of its object, so that ``isinstance`` holds; not of a tuple or list.
 
     Args:
-        names: of ``names_of``.
+        names: of ``public_names``.
         call: runs ``(number, name, args, kwargs)`` on the ranks; reads an attribute if ``args`` is None.
     """
     made: OnRanks = object.__new__(_handle_class(kind))  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ def handle_for(kind: type[Any], number: int, names: dict[str, bool], call: Calla
 
 def stand_in(value: Any, number: int, call: Callable[..., Any]) -> None:
     """Make the caller's object, which has been sent to the ranks, the handle of it; its content here goes."""
-    kind, names = type(value), names_of(type(value), own_names(value))
+    kind, names = type(value), public_names(type(value), own_names(value))
     value.__class__ = _handle_class(kind)  # type: ignore[arg-type]
     vars(value).clear()
     vars(value).update(_number=number, _kind=kind.__name__, _names=names, _call=call)
@@ -111,7 +111,7 @@ def own_names(value: Any) -> str:
     return " ".join(name for name in getattr(value, "__dict__", ()) if not name.startswith("_"))
 
 
-def names_of(kind: type[Any], own: str) -> dict[str, bool]:
+def public_names(kind: type[Any], own: str) -> dict[str, bool]:
     """The public attributes of an object, with whether each is a method; and ``__len__``."""
     return {**dict.fromkeys(own.split(), False), **_methods(kind)}  # type: ignore[arg-type]
 

@@ -108,7 +108,7 @@ class Lost(Exception):
 Event = Callable[[str, Any], None]
 
 
-def collect(
+def collect_answers(
     ranks: list[Rank],
     selector: selectors.BaseSelector,
     limit_s: float,

@@ -23,7 +23,7 @@ import torch
 from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
 from modular_converter.parallel.engine.ranks.fair_lock import FairLock
 from modular_converter.parallel.engine.ranks.packing import pack, unpack
-from modular_converter.parallel.engine.ranks.processes import Lost, Rank, begin, collect, disown, finish
+from modular_converter.parallel.engine.ranks.processes import Lost, Rank, begin, collect_answers, disown, finish
 from modular_converter.parallel.engine.ranks.protocol import (
     ANSWER,
     FAILURE,
@@ -207,7 +207,7 @@ class Session:
                 rank = self.ranks[number]
                 found[number] = unpack(data, rank.up, device, resolve or _unknown, rank.post)
 
-            raw, trouble = collect(self.ranks, self.selector, limit_s, event, read, self.awake_s)
+            raw, trouble = collect_answers(self.ranks, self.selector, limit_s, event, read, self.awake_s)
             failed = [number for number, data in enumerate(raw) if data[:1] in (FAILURE, FATAL, UNSENT)]
             if failed:
                 self._raise(raw, failed, about)

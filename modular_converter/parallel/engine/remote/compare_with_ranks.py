@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import assemble, dismantle, kept_types
+from modular_converter.parallel.engine.base.skeleton import assemble_model, dismantle, kept_types
 from modular_converter.parallel.engine.base.without_data import META
 from modular_converter.parallel.engine.choice.preflight import OneOf
 from modular_converter.parallel.engine.choice.probe import Probe, probe_of, probe_with
@@ -75,7 +75,7 @@ def _said(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> 
 
 def _difference(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> str:
     skeleton, tensors = dismantle(probe.model, kept)
-    pieces = apply(assemble(skeleton, META)[0], plan, OneOf(len(session.devices))).resolution.pieces
+    pieces = apply(assemble_model(skeleton, META)[0], plan, OneOf(len(session.devices))).resolution.pieces
     parameters = {n: item.name for n, item in enumerate(skeleton.items) if item.parameter}
     split = {n: pieces[name] for n, name in parameters.items() if name in pieces}
     borrowed = [tensor.detach() for tensor in tensors]  # the hand-over empties these, and not the model's own

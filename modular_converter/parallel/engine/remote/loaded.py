@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
+from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.without_data import META, run_without_data
 from modular_converter.parallel.engine.remote.same_answers import Path, tensors_by_path
 from modular_converter.parallel.plans.resolve import Piece, Resolution
@@ -48,7 +48,7 @@ class Loaded:
         """The shapes of the whole model's result by path, of a run without data; empty where there is none."""
         if not _has_values_alone((args, kwargs)):  # a cache would be written to
             return {}
-        model, _ = assemble(self.skeleton, META)
+        model, _ = assemble_model(self.skeleton, META)
         try:
             result = run_without_data(model.eval(), args, kwargs)
         except Exception:  # the model's own code asks for data

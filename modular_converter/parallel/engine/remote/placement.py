@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
-from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, names_of, stand_in, write_tensor
+from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, public_names, stand_in, write_tensor
 from modular_converter.parallel.engine.ranks.random_states import random_states, set_random_states
 from modular_converter.parallel.engine.ranks.session import RemoteError, Session
 from modular_converter.parallel.engine.remote.give_pages_back import empty_rows, is_alone, trim_heap
@@ -117,7 +117,7 @@ class Placement:
 
     def _handle(self, pid: Any) -> Any:
         _, number, kind, own = pid
-        names = names_of(kind, own)
+        names = public_names(kind, own)
         handle = self.handles.get(number)
         if handle is None:
             handle = handle_for(kind, number, names, self._call_held)

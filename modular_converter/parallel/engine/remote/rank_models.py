@@ -15,7 +15,7 @@ import torch
 
 from modular_converter.parallel.engine.base.attention_heads import attentions_whole, local_modules, wants_attentions
 from modular_converter.parallel.engine.base.memory import usage
-from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble
+from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.inference.agreement import make_agree
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
@@ -30,7 +30,7 @@ from modular_converter.parallel.engine.remote.handover import Span, copy_rows, m
 from modular_converter.parallel.engine.remote.loaded import Loaded, choose_cache, fill_whole
 from modular_converter.parallel.engine.remote.same_answers import (
     DifferentAnswers,
-    compare,
+    compare_answers,
     different_text,
     refuse_shares,
     shares_in,
@@ -73,7 +73,7 @@ class Worker(Answering):
 
     def on_load(self, number: int, skeleton: Skeleton, plan: str) -> None:
         """Build a model without weights and make room for this rank's shares."""
-        model, made = assemble(skeleton, self.device)
+        model, made = assemble_model(skeleton, self.device)
         resolution = resolve(Plan.parse(plan), model)
         pieces = {n: resolution.pieces[i.name] for n, i in enumerate(skeleton.items) if i.name in resolution.pieces}
         shares = {}
@@ -150,7 +150,7 @@ class Worker(Answering):
 
         The check waits for the device; it raises on all ranks alike.
         """
-        compared = compare(result, self.group.size, self.group.gather_last)
+        compared = compare_answers(result, self.group.size, self.group.gather_last)
         forward = method == "forward"
         whole = functools.cache(lambda: loaded.whole_shapes(args, kwargs) if forward else {})
         kind = loaded.kind_of(args, kwargs, compared.tensors)

@@ -52,7 +52,7 @@ class Compared:
         return [path for path, wrong in zip(self.tensors, bad.tolist()) if wrong]
 
 
-def compare(result: Any, size: int, gather: Gather) -> Compared:
+def compare_answers(result: Any, size: int, gather: Gather) -> Compared:
     """Bring the numbers of a result's tensors together; all ranks must call it.
 
     Args:

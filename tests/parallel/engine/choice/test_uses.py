@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
-from modular_converter.parallel.proof.compare import run  # noqa: E402
+from modular_converter.parallel.proof.compare import run_model  # noqa: E402
 from modular_converter.parallel.proof.on_threads import check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.precision import Subject  # noqa: E402
 from modular_converter.parallel.solve.derive import derive_plan  # noqa: E402
@@ -41,7 +41,7 @@ def model_of(name):
 
 
 def holds(model, plan, inputs):
-    whole = Subject(model, inputs, run(copy.deepcopy(model), inputs))
+    whole = Subject(model, inputs, run_model(copy.deepcopy(model), inputs))
     return check_on_threads(whole, plan, 2).passed
 
 

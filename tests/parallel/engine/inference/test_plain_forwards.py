@@ -13,7 +13,7 @@ from transformers.pytorch_utils import Conv1D  # noqa: E402
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.choice.preflight import OneOf  # noqa: E402
 from modular_converter.parallel.engine.inference.plain_forwards import make_plain  # noqa: E402
-from modular_converter.parallel.plans.plan import Plan, Rule  # noqa: E402
+from modular_converter.parallel.plans.plan import Plan, PlanRule  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece, Resolution  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from modular_converter.parallel.shard.apply import Applied  # noqa: E402
@@ -28,7 +28,7 @@ IDS = torch.arange(10).view(2, 5)
 @pytest.mark.parametrize("latent", ["shard", "rowwise"])
 def test_every_way_to_use_a_weight(ranks, latent):
     plan = Plan.parse(PLAN)
-    rules = tuple(Rule("latent", latent, 1) if rule.pattern == "latent" else rule for rule in plan.rules)
+    rules = tuple(PlanRule("latent", latent, 1) if rule.pattern == "latent" else rule for rule in plan.rules)
     model = Layers().eval()
     with torch.no_grad():
         want = model(IDS)

@@ -10,9 +10,9 @@ from modular_converter.parallel.engine.ranks.packing import (
     COPY,
     OnRanks,
     handle_for,
-    names_of,
     own_names,
     pack,
+    public_names,
     stand_in,
     unpack,
 )
@@ -57,7 +57,7 @@ def over(value, asked):
             return "copied there"
         return getattr(value, name) if args is None else getattr(value, name)(*args, **kwargs)
 
-    return handle_for(type(value), 7, names_of(type(value), own_names(value)), call)
+    return handle_for(type(value), 7, public_names(type(value), own_names(value)), call)
 
 
 def test_a_handle_knows_names_and_asks_for_values():
@@ -78,7 +78,7 @@ def test_a_handle_travels_as_its_number_and_comes_back_with_its_names():
     data = pack([over(value, []), value], area, held={id(value): 9})
     found = unpack(data, area, torch.device("cpu"), resolve=lambda pid: pid)
     assert found == [("held", 7), ("handle", 9, Counter, "value")]
-    assert names_of(Counter, "value") == {"value": False, "grow": True, "__len__": True}
+    assert public_names(Counter, "value") == {"value": False, "grow": True, "__len__": True}
     area.close()
 
 

@@ -157,7 +157,7 @@ class Script:
     def collect(self, monkeypatch, limit_s, event=None):
         clock = SimpleNamespace(monotonic=lambda: self.now, sleep=lambda seconds: None)
         monkeypatch.setattr(processes, "time", clock)
-        return processes.collect(self.ranks, self, limit_s, event, lambda number, data: None)
+        return processes.collect_answers(self.ranks, self, limit_s, event, lambda number, data: None)
 
 
 TOKEN = EVENT + pickle.dumps(("put", 7))

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modular_converter.parallel.engine.base.skeleton import Item, assemble, dismantle
+from modular_converter.parallel.engine.base.skeleton import Item, assemble_model, dismantle
 from modular_converter.parallel.engine.ranks.session import RemoteError
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.remote.handover import copy_rows, moves_of, parcels, slot_bytes
@@ -79,7 +79,7 @@ def test_a_skeleton_keeps_ties_buffers_and_plain_tensors():
     model.tied = torch.nn.Linear(16, 64)
     model.tied.weight = model.up.weight
     skeleton, tensors = dismantle(model, same)
-    made, by_number = assemble(skeleton, torch.device("cpu"))
+    made, by_number = assemble_model(skeleton, torch.device("cpu"))
     assert made.tied.weight is made.up.weight and made.up.weight.is_meta
     assert [tuple(t.shape) for t in tensors] == [i.shape for i in skeleton.items]
     assert made.shift.shape == (16,) and made.constant.shape == (16,) and not made.constant.is_meta

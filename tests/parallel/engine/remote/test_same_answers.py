@@ -13,7 +13,7 @@ from transformers import WhisperConfig, WhisperForConditionalGeneration  # noqa:
 from modular_converter.parallel import Session, parallelize  # noqa: E402
 from modular_converter.parallel.engine.remote.same_answers import (  # noqa: E402
     Compared,
-    compare,
+    compare_answers,
     is_share,
     tensors_by_path,
 )
@@ -100,7 +100,7 @@ def compared(*results):
     """The results of ranks, compared as they would be."""
     rows = []
     for result in results:
-        compare(result, 2, lambda flat: rows.append(flat) or torch.cat([flat, flat]))
+        compare_answers(result, 2, lambda flat: rows.append(flat) or torch.cat([flat, flat]))
     tensors = dict(tensors_by_path(results[0]))
     return Compared(tensors, torch.stack(rows).view(len(results), len(tensors), 4)).different()
 

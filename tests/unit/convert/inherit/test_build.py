@@ -8,7 +8,7 @@ import pytest
 
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
-from modular_converter.convert.inherit.resolve import open_target, resolve
+from modular_converter.convert.inherit.resolve import open_target, resolve_imports
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError
 from modular_converter.settings.load import profile_settings
@@ -41,7 +41,7 @@ def build(folder: pathlib.Path, modular: str) -> dict[str, BuiltClass]:
         (folder / name).write_text(text)
     library = Library(profile_settings())
     target = open_target(str(folder / "new/modular_new.py"), library)
-    return dict(build_classes(rename_neighbours(resolve(target, library), library), library))
+    return dict(build_classes(rename_neighbours(resolve_imports(target, library), library), library))
 
 
 def test_a_class_is_built_from_its_renamed_parent(tmp_path: pathlib.Path) -> None:
