@@ -66,24 +66,24 @@ class CheckResult:
 def check(options: CheckOptions) -> CheckResult:
     """Check that generated files equal their conversion. Nothing is written without `fix`."""
     listings = Listings()
-    problems: list[Diagnostic] = []
+    unchecked: list[Diagnostic] = []
     try:
         selection = _select(options, listings)
-        problems += selection.problems
+        unchecked += selection.findings
         paths, settings = _affected(selection, options.changed_since), selection.settings
         wrong = wrong_version(settings, remembered_versions(options.cache)) if paths else None
         if wrong:  # the code can still be compared, and nothing is written
             settings = replace(settings, pinned_formatter=None)
         found = find_conversions(paths, settings, options.cache, errors_only=options.errors_only)
     except ConversionError as error:
-        return CheckResult(diagnostics=[*problems, *error.diagnostics], incomplete=True)
+        return CheckResult(diagnostics=[*unchecked, *error.diagnostics], incomplete=True)
     conversions = found.all
     stale, unreadable = compare(found.made.values(), settings)
     if wrong:
         from modular_converter.check.wrong_version import leave_out_formatting  # an ordinary check formats nothing
 
-        stale, problem = leave_out_formatting(stale, wrong, settings)
-        problems.append(problem)
+        stale, finding = leave_out_formatting(stale, wrong, settings)
+        unchecked.append(finding)
     differences = describe(stale, wrong)
     fixed = Fixed(left=differences)
     if options.fix and not wrong:
@@ -93,13 +93,13 @@ def check(options: CheckOptions) -> CheckResult:
     findings += [*unreadable, *fixed.failures, *(one.diagnostic for one in fixed.left)]
     folders = _folders(paths if options.changed_since is not None else selection.paths, options, selection, listings)
     findings += orphans(folders, conversions, settings, listings)
-    problems += (problem for problem in listings.problems if problem not in problems)
+    unchecked += (finding for finding in listings.findings if finding not in unchecked)
     return CheckResult(
         conversions,
         fixed.left,
-        [*problems, *findings],
+        [*unchecked, *findings],
         fixed.written,
-        incomplete=bool(problems or unreadable or fixed.failures),
+        incomplete=bool(unchecked or unreadable or fixed.failures),
         converted=len(found.made),
     )
 

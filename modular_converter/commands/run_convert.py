@@ -79,7 +79,7 @@ def run(options: ConvertOptions) -> int:
     with _progress(options, len(selection.paths)) as progress:
         batch = Run(selection.settings, workers=selection.settings.workers, progress=progress)
         conversions = batch.convert(selection.paths)
-    diagnostics = list(selection.problems) + [one for conversion in conversions for one in conversion.diagnostics]
+    diagnostics = list(selection.findings) + [one for conversion in conversions for one in conversion.diagnostics]
     diagnostics = list(dict.fromkeys(diagnostics))  # a formatter that cannot be used stops every file
     result = ConvertResult(conversions, diagnostics)
     for conversion in conversions:
@@ -106,7 +106,7 @@ def prepare(options: ConvertOptions) -> Selection:
     }
     selection = select_files(options.arguments, package=options.package, root=options.root, overrides=overrides)
     if refusal := _refuse_installed(selection, options):
-        raise ConversionError(*selection.problems, refusal)
+        raise ConversionError(*selection.findings, refusal)
     return selection
 
 

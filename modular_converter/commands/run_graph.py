@@ -63,8 +63,8 @@ def _read(arguments: Sequence[str], package: str | None, root: str | None) -> tu
     graph, diagnostics = build_graph(paths, folder, Library(load_settings(folder)))
     if not arguments:
         return graph, diagnostics
-    chosen, problems = chosen_models(arguments, graph, folder)
-    return (graph.around(chosen) if chosen else None), diagnostics + problems
+    chosen, findings = chosen_models(arguments, graph, folder)
+    return (graph.around(chosen) if chosen else None), diagnostics + findings
 
 
 def _write(path: str, text: str) -> list[Diagnostic]:

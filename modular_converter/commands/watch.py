@@ -84,8 +84,8 @@ def watch_models(options: ConvertOptions) -> int:
     state = Watch(options)
     try:
         selection = prepare(options)
-        if selection.problems:
-            raise ConversionError(*selection.problems)
+        if selection.findings:
+            raise ConversionError(*selection.findings)
     except ConversionError as error:
         report(error.diagnostics, quiet=options.quiet)
         return 2
@@ -189,10 +189,10 @@ def _pass(state: Watch, saved: Sequence[str] | None, label: str, *, writes: bool
     state.reads = {path: state.reads.get(path, {}) for path in selection.paths}
     state.reads.update({conversion.path: conversion.reads for conversion in conversions})
     state.generated.update(path for conversion in conversions for path in conversion.files)
-    different, problems = _write(state, selection, conversions, writes)
+    different, findings = _write(state, selection, conversions, writes)
     _update_folders(state, selection)
     action = f"wrote {_named(different)}" if writes else f"left as they are, though out of date: {_named(different)}"
-    _print_line(state, label, conversions, action if different else "", [*selection.problems, *problems], started)
+    _print_line(state, label, conversions, action if different else "", [*selection.findings, *findings], started)
 
 
 def _affected(state: Watch, saved: Sequence[str], selection: Selection) -> list[str]:
@@ -209,7 +209,7 @@ def _write(
 ) -> tuple[list[str], list[Diagnostic]]:
     """Write the generated files that differ, or only look for them; return their paths, and all findings."""
     different: list[str] = []
-    problems = [diagnostic for conversion in conversions for diagnostic in conversion.diagnostics]
+    findings = [diagnostic for conversion in conversions for diagnostic in conversion.diagnostics]
     for conversion in conversions:
         for path, text in conversion.files.items():
             target = path_of_generated(path, selection.settings)
@@ -220,8 +220,8 @@ def _write(
                     different.append(target)
                     state.own[target] = stamp_of(target)
             except ConversionError as error:
-                problems += error.diagnostics
-    return different, list(dict.fromkeys(problems))
+                findings += error.diagnostics
+    return different, list(dict.fromkeys(findings))
 
 
 def _print_line(
@@ -229,11 +229,11 @@ def _print_line(
     label: str,
     conversions: Sequence[Conversion],
     action: str,
-    problems: Sequence[Diagnostic],
+    findings: Sequence[Diagnostic],
     started: float,
 ) -> None:
     """Print the line of a pass: what was done with which files, the first error, the number of warnings, the time."""
-    errors = [problem for problem in problems if problem.is_error]
+    errors = [finding for finding in findings if finding.is_error]
     parts = [action] if action else []
     if errors:
         first = errors[0]
@@ -242,7 +242,7 @@ def _print_line(
         parts += [f"{count(len(errors) - 1, 'more error')}"] if len(errors) > 1 else []
     if not parts:
         parts.append(f"{count(len(conversions), 'modular file')} up to date" if conversions else "nothing to convert")
-    if warnings := len(problems) - len(errors):
+    if warnings := len(findings) - len(errors):
         parts.append(count(warnings, "warning"))
     state.say(f"{label}: {'; '.join(parts)}, {time.perf_counter() - started:.2f} s", important=bool(errors))
 
@@ -253,7 +253,7 @@ def _update_folders(state: Watch, selection: Selection) -> None:
     library = Library(selection.settings)
     files = set(selection.paths).union(*(required_files(path, library) for path in selection.paths))
     folders = {*state.roots, *map(os.path.dirname, files)}
-    if selection.problems:  # a missing file may come back, with the same neighbours
+    if selection.findings:  # a missing file may come back, with the same neighbours
         folders.update(state.folders)
     folders = {folder for folder in folders if not is_installed(folder)}
     state.folders = tuple(

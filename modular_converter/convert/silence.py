@@ -71,9 +71,9 @@ def obey_comments(findings: Sequence[Diagnostic], path: str, text: str) -> list[
     about: list[Diagnostic] = []
     for comment in comments:
         place = Location(path, comment.line, comment.column, comment.line, comment.end_column)
-        silenced, problems = _silenced_by(comment.entries, place, left, failed)
+        silenced, about_entries = _silenced_by(comment.entries, place, left, failed)
         left = [one for one in left if one not in silenced]
-        about += (one.with_source(text) for one in problems)
+        about += (one.with_source(text) for one in about_entries)
     return sorted([*left, *about], key=lambda one: one.sort_key)
 
 
@@ -84,17 +84,17 @@ def _silenced_by(
     from modular_converter.rules import bad_ignore, unused_ignore
 
     silenced: list[Diagnostic] = []
-    problems = [] if entries else [bad_ignore.names_none(place)]
+    about_entries = [] if entries else [bad_ignore.names_none(place)]
     for entry in entries:
-        prefix, problem = bad_ignore.resolve_code(place, entry)
-        if problem is not None:
-            problems.append(problem)
+        prefix, unknown = bad_ignore.resolve_code(place, entry)
+        if unknown is not None:
+            about_entries.append(unknown)
             continue
         now = [one for one in findings if _is_about(one, place, prefix)]
         if not now and not failed:  # an error keeps some rules from being checked
-            problems.append(unused_ignore.diagnose(place, entry))
+            about_entries.append(unused_ignore.diagnose(place, entry))
         silenced += now
-    return silenced, problems
+    return silenced, about_entries
 
 
 def _is_about(finding: Diagnostic, place: Location, prefix: str) -> bool:

@@ -20,7 +20,7 @@ class Found(NamedTuple):
 
     paths: tuple[str, ...]
     """Absolute paths, sorted."""
-    problems: tuple[Diagnostic, ...]
+    findings: tuple[Diagnostic, ...]
     """One for each argument that means no file."""
 
 
@@ -34,13 +34,13 @@ def discover(arguments: Iterable[str], models: str | None, listings: Listings | 
     """
     listings = listings or Listings()
     paths: set[str] = set()
-    problems: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     for argument in arguments:
         try:
             paths.update(_expand(argument, models, listings))
         except ConversionError as error:
-            problems += error.diagnostics
-    return Found(tuple(sorted(paths)), tuple(problems))
+            findings += error.diagnostics
+    return Found(tuple(sorted(paths)), tuple(findings))
 
 
 def models_folder(

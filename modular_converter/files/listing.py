@@ -39,14 +39,14 @@ class Listings:
         self._unreadable: dict[str, str] = {}
 
     def of(self, folder: str) -> Listing:
-        """The names in a folder. A folder that does not exist is empty; one that cannot be listed is in `problems`."""
+        """The names in a folder. A folder that does not exist is empty; one that cannot be listed is in `findings`."""
         known = self._known.get(folder)
         if known is None:
             known = self._known[folder] = self._list(folder)
         return known
 
     @property
-    def problems(self) -> list[Diagnostic]:
+    def findings(self) -> list[Diagnostic]:
         """One for each folder so far that exists and cannot be listed, sorted."""
         return [missing_file.folder(Location(path), reason) for path, reason in sorted(self._unreadable.items())]
 

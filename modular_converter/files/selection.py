@@ -25,7 +25,7 @@ class Selection:
     """The folder of models; None when no folder is known."""
     paths: tuple[str, ...]
     """Absolute paths of modular files, sorted."""
-    problems: tuple[Diagnostic, ...]
+    findings: tuple[Diagnostic, ...]
     """One for each argument that means no file, and for each folder that cannot be listed."""
 
 
@@ -56,7 +56,7 @@ def select_files(
     if found.paths:
         settings = _project_settings(found.paths, arguments)
     given = {name: value for name, value in (overrides or {}).items() if value is not None and value is not False}
-    return Selection(replace(settings, **given), models, found.paths, (*found.problems, *listings.problems))
+    return Selection(replace(settings, **given), models, found.paths, (*found.findings, *listings.findings))
 
 
 def _project_settings(paths: Sequence[str], arguments: Sequence[str]) -> Settings:

@@ -27,8 +27,8 @@ def modular_files(arguments: Sequence[str], models: str | None) -> tuple[str, tu
             below = glob.glob(os.path.join(glob.escape(root), "*", "modular_*.py"))
             return root, tuple(sorted({*paths, *below}))
     found = discover([ALL], models)
-    if found.problems or models is None:
-        raise ConversionError(*found.problems)
+    if found.findings or models is None:
+        raise ConversionError(*found.findings)
     return models, found.paths
 
 
@@ -38,21 +38,21 @@ def chosen_models(arguments: Sequence[str], graph: Graph, root: str) -> tuple[li
     An argument is the name of a model, written by hand or not, or what `modular-convert` takes as well.
     """
     chosen: list[str] = []
-    problems: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     for argument in arguments:
         names = [name for name in (argument, argument.replace("-", "_")) if name in graph.models][:1]
         if not names and _is_path(argument):
             found = discover([argument], root)
-            problems += found.problems
+            findings += found.findings
             names = [name for path in found.paths if (name := model_name(os.path.dirname(path), root)) in graph.models]
-            if names or found.problems:
+            if names or found.findings:
                 chosen += names
                 continue
         if not names:
             reason = "no such model in the graph"
-            problems.append(nothing_to_convert.diagnose(argument, reason=reason, candidates=graph.models))
+            findings.append(nothing_to_convert.diagnose(argument, reason=reason, candidates=graph.models))
         chosen += names
-    return chosen, problems
+    return chosen, findings
 
 
 def _is_path(argument: str) -> bool:

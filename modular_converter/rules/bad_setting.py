@@ -33,9 +33,9 @@ def unknown(location: Location, key: str, candidates: Iterable[str]) -> Diagnost
     )
 
 
-def diagnose(location: Location, key: str, problem: str, *, hint: str = "") -> Diagnostic:
-    """`problem` completes the sentence that begins with the key: `must be a string, not 3`."""
-    return Diagnostic(RULE, location, f"setting `{key}` {problem}", help=hint)
+def diagnose(location: Location, key: str, reason: str, *, hint: str = "") -> Diagnostic:
+    """`reason` completes the sentence that begins with the key: `must be a string, not 3`."""
+    return Diagnostic(RULE, location, f"setting `{key}` {reason}", help=hint)
 
 
 def unreadable(location: Location, reason: str) -> Diagnostic:

@@ -62,9 +62,9 @@ class TomlFile(NamedTuple):
         """The absolute path of a path that is relative to this file's folder."""
         return os.path.normpath(os.path.join(os.path.dirname(self.path), os.path.expanduser(path)))
 
-    def error(self, key: str, problem: str) -> SettingsError:
+    def error(self, key: str, reason: str) -> SettingsError:
         """The error to raise for a value that does not fit."""
-        return SettingsError(bad_setting.diagnose(self.place_of(key), key, problem).with_source(self.text))
+        return SettingsError(bad_setting.diagnose(self.place_of(key), key, reason).with_source(self.text))
 
     def unknown(self, key: str, candidates: Iterable[str]) -> SettingsError:
         """The error to raise for a key that is none of `candidates`."""

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Container, Mapping, Sequence
 
 from modular_converter.convert.inherit.calls import SUPER_KWARGS, first_parameter, method_call
-from modular_converter.convert.inherit.problems import (
-    Problem,
+from modular_converter.convert.inherit.class_findings import (
+    ClassFinding,
     argument_ignored,
     argument_not_passed,
     parameter_missing,
@@ -23,7 +23,7 @@ def bind_arguments(
     available: frozenset[str],
     before: Sequence[Line],
     body: Sequence[Line],
-    problems: list[Problem],
+    findings: list[ClassFinding],
 ) -> list[Line]:
     """Assignments of the parent's parameters for which the child has no name; `scale = 2` for `super().f(scale=2)`.
 
@@ -32,7 +32,7 @@ def bind_arguments(
         available: the parameters of the merged signature.
         before: the child's statements before it.
         body: what is left of the parent's statements.
-        problems: extended by the arguments that do not reach the parent's statements.
+        findings: extended by the arguments that do not reach the parent's statements.
     """
     call = method_call(statement, child.name)
     assert call is not None
@@ -48,17 +48,17 @@ def bind_arguments(
     for name in (name for name in lacking if name in read):
         value = given.get(name)
         if name in left_out:
-            problems.append(argument_not_passed(statement, child.name, name))
+            findings.append(argument_not_passed(statement, child.name, name))
             continue
         if name in names and value is not None:
-            problems.append(argument_ignored(value, child.name, name))
+            findings.append(argument_ignored(value, child.name, name))
             continue
         if value is None and not any(_reads_argument(part.node, name) for part in body):
             continue
         if value is None and not _passes_more(call):
             value = defaults.get(name)
         if value is None or any(names_of(value).read & set(binding.targets) for binding in bindings):
-            problems.append(parameter_missing(statement, child.name, name))
+            findings.append(parameter_missing(statement, child.name, name))
         else:
             bindings.append(line(f"{name} = {ast.unparse(value)}", statement))
     return bindings

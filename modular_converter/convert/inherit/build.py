@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from modular_converter.convert.inherit.class_findings import ClassFinding
 from modular_converter.convert.inherit.merge import merge_class
-from modular_converter.convert.inherit.problems import Problem
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
@@ -100,16 +100,16 @@ def _merge(
         reason = f"{error.msg}, as libcst reads this class or its parent"
         raise ConversionError(syntax_error.diagnose(place, reason)) from None
     uses = lexer.identifiers(merged.text)
-    findings = tuple(_finding(problem, statement, neighbours.target.path) for problem in merged.problems)
+    findings = tuple(_diagnostic(finding, statement, neighbours.target.path) for finding in merged.findings)
     return BuiltClass(statement, merged.text, parent.lead, uses, dotted, parent, findings)
 
 
-def _finding(problem: Problem, statement: Statement, path: str) -> Diagnostic:
+def _diagnostic(finding: ClassFinding, statement: Statement, path: str) -> Diagnostic:
     """A finding with its place in the modular file."""
     try:
-        place = locate(path, problem.node, statement.text)
+        place = locate(path, finding.node, statement.text)
     except IndexError:  # the class was brought into another form before it was parsed
         place = Location(path)
     below = statement.line - 1
     end = None if place.end_line is None else place.end_line + below
-    return problem.diagnose(replace(place, line=place.line + below, end_line=end))
+    return finding.diagnose(replace(place, line=place.line + below, end_line=end))

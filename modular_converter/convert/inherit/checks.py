@@ -7,23 +7,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from modular_converter.convert.inherit.calls import super_attribute
-from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
-from modular_converter.convert.inherit.merge_members import decorated_by, is_property, is_removal, method_key
-from modular_converter.convert.inherit.prefix import common_suffix
-from modular_converter.convert.inherit.problems import (
-    Problem,
+from modular_converter.convert.inherit.class_findings import (
+    ClassFinding,
     keeps_accessor,
     loses_annotation,
     not_mergeable,
     value_of_super,
 )
+from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
+from modular_converter.convert.inherit.merge_members import decorated_by, is_property, is_removal, method_key
+from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.scopes import Function, all_reads, is_generator, walk
 
 
 SLOTS = "__slots__"
 
 
-def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iterator[Problem]:
+def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iterator[ClassFinding]:
     """Uses of the parent that have no counterpart once the parent is gone."""
     defined = {name for member in parent.members for name in member.binds}
     base = parent_base.partition("[")[0]
@@ -45,7 +45,7 @@ def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iter
                 )
 
 
-def check_names_of_classes(child: ClassBlock, parent: ClassBlock) -> Iterator[Problem]:
+def check_names_of_classes(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
     """Names that Python keeps apart for the two classes: private ones (`self.__x`), and slots."""
     if not any("__" in member.text for member in child.members):
         return
@@ -66,7 +66,7 @@ def _private_names(member: Member) -> frozenset[str]:
 
 def check_mixins(
     child: ClassBlock, parent: ClassBlock, parent_base: str, siblings: Mapping[str, str]
-) -> Iterator[Problem]:
+) -> Iterator[ClassFinding]:
     """Methods of a base that comes before the parent: in the generated class, the parent's hide them.
 
     A base that takes the place of one of the parent's bases may repeat attributes, as in the corpus (exaone4_5).
@@ -102,7 +102,7 @@ def check_mixins(
             )
 
 
-def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[Problem]:
+def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
     """Fields that lose their annotation, and properties that keep the parent's setter beside a getter of the child."""
     annotations = {
         node.target.id: ast.unparse(node.annotation)
@@ -125,7 +125,7 @@ def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[Problem]:
             yield keeps_accessor(getter, name, method_key(accessor).rpartition(".")[2])
 
 
-def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: int) -> Iterator[Problem]:
+def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: int) -> Iterator[ClassFinding]:
     """Coroutines and generators whose bodies cannot take each other's place.
 
     Args:
@@ -151,7 +151,7 @@ def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: 
 
 def check_captures(
     child: Function, parent: Function, statement: ast.stmt, kept: Sequence[ast.stmt], own: Sequence[ast.stmt]
-) -> Iterator[Problem]:
+) -> Iterator[ClassFinding]:
     """Names that the parent's lines take from their module, and the child's method binds to something else."""
     bound = _bound_anywhere(child.args, *own) - _bound_anywhere(parent.args)
     if not bound:

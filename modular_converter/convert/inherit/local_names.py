@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator, Sequence, Set
 
-from modular_converter.convert.inherit.problems import Problem, local_name_shared, not_mergeable
+from modular_converter.convert.inherit.class_findings import ClassFinding, local_name_shared, not_mergeable
 from modular_converter.convert.inherit.reaching import History, Order
 from modular_converter.convert.inherit.scopes import Function, parameters_of
 from modular_converter.convert.inherit.statements import Line
@@ -13,7 +13,7 @@ from modular_converter.convert.inherit.statements import Line
 
 def check_names(
     child: Function, parent: Function, order: Order, merged: Sequence[Line], module_names: Set[str]
-) -> Iterator[Problem]:
+) -> Iterator[ClassFinding]:
     """The names that a line of the child reads, and that are something else in the merged body.
 
     A name that only the parent's lines bind may be read: with inheritance it would be undefined.
@@ -52,7 +52,7 @@ def _names_from_above(line: Line) -> set[str]:
 
 def _check_own(
     child: Function, line: Line, name: str, expected: Line | None, got: Line | None, order: Order
-) -> Iterator[Problem]:
+) -> Iterator[ClassFinding]:
     """A name that the child's method has itself: as a parameter, or by the line `expected`."""
     if (got.original if got else "") == (expected.original if expected else ""):
         return

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, shape_of
 from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base
 from modular_converter.convert.inherit.checks import check_class, check_halves, check_mixins, check_names_of_classes
+from modular_converter.convert.inherit.class_findings import ClassFinding
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import merge_members
 from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.prefix import common_suffix
-from modular_converter.convert.inherit.problems import Problem
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
@@ -27,7 +27,7 @@ class Merged:
     """A generated class."""
 
     text: str
-    problems: tuple[Problem, ...] = ()
+    findings: tuple[ClassFinding, ...] = ()
 
 
 def merge_class(
@@ -58,15 +58,15 @@ def merge_class(
     parent = parse_class(parent_text)
     bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
     merger = _MethodMerger(shape_of(child, bases, settings, module_names), Overrides(), [])
-    merger.problems.extend(check_class(child, parent, parent_base))
-    merger.problems.extend(check_mixins(child, parent, parent_base, siblings))
-    merger.problems.extend(check_halves(child, parent))
-    merger.problems.extend(check_names_of_classes(child, parent))
+    merger.findings.extend(check_class(child, parent, parent_base))
+    merger.findings.extend(check_mixins(child, parent, parent_base, siblings))
+    merger.findings.extend(check_halves(child, parent))
+    merger.findings.extend(check_names_of_classes(child, parent))
     members = merge_members(child, parent, merger.override, merger.new)
     decorators = _decorators(child, parent)
     docstring = _docstring(child) or parent.docstring
     body = "".join([docstring, *(member.render() for member in members)]) or "    pass\n"
-    return Merged(f"{decorators}{class_header(child, parent, bases)}{body}", tuple(merger.problems))
+    return Merged(f"{decorators}{class_header(child, parent, bases)}{body}", tuple(merger.findings))
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class _MethodMerger:
 
     shape: ClassShape
     overrides: Overrides
-    problems: list[Problem]
+    findings: list[ClassFinding]
 
     def override(self, child: Member, parent: Member) -> Member:
         """A method that the parent has too."""
@@ -83,7 +83,7 @@ class _MethodMerger:
             return replace(child, lead=parent.lead)
         from modular_converter.convert.inherit.override import merge_override
 
-        return merge_override(child, parent, self.shape, self.overrides, self.problems)
+        return merge_override(child, parent, self.shape, self.overrides, self.findings)
 
     def new(self, child: Member) -> Member:
         """A method that the parent does not have."""
@@ -91,7 +91,7 @@ class _MethodMerger:
             return child
         from modular_converter.convert.inherit.override import call_super_for_bases
 
-        return call_super_for_bases(child, self.shape.reached, self.problems)
+        return call_super_for_bases(child, self.shape.reached, self.findings)
 
     def _takes_from(self, child: Member, parent: Member) -> bool:
         """Whether an override takes anything from the parent's method, or has calls to look at."""

@@ -10,9 +10,9 @@ import libcst as cst
 from modular_converter.convert.inherit.base_calls import CallSuper
 from modular_converter.convert.inherit.bases import ClassShape
 from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base, first_parameter
+from modular_converter.convert.inherit.class_findings import ClassFinding, bad_signature, unknown_syntax
 from modular_converter.convert.inherit.members import Member
 from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.problems import Problem, bad_signature, unknown_syntax
 from modular_converter.convert.inherit.shorten import shorten
 from modular_converter.convert.inherit.signature import merge_signature
 from modular_converter.convert.inherit.statements import body_of, with_body
@@ -23,14 +23,14 @@ HOLDER = "class _:\n"
 
 
 def merge_override(
-    child: Member, parent: Member, shape: ClassShape, overrides: Overrides, problems: list[Problem]
+    child: Member, parent: Member, shape: ClassShape, overrides: Overrides, findings: list[ClassFinding]
 ) -> Member:
     """The child's method with what it takes from the parent's: decorators, signature, docstring, body.
 
     Args:
         shape: the generated class.
         overrides: the assignments behind `super()` calls of the class so far; extended.
-        problems: extended by what cannot be merged.
+        findings: extended by what cannot be merged.
     """
     name = child.function.name
     rewritten = name if calls_base(child.text, name) else ""
@@ -42,14 +42,14 @@ def merge_override(
             _merge_decorators(tree, parent_tree), parent_tree, bool(first_parameter(child.function, parent.function))
         )
     except cst.ParserSyntaxError as error:
-        problems.append(unknown_syntax(child.node, name, error.message))
+        findings.append(unknown_syntax(child.node, name, error.message))
         return child
     except cst.CSTValidationError as error:
-        problems.append(bad_signature(child.node, name, error))
+        findings.append(bad_signature(child.node, name, error))
         return child
     child_body = body_of(tree, child.function, own.statements)
     parent_body = body_of(parent_tree, parent.function, inherited.statements)
-    merge = Merge(child.function, parent.function, shape, child_body, parent_body, _names(merged), overrides, problems)
+    merge = Merge(child.function, parent.function, shape, child_body, parent_body, _names(merged), overrides, findings)
     merged = with_body(
         merged, child_body.docstring or parent_body.docstring, merge_statements(merge), child_body.footer
     )
@@ -58,12 +58,12 @@ def merge_override(
     return replace(child, lead=parent.lead, text=_text(holder, merged))
 
 
-def call_super_for_bases(member: Member, reached: frozenset[str], problems: list[Problem]) -> Member:
+def call_super_for_bases(member: Member, reached: frozenset[str], findings: list[ClassFinding]) -> Member:
     """A method that overrides nothing, with `super().method(…)` for `Base.method(self, …)`."""
     try:
         holder, own = _parse(member.text)
     except cst.ParserSyntaxError as error:
-        problems.append(unknown_syntax(member.node, member.function.name, error.message))
+        findings.append(unknown_syntax(member.node, member.function.name, error.message))
         return member
     return replace(member, text=_text(holder, call_super(own, member, reached)))
 

@@ -108,7 +108,7 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
 
     Raises `ConversionError` with one diagnostic for each import or class header that is wrong.
     """
-    problems: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     neighbours: dict[str, Neighbour] = {}
     taken: dict[str, Taken] = {}
     for statement in target.module.statements:
@@ -117,19 +117,19 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
         for name in statement.imports:
             found = neighbour_module(name.module, library.settings)
             if found is None:
-                problems += _check_ordinary(name, statement, target, library)
+                findings += _check_ordinary(name, statement, target, library)
                 continue
             if name.module not in neighbours:
-                neighbour = _open(name, statement, found, target, library, problems)
+                neighbour = _open(name, statement, found, target, library, findings)
                 if neighbour is None:
                     break
                 neighbours[name.module] = neighbour
-            problems += _check_taken(name, statement, found, target, library)
+            findings += _check_taken(name, statement, found, target, library)
             taken[name.bound] = Taken(name.module, name.name)
     resolution = ResolvedImports(target, neighbours, taken)
-    problems += _check_classes(resolution, library)
-    if problems:
-        raise ConversionError(*problems)
+    findings += _check_classes(resolution, library)
+    if findings:
+        raise ConversionError(*findings)
     return resolution
 
 
@@ -171,7 +171,7 @@ def _open(
     found: NeighbourModule,
     target: ModularFile,
     library: Library,
-    problems: list[Diagnostic],
+    findings: list[Diagnostic],
 ) -> Neighbour | None:
     """Read the neighbour behind an import, or note why it cannot be read."""
     folder = os.path.dirname(target.path)
@@ -180,15 +180,15 @@ def _open(
         location = _locate(target, statement, name.module, library)
         if path is None:
             package = name.module.partition(".")[0]
-            problems.append(unknown_neighbour.not_installed(location, name.module, package))
+            findings.append(unknown_neighbour.not_installed(location, name.module, package))
             return None
         looked = os.path.relpath(path, folder).replace(os.sep, "/")
-        problems.append(unknown_neighbour.diagnose(location, name.module, looked, candidates=_modules_like(path)))
+        findings.append(unknown_neighbour.diagnose(location, name.module, looked, candidates=_modules_like(path)))
         return None
     try:
         module = library.module(path)
     except ConversionError as error:
-        problems += error.diagnostics
+        findings += error.diagnostics
         return None
     package = ""
     if not name.is_relative:
@@ -235,7 +235,7 @@ def _check_taken(
 
 
 def _check_classes(resolution: ResolvedImports, library: Library) -> list[Diagnostic]:
-    problems: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     target = resolution.target
     for statement in target.module.statements:
         if statement.role is not Role.CLASS:
@@ -243,17 +243,17 @@ def _check_classes(resolution: ResolvedImports, library: Library) -> list[Diagno
         parents = [base for base in statement.bases if _is_class(resolution.definition(base))]
         if len(parents) > 1:
             location = _locate(target, statement, statement.name, library)
-            problems.append(two_parents.diagnose(location, statement.name, tuple(parents)))
+            findings.append(two_parents.diagnose(location, statement.name, tuple(parents)))
         for base in statement.bases:
             if base in resolution.taken and not _exists(base, resolution):
                 neighbour = resolution.neighbours[resolution.taken[base].neighbour]
                 candidates = tuple(neighbour.module.definitions)
                 at = _locate(target, statement, base, library)
-                problems.append(unknown_parent.diagnose(at, base, neighbour.dotted, candidates=candidates))
+                findings.append(unknown_parent.diagnose(at, base, neighbour.dotted, candidates=candidates))
             if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[.*\])?", base, re.DOTALL):
                 location = _locate(target, statement, statement.name, library)
-                problems.append(base_not_a_name.diagnose(location, statement.name, base))
-    return problems
+                findings.append(base_not_a_name.diagnose(location, statement.name, base))
+    return findings
 
 
 def _exists(name: str, resolution: ResolvedImports) -> bool:

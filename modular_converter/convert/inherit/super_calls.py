@@ -13,9 +13,14 @@ from modular_converter.convert.inherit.arguments import bind_arguments
 from modular_converter.convert.inherit.bases import ClassShape
 from modular_converter.convert.inherit.calls import first_parameter, is_super_statement
 from modular_converter.convert.inherit.checks import check_captures, check_kinds
+from modular_converter.convert.inherit.class_findings import (
+    ClassFinding,
+    not_mergeable,
+    not_repeated,
+    replaces_several,
+)
 from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.problems import Problem, not_mergeable, not_repeated, replaces_several
 from modular_converter.convert.inherit.reaching import Order, counts_twice, misplaced
 from modular_converter.convert.inherit.scopes import Function, own_nodes
 from modular_converter.convert.inherit.statements import Body, Line
@@ -37,7 +42,7 @@ class Merge:
     available: frozenset[str]
     """The parameters of the merged signature."""
     overrides: Overrides
-    problems: list[Problem]
+    findings: list[ClassFinding]
 
     @property
     def name(self) -> str:
@@ -67,15 +72,15 @@ def merge_statements(merge: Merge) -> list[Line]:
     told = [*_check_replacements(merge, body.replaced)]
     names = merge.shape.module_names
     told = told or [*check_names(merge.child, merge.parent, order, [*before, *merged, *appended], names)]
-    merge.problems.extend(told)
+    merge.findings.extend(told)
     if inherited and merge.parent_body.footer:
         merged, appended = _with_footer(merge.parent_body.footer, merged, appended)
     if appended:
         merged = _reach_the_end(merge, merged, call, appended)
-    merge.problems.extend(check_kinds(merge.child, merge.parent, call.node, len(before) + len(after)))
+    merge.findings.extend(check_kinds(merge.child, merge.parent, call.node, len(before) + len(after)))
     kept = [part.node for part in merged if any(part.node is node for node in merge.parent.body)]
-    merge.problems.extend(check_captures(merge.child, merge.parent, call.node, kept, [part.node for part in own]))
-    bindings = bind_arguments(merge.child, merge.parent, call.node, merge.available, before, merged, merge.problems)
+    merge.findings.extend(check_captures(merge.child, merge.parent, call.node, kept, [part.node for part in own]))
+    bindings = bind_arguments(merge.child, merge.parent, call.node, merge.available, before, merged, merge.findings)
     lines = [*before, *bindings, *merged, *appended]
     return _moved_last(lines, merge.shape.last_statement) if merge.name == "__init__" else lines
 
@@ -159,11 +164,11 @@ def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
     instance = first_parameter(merge.child, merge.parent)
     repeated = [part for part in after if part.normal in there and counts_twice(part, instance)]
     last = merge.shape.last_statement
-    merge.problems.extend(not_repeated(part.node, part.normal) for part in repeated if part.normal != last)
+    merge.findings.extend(not_repeated(part.node, part.normal) for part in repeated if part.normal != last)
     return [part for part in after if part not in repeated]
 
 
-def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterator[Problem]:
+def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterator[ClassFinding]:
     """Report assignments that take the place of several, or of statements of another method."""
     for target, parts in replaced.items():
         override, method = merge.overrides.lines[target]
@@ -203,7 +208,7 @@ def _reach_the_end(merge: Merge, merged: list[Line], call: Line, appended: list[
         assert result is not None
         tree = last.tree.with_changes(body=[cst.Expr(result)])
         return [*merged[:-1], Line(tree, ast.copy_location(ast.Expr(value), last.node))]
-    merge.problems.append(
+    merge.findings.append(
         not_mergeable(appended[0].node, merge.name, f"the parent's `{merge.name}` may return before this statement")
     )
     return merged

@@ -148,8 +148,8 @@ def test_a_setting_that_cannot_be_obeyed_is_an_error_at_its_line(modular, text, 
     settings(modular, text)
     with pytest.raises(SettingsError) as caught:
         load_settings(modular.parent)
-    [problem] = caught.value.diagnostics
-    assert said in problem.message and problem.location.line == line and problem.code == "MC116"
+    [finding] = caught.value.diagnostics
+    assert said in finding.message and finding.location.line == line and finding.code == "MC116"
 
 
 def test_strict_with_a_comment_writes(modular):

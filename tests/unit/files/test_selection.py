@@ -38,7 +38,7 @@ def test_options_that_were_given_win_and_the_others_change_nothing(tree):
 
 def test_an_argument_without_files_is_a_problem_and_keeps_the_others(tree):
     found = select_files(["new", "nwe"])
-    assert len(found.paths) == 1 and [problem.code for problem in found.problems] == ["MC111"]
+    assert len(found.paths) == 1 and [finding.code for finding in found.findings] == ["MC111"]
 
 
 def test_files_of_two_projects_are_refused(tree):

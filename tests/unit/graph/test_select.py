@@ -43,7 +43,7 @@ def test_dashes_are_underscores(write, read):
 
 @pytest.mark.parametrize(("argument", "code"), [("gema", "MC111"), ("nowhere/modular_x.py", "MC103")])
 def test_an_argument_that_means_nothing_is_a_finding(zoo, graph, argument, code):
-    chosen, (problem,) = chosen_models([argument], graph, str(zoo))
-    assert (chosen, problem.code) == ([], code)
+    chosen, (finding,) = chosen_models([argument], graph, str(zoo))
+    assert (chosen, finding.code) == ([], code)
     if argument == "gema":
-        assert "`gemma`" in problem.help
+        assert "`gemma`" in finding.help

@@ -20,16 +20,16 @@ def merged(child: str, parent: str, bases: str = "nn.Module") -> Merged:
 def merge(child: str, parent: str, bases: str = "nn.Module") -> str:
     """The text of the merged class, which may have no findings."""
     result = merged(child, parent, bases)
-    assert not [problem.diagnose(Location("modular")) for problem in result.problems]
+    assert not [finding.diagnose(Location("modular")) for finding in result.findings]
     compile(result.text, "merged", "exec")
     return result.text
 
 
-def problems(child: str, parent: str, bases: str = "nn.Module") -> list[tuple[str, int, str]]:
+def findings(child: str, parent: str, bases: str = "nn.Module") -> list[tuple[str, int, str]]:
     """The findings: code, line of the child's class, message."""
     found = []
-    for problem in merged(child, parent, bases).problems:
-        diagnostic = problem.diagnose(locate("modular", problem.node, child_text(child)))
+    for finding in merged(child, parent, bases).findings:
+        diagnostic = finding.diagnose(locate("modular", finding.node, child_text(child)))
         found.append((diagnostic.code, diagnostic.location.line, diagnostic.message))
     return found
 

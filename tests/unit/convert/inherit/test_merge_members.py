@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from modular_converter.convert.inherit.merge import merge_class
-from tests.unit.convert.inherit.merging import NAMES, SETTINGS, child_text, class_text, merge, problems
+from tests.unit.convert.inherit.merging import NAMES, SETTINGS, child_text, class_text, findings, merge
 
 
 def run(child: str, parent: str, expression: str) -> tuple[Any, Any]:
@@ -233,7 +233,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("child", "parent"), REFUSED.values(), ids=REFUSED)
 def test_what_one_class_cannot_say_is_an_error_with_its_place(child: str, parent: str) -> None:
-    ((code, line, _),) = problems(child, parent)
+    ((code, line, _),) = findings(child, parent)
     assert code == "MC204"
     assert line > 1
 
@@ -265,7 +265,7 @@ TOLD = {
 
 @pytest.mark.parametrize(("child", "parent", "told"), TOLD.values(), ids=TOLD)
 def test_what_inheritance_does_otherwise_is_told(child: str, parent: str, told: str) -> None:
-    assert [code for code, *_ in problems(child, parent)] == [told]
+    assert [code for code, *_ in findings(child, parent)] == [told]
 
 
 def test_a_coroutine_takes_the_place_of_one() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.convert.inherit.merging import merge, problems
+from tests.unit.convert.inherit.merging import findings, merge
 
 
 def method(child: str, parent: str) -> str:
@@ -45,7 +45,7 @@ def test_signature(child: str, parent: str, merged: str | None) -> None:
 
 def test_a_signature_that_python_refuses_is_reported_at_the_override() -> None:
     child, parent = "def f(self, window, **super_kwargs):\n    pass\n", "def f(self, scale=1):\n    pass\n"
-    assert [(code, line) for code, line, _ in problems(child, parent)] == [("MC204", 2)]
+    assert [(code, line) for code, line, _ in findings(child, parent)] == [("MC204", 2)]
 
 
 def test_statements_before_and_behind() -> None:
@@ -63,7 +63,7 @@ def test_assignment_in_place_removal_and_no_repetition() -> None:
 
 @pytest.mark.parametrize("line", ["go( 1 )", "self.a += 1", "self.a[0].append(2)", "if x:\n        go(1)"])
 def test_a_statement_that_is_not_repeated_is_told_where_twice_is_more_than_once(line: str) -> None:
-    ((code, place, _),) = problems(f"def f(self, x):\n    super().f(x)\n    {line}", f"def f(self, x):\n    {line}")
+    ((code, place, _),) = findings(f"def f(self, x):\n    super().f(x)\n    {line}", f"def f(self, x):\n    {line}")
     assert (code, place) == ("MC322", 4)
 
 

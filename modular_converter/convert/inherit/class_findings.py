@@ -19,7 +19,7 @@ from modular_converter.rules import (
 
 
 @dataclass(frozen=True)
-class Problem:
+class ClassFinding:
     """A finding about a class of the modular file."""
 
     node: ast.AST
@@ -27,13 +27,13 @@ class Problem:
     diagnose: Callable[[Location], Diagnostic]
 
 
-def not_mergeable(node: ast.AST, method: str, reason: str, help: str = "") -> Problem:
+def not_mergeable(node: ast.AST, method: str, reason: str, help: str = "") -> ClassFinding:
     """An override that has no counterpart in one class. Without `help`, the cure is to write the parent's lines out."""
     help = help or f"Write the lines of the parent's `{method}` out, and change what you need."
-    return Problem(node, lambda place: override_not_mergeable.diagnose(place, method, reason, help))
+    return ClassFinding(node, lambda place: override_not_mergeable.diagnose(place, method, reason, help))
 
 
-def parameter_missing(node: ast.AST, method: str, parameter: str) -> Problem:
+def parameter_missing(node: ast.AST, method: str, parameter: str) -> ClassFinding:
     """The parent's code reads a parameter for which the child has neither a name nor an argument."""
     return not_mergeable(
         node,
@@ -43,38 +43,40 @@ def parameter_missing(node: ast.AST, method: str, parameter: str) -> Problem:
     )
 
 
-def argument_ignored(argument: ast.expr, method: str, parameter: str) -> Problem:
+def argument_ignored(argument: ast.expr, method: str, parameter: str) -> ClassFinding:
     """An argument for a parameter of the parent for which the child has a name of its own."""
     text = ast.unparse(argument)
-    return Problem(argument, lambda place: super_argument_ignored.diagnose(place, method, parameter, text))
+    return ClassFinding(argument, lambda place: super_argument_ignored.diagnose(place, method, parameter, text))
 
 
-def argument_not_passed(node: ast.AST, method: str, parameter: str) -> Problem:
+def argument_not_passed(node: ast.AST, method: str, parameter: str) -> ClassFinding:
     """A parameter of the child that a call does not pass, and that reaches the parent's lines by its name."""
-    return Problem(node, lambda place: super_argument_ignored.not_passed(place, method, parameter))
+    return ClassFinding(node, lambda place: super_argument_ignored.not_passed(place, method, parameter))
 
 
-def value_of_super(node: ast.AST, name: str, parent: str) -> Problem:
+def value_of_super(node: ast.AST, name: str, parent: str) -> ClassFinding:
     """`super().name` that is no call, of something that the parent defines."""
-    return Problem(node, lambda place: super_call_not_a_statement.diagnose(place, name, parent, is_call=False))
+    return ClassFinding(node, lambda place: super_call_not_a_statement.diagnose(place, name, parent, is_call=False))
 
 
-def replaces_several(node: ast.stmt, target: str, written_in: str, replaced_in: str) -> Problem:
+def replaces_several(node: ast.stmt, target: str, written_in: str, replaced_in: str) -> ClassFinding:
     """An assignment that takes the place of several, or of one in another method."""
-    return Problem(node, lambda place: several_assignments_replaced.diagnose(place, target, written_in, replaced_in))
+    return ClassFinding(
+        node, lambda place: several_assignments_replaced.diagnose(place, target, written_in, replaced_in)
+    )
 
 
-def local_name_shared(node: ast.AST, name: str, state: str, method: str) -> Problem:
+def local_name_shared(node: ast.AST, name: str, state: str, method: str) -> ClassFinding:
     """A line of the child that reads a local name which both methods have."""
-    return Problem(node, lambda place: shared_local_name.diagnose(place, name, state, method))
+    return ClassFinding(node, lambda place: shared_local_name.diagnose(place, name, state, method))
 
 
-def not_repeated(node: ast.AST, statement: str) -> Problem:
+def not_repeated(node: ast.AST, statement: str) -> ClassFinding:
     """A statement of the child that the parent has word for word."""
-    return Problem(node, lambda place: statement_not_repeated.diagnose(place, statement))
+    return ClassFinding(node, lambda place: statement_not_repeated.diagnose(place, statement))
 
 
-def bad_signature(node: ast.stmt, method: str, error: Exception) -> Problem:
+def bad_signature(node: ast.stmt, method: str, error: Exception) -> ClassFinding:
     """A signature with `**super_kwargs` that cannot be completed."""
     return not_mergeable(
         node,
@@ -84,17 +86,17 @@ def bad_signature(node: ast.stmt, method: str, error: Exception) -> Problem:
     )
 
 
-def loses_annotation(node: ast.AST, name: str, annotation: str) -> Problem:
+def loses_annotation(node: ast.AST, name: str, annotation: str) -> ClassFinding:
     """An attribute without annotation that takes the place of one with an annotation."""
-    return Problem(node, lambda place: half_overridden.annotation_lost(place, name, annotation))
+    return ClassFinding(node, lambda place: half_overridden.annotation_lost(place, name, annotation))
 
 
-def keeps_accessor(node: ast.AST, name: str, accessor: str) -> Problem:
+def keeps_accessor(node: ast.AST, name: str, accessor: str) -> ClassFinding:
     """A getter beside which the parent's setter or deleter stays."""
-    return Problem(node, lambda place: half_overridden.accessor_kept(place, name, accessor))
+    return ClassFinding(node, lambda place: half_overridden.accessor_kept(place, name, accessor))
 
 
-def unknown_syntax(node: ast.stmt, method: str, message: str) -> Problem:
+def unknown_syntax(node: ast.stmt, method: str, message: str) -> ClassFinding:
     """Syntax that this Python parses and libcst does not."""
     return not_mergeable(
         node,
