@@ -33,7 +33,7 @@ from fuzz_tree import Tree
 
 from modular_converter import convert_file
 from modular_converter.diagnostics import ConversionError
-from modular_converter.files.generated_files import target_of
+from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.packages import find_package
 from modular_converter.settings.load import load_settings
 
@@ -73,7 +73,7 @@ def stale_files(tree: Tree) -> Iterator[str]:
     for modular in tree.files("modular_*.py"):
         settings = load_settings(modular)
         for path, text in convert_file(modular).files.items():
-            target = target_of(path, settings)
+            target = path_of_generated(path, settings)
             if not os.path.isfile(target) or Path(target).read_bytes() != text.encode():
                 yield target
 
