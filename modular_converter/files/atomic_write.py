@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.rules import outside_root, read_only_target
+from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.regular_file import NO_FOLLOW
 
 
@@ -53,7 +54,7 @@ def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.Pat
 def resolve_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> str:
     """The real path behind `path`. Raises `ConversionError` (MC114) when that is not within `root`."""
     target, real_root = os.path.realpath(path), os.path.realpath(root)
-    if not _is_inside(target, real_root):
+    if not is_below(target, real_root):
         raise ConversionError(outside_root.diagnose(Location(os.fspath(path)), target, os.fspath(root)))
     return target
 
@@ -89,13 +90,6 @@ def is_abandoned(process: int, path: str) -> bool:
     except OSError:
         return False
     return False
-
-
-def _is_inside(target: str, root: str) -> bool:
-    try:
-        return os.path.commonpath((target, root)) == os.path.normpath(root)
-    except ValueError:  # another drive
-        return False
 
 
 class Folder(NamedTuple):

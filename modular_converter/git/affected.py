@@ -17,7 +17,7 @@ from modular_converter.files.links import is_installed
 from modular_converter.git.snapshot import Touched
 from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees
 from modular_converter.rules import unknown_revision
-from modular_converter.settings.parent_folders import models_folder_of, upwards
+from modular_converter.settings.parent_folders import is_below, models_folder_of, upwards
 from modular_converter.settings.values import Settings
 
 
@@ -165,20 +165,16 @@ def _decides(name: str) -> bool:
 def _above(paths: Collection[str], own: Collection[Repository]) -> Iterator[str]:
     """The folders above the models in their work trees: settings and pins of versions stand there."""
     for folder in {folder for path in paths for folder in upwards(os.path.dirname(os.path.realpath(path)))}:
-        if any(_is_below(folder, tree.top) for tree in own):
+        if any(is_below(folder, os.path.realpath(tree.top)) for tree in own):
             yield folder
 
 
 def _tool(own: Collection[Repository]) -> Iterator[str]:
     """The folders of this tool, where it lies in the work tree of the models."""
-    if not is_installed(PACKAGE) and any(_is_below(PACKAGE, tree.top) for tree in own):
+    if not is_installed(PACKAGE) and any(is_below(PACKAGE, os.path.realpath(tree.top)) for tree in own):
         for folder, folders, _ in os.walk(PACKAGE):
             folders[:] = [name for name in folders if name != "__pycache__"]
             yield folder
-
-
-def _is_below(path: str, top: str) -> bool:
-    return os.path.join(path, "").startswith(os.path.join(os.path.realpath(top), ""))
 
 
 def _folders(paths: Collection[str], grounds: _Grounds) -> set[str]:
@@ -226,7 +222,7 @@ def _base(ref: str, tree: Repository, own: Collection[Repository], trees: WorkTr
             return tree.commit(ref)
         if link := outer.link(_base(ref, outer, own, trees), tree.top):
             return link
-        if any(_is_below(tree.top, one.top) for one in own):
+        if any(is_below(tree.top, os.path.realpath(one.top)) for one in own):
             raise GitError("the surrounding work tree does not know this repository")
     return tree.commit(ref)
 

@@ -24,6 +24,11 @@ def upwards(folder: str) -> Iterator[str]:
         folder = parent
 
 
+def is_below(path: str, top: str) -> bool:
+    """Whether an absolute path is the folder `top` or lies inside of it. Where links matter, the caller resolves them."""
+    return os.path.join(path, "").startswith(os.path.join(os.path.normpath(top), ""))
+
+
 def repository_above(folder: str) -> str:
     """The nearest folder at or above this one with a `.git`, else that of `project_above`; "" where neither is."""
     repositories = (here for here in upwards(folder) if os.path.exists(os.path.join(here, ".git")))

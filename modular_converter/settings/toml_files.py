@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.rules import bad_setting
-from modular_converter.settings.parent_folders import repository_above
+from modular_converter.settings.parent_folders import is_below, repository_above
 from modular_converter.settings.regular_file import read_regular
 
 
@@ -104,7 +104,7 @@ def _read(path: str) -> bytes:
     repository, unless that has the same name, as in the trees of build tools.
     """
     is_renamed = os.path.islink(path) and os.path.basename(os.path.realpath(path)) != os.path.basename(path)
-    if is_renamed and not _is_inside(path, _top(path)):
+    if is_renamed and not is_below(os.path.realpath(path), os.path.realpath(_top(path))):
         raise SettingsError(bad_setting.unreadable(Location(path), f"it is a link out of {_top(path)}"))
     try:
         return read_regular(path, MOST_BYTES)
@@ -116,10 +116,6 @@ def _top(path: str) -> str:
     """The folder that the settings in a file may not lead out of."""
     folder = os.path.dirname(path)
     return repository_above(folder) or folder
-
-
-def _is_inside(path: str, top: str) -> bool:
-    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(top), ""))
 
 
 def ruff_config_in(folder: str, pyproject: TomlFile | None) -> str:
@@ -155,7 +151,7 @@ def follow_extend(file: TomlFile) -> RuffFiles:
         if "\0" in extended:
             raise files[-1].error("extend", "of ruff holds a NUL character")
         path = files[-1].beside(extended)
-        if not _is_inside(path, top):
+        if not is_below(os.path.realpath(path), os.path.realpath(top)):
             raise files[-1].error("extend", f"of ruff leads out of {top}")
         if not os.path.lexists(path):
             return RuffFiles(tuple(files), False)

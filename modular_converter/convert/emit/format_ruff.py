@@ -22,6 +22,7 @@ from modular_converter.convert.emit.formatters import Formatted, UndefinedName
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.atomic_write import is_abandoned
 from modular_converter.rules import formatter_failed
+from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.values import Settings
 
 
@@ -122,7 +123,7 @@ def _place(path: str, base: str) -> str:
 
     Patterns of a configuration then match as they do in the project, and no text's place depends on the others.
     """
-    if base and path.startswith(base.rstrip(os.sep) + os.sep):
+    if base and is_below(path, base):
         return os.path.relpath(path, base)
     return os.path.splitdrive(path)[1].lstrip("/\\")
 
