@@ -21,12 +21,12 @@ HEAD_BYTES = 8192
 
 
 def orphans(
-    folders: Mapping[str, str], conversions: Sequence[Conversion], settings: Settings, listings: Listings
+    folders: Mapping[str, Collection[str]], conversions: Sequence[Conversion], settings: Settings, listings: Listings
 ) -> list[Diagnostic]:
     """The files with a banner that no modular file gives.
 
     Args:
-        folders: folder of generated files -> folder of their modular files, mostly the same one.
+        folders: folder of generated files -> folders of their modular files, mostly the same one.
         conversions: all conversions of the check.
         settings: they bound what may be read.
         listings: the names in the folders.
@@ -35,14 +35,15 @@ def orphans(
     given = {path for files in gives.values() for path in files}
     found = []
     for folder, path in _python_files(folders, listings):
-        beside = os.path.join(folders[folder], os.path.basename(path))
-        if beside in given:
+        name = os.path.basename(path)
+        if any(os.path.join(one, name) in given for one in folders[folder]):
             continue
         source = _source_in_banner(path, settings)
-        modular = os.path.join(folders[folder], os.path.basename(source))
-        if not source or (os.path.isfile(modular) and modular not in gives):
+        beside = (os.path.join(one, os.path.basename(source)) for one in folders[folder])
+        modular = [one for one in beside if os.path.isfile(one)]
+        if not source or not gives.keys() >= set(modular):
             continue
-        reason = "no longer gives this file" if os.path.isfile(modular) else "does not exist"
+        reason = "no longer gives this file" if modular else "does not exist"
         found.append(generated_file_orphaned.diagnose(Location(path), source, reason))
     return found
 

@@ -124,11 +124,17 @@ def _affected(selection: Selection, changed_since: str | None) -> Sequence[str]:
     return touched_since(changed_since, selection.paths, Library(selection.settings))
 
 
-def _folders(paths: Sequence[str], options: CheckOptions, selection: Selection, listings: Listings) -> dict[str, str]:
-    """The folders to search for orphans: folder of generated files -> folder of their modular files."""
+def _folders(
+    paths: Sequence[str], options: CheckOptions, selection: Selection, listings: Listings
+) -> dict[str, list[str]]:
+    """The folders to search for orphans: folder of generated files -> folders of their modular files, sorted."""
     folders = {os.path.dirname(path) for path in paths}
     folders.update(_folders_given(options.arguments, selection.models, listings))
-    return {os.path.dirname(path_of_generated(os.path.join(one, "_"), selection.settings)): one for one in folders}
+    found: dict[str, list[str]] = {}
+    for folder in sorted(folders):  # an output folder has one folder for all models of a name
+        target = os.path.dirname(path_of_generated(os.path.join(folder, "_"), selection.settings))
+        found.setdefault(target, []).append(folder)
+    return found
 
 
 def _folders_given(arguments: Sequence[str], models: str | None, listings: Listings) -> Iterator[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
+import heapq
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from modular_converter.convert.examine.fault import Fault, FaultKind
@@ -59,19 +60,25 @@ def _linear(orders: list[tuple[str, ...]]) -> tuple[str, ...] | None:
     waiting = [order for order in (*orders, tuple(order[0] for order in orders)) if order]
     heads = [0] * len(waiting)
     behind = Counter(name for order in waiting for name in order[1:])
+    at_head: defaultdict[str, list[int]] = defaultdict(list)
+    for number, order in enumerate(waiting):
+        at_head[order[0]].append(number)
+    fit = [number for number, order in enumerate(waiting) if not behind[order[0]]]
     result: list[str] = []
-    while left := [number for number, order in enumerate(waiting) if heads[number] < len(order)]:
-        fit = (waiting[number][heads[number]] for number in left)
-        head = next((name for name in fit if not behind[name]), None)
-        if head is None:
-            return None
-        result.append(head)
-        for number in left:
-            order, place = waiting[number], heads[number]
-            if order[place] == head:
-                heads[number] = place + 1
-                behind.subtract(order[place + 1 : place + 2])
-    return tuple(result)
+    while fit:
+        number = heapq.heappop(fit)
+        order, place = waiting[number], heads[number]
+        if place == len(order) or behind[order[place]]:  # it has moved on since
+            continue
+        result.append(order[place])
+        for other in at_head.pop(order[place]):
+            heads[other] += 1
+            for name in waiting[other][heads[other] : heads[other] + 1]:
+                at_head[name].append(other)
+                behind[name] -= 1
+                for free in at_head[name] if not behind[name] else ():
+                    heapq.heappush(fit, free)
+    return tuple(result) if heads == [len(order) for order in waiting] else None
 
 
 def _classes(tree: ast.Module) -> Iterator[ast.ClassDef]:

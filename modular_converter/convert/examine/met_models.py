@@ -28,9 +28,14 @@ def find_met_models(
             if not source:
                 continue
             definitions = neighbours.neighbours[source].definitions
-            for name in sorted(user.uses & classes.keys() & definitions.keys() - {user.name}):
+            for name in sorted(name for name in user.uses if name in classes and name in definitions):
                 built = classes[name]
-                if built.parent is None or name not in file.definitions or definitions.role(name) is not Role.CLASS:
+                if (
+                    name == user.name
+                    or built.parent is None
+                    or name not in file.definitions
+                    or definitions.role(name) is not Role.CLASS
+                ):
                     continue
                 model, other = _model(built.neighbour, neighbours), _model(source, neighbours)
                 if model != other and _serves(name, model, file, neighbours, classes):

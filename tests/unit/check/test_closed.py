@@ -107,6 +107,16 @@ def test_a_model_folder_is_checked_once_however_many_links_lead_to_it(stale):
     assert found.exit_code == 1
 
 
+def test_an_output_folder_belongs_to_all_folders_of_its_name(tree):
+    (tree / "pyproject.toml").write_text('[tool.modular-converter]\noutput-dir = "models/out"\n')
+    (tree / "models/.store").mkdir()
+    for name in ("heir", "leaf"):  # which of two folders is looked at first has depended on the hash seed
+        shutil.move(tree / "models" / name, tree / "models/.store" / name)
+        (tree / "models" / name).symlink_to(f".store/{name}")
+    fix(tree)
+    assert not result(tree).diagnostics
+
+
 @pytest.mark.parametrize("name", ["build", "dist", "node_modules", ".hidden"])
 def test_a_model_with_the_name_of_an_output_folder_is_checked(tree, name):
     add(tree / "models", "new", "base").parent.rename(tree / "models" / name)
