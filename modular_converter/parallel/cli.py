@@ -14,6 +14,7 @@ from modular_converter.parallel.commands.kinds import (
     committed,
     derive_kind,
     kind_option,
+    print_hindrances,
     print_json,
     print_plan,
     print_verdict,
@@ -62,6 +63,7 @@ def derive(
 
         found = held_to(found, limit)
     print_plan(model, plan_text(found, form), found.verdict, unverified)
+    print_hindrances(model, found)
 
 
 @main.command()

@@ -54,6 +54,7 @@ def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width:
 
     from modular_converter.parallel.solve.cost import collectives
     from modular_converter.parallel.solve.follow import follow
+    from modular_converter.parallel.solve.hindrances import hindrances
     from modular_converter.parallel.tables.summary import amount, layers, rows
 
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
@@ -81,6 +82,8 @@ def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width:
         click.echo(f"shrinks with the shard: {line}")
     for pattern, reason in plan.whole:
         click.echo(f"whole: {pattern}: {reason}")
+    for hindrance in hindrances(found.trace, plan):
+        click.echo(f"not sharded by heads or blocks: {hindrance}")
 
 
 @click.command()

@@ -46,10 +46,15 @@ Seq = tuple[Atom, ...]
 
 @dataclass(frozen=True)
 class Mark:
-    """A remark on an axis: it must stay whole, and why; resolved to leaves when all unifications are done."""
+    """A remark on an axis: it must stay whole, and why; resolved to leaves when all unifications are done.
+
+    Attributes:
+        op: number of the operation that was followed.
+    """
 
     seq: Seq
     reason: str
+    op: int = -1
 
 
 class Axes:
@@ -60,6 +65,7 @@ class Axes:
         self.marks: list[Mark] = []
         self.depth = 0
         self.steps = 0
+        self.op = -1
 
     def leaf(self, size: int) -> Seq:
         """A fresh axis of one leaf; an axis of length 1 has no atoms."""
@@ -71,7 +77,7 @@ class Axes:
     def forbid(self, seq: Seq, reason: str) -> None:
         """Everything on this axis must stay whole."""
         if seq:
-            self.marks.append(Mark(seq, reason))
+            self.marks.append(Mark(seq, reason, self.op))
 
     def flat(self, seq: Iterable[Atom]) -> Seq:
         """The sequence with products opened: only leaves and sums remain."""

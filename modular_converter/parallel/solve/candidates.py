@@ -30,6 +30,7 @@ class Candidate:
         leaves: numbers of the leaves.
         places: where they occur in parameters.
         reasons: why they cannot be sharded; empty for a candidate that can.
+        ops: reason -> number of the operation that it is from, where it is from one.
         elements: parameter elements that sharding them would split.
     """
 
@@ -37,6 +38,7 @@ class Candidate:
     places: list[Place] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     elements: int = 0
+    ops: dict[str, int] = field(default_factory=dict)
 
 
 class Groups:
@@ -58,23 +60,21 @@ class Groups:
         self.parent[max(a, b)] = min(a, b)
 
 
-def leaf_reasons(flow: Flow) -> dict[int, list[str]]:
-    """Leaf number -> why it must stay whole, first reasons first."""
-    reasons: dict[int, list[str]] = {}
+def leaf_reasons(flow: Flow) -> dict[int, dict[str, int]]:
+    """Leaf number -> why it must stay whole, first reasons first, each with the number of its operation."""
+    reasons: dict[int, dict[str, int]] = {}
 
-    def say(seq: Seq, reason: str) -> None:
+    def say(seq: Seq, reason: str, op: int) -> None:
         for atom in flow.axes.leaves(seq):
-            known = reasons.setdefault(atom.number, [])
-            if reason not in known:
-                known.append(reason)
+            reasons.setdefault(atom.number, {}).setdefault(reason, op)
 
     for mark in flow.axes.marks:
-        say(mark.seq, mark.reason)
+        say(mark.seq, mark.reason, mark.op)
     for contraction in flow.contractions:
         if not contraction.parameters:
-            say(contraction.seq, "a product of two activations sums over it")
+            say(contraction.seq, "a product of two activations sums over it", contraction.op)
     for lookup in flow.lookups:
-        say(lookup.seq, "rows are looked up in it")
+        say(lookup.seq, "rows are looked up in it", lookup.op)
     return reasons
 
 
@@ -135,9 +135,10 @@ def _collect(flow: Flow, groups: Groups, places: dict[int, list[Place]], sizes: 
         found = result.setdefault(groups.find(leaf), Candidate(set()))
         found.leaves.add(leaf)
         found.places.extend(places[leaf])
-        said = list(reasons.get(leaf, ()))
+        said = dict(reasons.get(leaf, {}))
         if sizes[leaf] % DIVISOR:
-            said.append(f"its length {sizes[leaf]} does not divide by {DIVISOR}")
+            said[f"its length {sizes[leaf]} does not divide by {DIVISOR}"] = -1
+        found.ops = said | found.ops
         found.reasons.extend(reason for reason in said if reason not in found.reasons)
     contracted = {atom.number for c in flow.contractions if c.parameters for atom in flow.axes.leaves(c.seq)}
     for found in result.values():

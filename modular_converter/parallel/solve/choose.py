@@ -74,6 +74,8 @@ def _without_misfits(flow: Flow, accepted: list[Candidate], refused: list[tuple[
         if not hit:
             hit = accepted[-1:]  # nothing names the culprit: give up the smallest, which ends the loop
         refused.extend((candidate, bad.reason) for candidate in hit)
+        for candidate in hit:
+            candidate.ops.setdefault(bad.reason, bad.op)
         accepted = [candidate for candidate in accepted if candidate not in hit]
 
 

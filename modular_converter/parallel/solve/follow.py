@@ -14,6 +14,7 @@ def follow(trace: Trace) -> Flow:
     """The axes of a recorded forward; those of an unknown operator and of the model's outputs stay whole."""
     flow = Flow(trace)
     for flow.index, op in enumerate(trace.ops):
+        flow.axes.op = flow.index
         for number in op.inputs():
             flow.of(number)
         operator = operator_of(op)

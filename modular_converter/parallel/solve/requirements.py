@@ -19,6 +19,7 @@ class Conflict:
 
     leaves: frozenset[int]
     reason: str
+    op: int = -1
 
 
 def solve_requirements(flow: Flow, chosen: set[int]) -> tuple[set[tuple[str, str]], Conflict | None]:
@@ -48,8 +49,6 @@ def solve_requirements(flow: Flow, chosen: set[int]) -> tuple[set[tuple[str, str
 def _fix(
     flow: Flow, requirement: Requirement, chosen: set[int], shrink: set[tuple[str, str]], want: int
 ) -> set[tuple[str, str]] | None:
-    if want >= size(requirement.seq):
-        return None
     leaves = [(leaf.owner, leaf.name) for leaf in requirement.source.leaves()]
     fresh = [leaf for leaf in dict.fromkeys(leaves) if leaf not in shrink]
     for attempt in [*({leaf} for leaf in fresh), set(fresh)]:
@@ -77,7 +76,7 @@ def _conflict(flow: Flow, requirement: Requirement, chosen: set[int]) -> Conflic
     if not touched:
         touched = _behind(flow, requirement.source, chosen)
     where = op.module or "the model"
-    return Conflict(frozenset(touched), f"{requirement.what} in {where} is {_say(requirement.source)}")
+    return Conflict(frozenset(touched), f"{requirement.what} in {where} is {_say(requirement.source)}", requirement.op)
 
 
 def _behind(flow: Flow, source: Source, chosen: set[int]) -> set[int]:

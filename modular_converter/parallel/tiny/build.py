@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from modular_converter.parallel.tiny.targets import target_of, targets_of_folder
 
 __all__ = ["Small", "Target", "build", "target_of", "targets_of_folder"]
 SEED = 7
+_MOST_PARAMETERS = 3e7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,16 +90,33 @@ def _made(
     model_class: type[Any], config_class: type[Any], strategy: str, overrides: Mapping[str, Any]
 ) -> torch.nn.Module:
     config = shrink(config_class, strategy, overrides)
-    limit = 3e7
-    seed_cpu(SEED)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _limited():
         warnings.simplefilter("ignore")
-        with torch.device("meta"):
-            if sum(p.numel() for p in model_class(config).parameters()) > limit:
-                raise BuildError("more than 30 M parameters; give smaller widths")
+        with contextlib.suppress(RuntimeError, NotImplementedError), torch.device("meta"):  # its code may read values
+            model_class(config)
+    seed_cpu(SEED)
+    with warnings.catch_warnings(), _limited():
+        warnings.simplefilter("ignore")
         model: torch.nn.Module = model_class(config).eval()
         randomise(model)
         return model
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """Within the context, a model of too many parameters is refused while it is made."""
+    sizes: dict[int, int] = {}
+
+    def count(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
+        sizes[id(parameter)] = parameter.numel() if parameter is not None else 0
+        if sum(sizes.values()) > _MOST_PARAMETERS:
+            raise BuildError(f"more than {_MOST_PARAMETERS / 1e6:.0f} M parameters; give smaller widths")
+
+    handle = torch.nn.modules.module.register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def _inputs_that_run(model: torch.nn.Module, text_alone: bool) -> dict[str, Any]:

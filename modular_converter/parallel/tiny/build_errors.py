@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from modular_converter.parallel.errors import BuildError
+from modular_converter.parallel.tiny.fields import fields_of
 
 
 def explained(reasons: Sequence[tuple[str, str]], config_class: type[Any]) -> str:
@@ -29,9 +29,7 @@ def _advice(reasons: str, config_class: type[Any]) -> str:
         return f"it needs the library {missing[1].partition('.')[0]}, which is not installed"
     if re.search(r"requires the .* library", reasons):
         return "it needs the library that is named above, which is not installed"
-    known = (
-        [field.name for field in dataclasses.fields(config_class)] if dataclasses.is_dataclass(config_class) else []
-    )
+    known = [field.name for field in fields_of(config_class)]
     named = [name for name in known if _names(reasons, name)]
     if named:
         return f"values that are named there: {', '.join(named)}; give what fits with --set {named[0]}=VALUE"
@@ -52,9 +50,10 @@ def check_fields(config_class: type[Any], names: Sequence[str]) -> None:
     """
     import difflib
 
-    if not dataclasses.is_dataclass(config_class):
+    fields = fields_of(config_class)
+    if not fields:
         return
-    known = sorted({field.name for field in dataclasses.fields(config_class)} | _attributes(config_class))
+    known = sorted({field.name for field in fields} | _attributes(config_class))
     for name in names:
         if name.partition(".")[0] not in known:
             near = difflib.get_close_matches(name.partition(".")[0], known, n=3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +27,8 @@ HEAD_FIELDS = (
     "attention_heads",
     "num_query_heads",
     "encoder_attention_heads",
+    "heads",
+    "nhead",
 )
 KV_FIELDS = (
     "num_key_value_attention_heads",
@@ -36,6 +40,47 @@ KV_FIELDS = (
     "multi_query_group_num",
 )
 TEXT = ("text_config", "language_config", "thinker_config", "llm_config", "decoder", "text_encoder")
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfigField:
+    """A value that a configuration is made with.
+
+    Attributes:
+        default: ``dataclasses.MISSING`` where there is none.
+        init: whether the constructor takes it.
+        annotation: its type as text.
+        by_hand: whether it is a parameter of an ``__init__`` that is written by hand, not a field of a dataclass.
+    """
+
+    name: str
+    default: Any
+    init: bool = True
+    annotation: str = ""
+    by_hand: bool = False
+
+
+def fields_of(config: Any) -> tuple[ConfigField, ...]:
+    """The fields of a configuration or of its class; none for what is no dataclass."""
+    return _fields_of_class(config if isinstance(config, type) else type(config))
+
+
+@functools.cache
+def _fields_of_class(kind: type[Any]) -> tuple[ConfigField, ...]:
+    declared = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    found = {field.name: ConfigField(field.name, _default(field), field.init, str(field.type)) for field in declared}
+    for owner in kind.__mro__ if declared else ():
+        made = vars(owner).get("__init__")
+        for item in inspect.signature(made).parameters.values() if inspect.isfunction(made) else ():
+            if item.name != "self" and item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY):
+                default = dataclasses.MISSING if item.default is item.empty else item.default
+                found.setdefault(item.name, ConfigField(item.name, default, by_hand=True))
+    return tuple(found.values())
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()
 
 
 def is_config(value: Any) -> bool:
@@ -64,7 +109,7 @@ def sub(config: Any, *names: str) -> Any:
 
 def children(config: Any) -> Iterator[Any]:
     """The sub-configurations, in the order of their fields."""
-    for field in dataclasses.fields(config):
+    for field in fields_of(config):
         value = config.__dict__.get(field.name)
         if is_config(value):
             yield value

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from modular_converter.parallel.tiny import relations
-from modular_converter.parallel.tiny.fields import is_config, is_list_of_ints, raw
+from modular_converter.parallel.tiny.fields import fields_of, is_config, is_list_of_ints, raw
 from modular_converter.parallel.tiny.model_overrides import OVERRIDES
 from modular_converter.parallel.tiny.sizes import DEPTH_KINDS, HIDDEN, WIDTH_KEPT, small_value, width_of
 
@@ -31,15 +31,19 @@ def shrink(config_class: type[Any], strategy: str, overrides: Mapping[str, Any] 
     """A small configuration of ``config_class``.
 
     Args:
-        config_class: a configuration dataclass whose fields all have defaults.
+        config_class: a configuration class; fields without a default must be among the overrides.
         strategy: one of ``STRATEGIES``.
         overrides: values that win over the rules; dotted names reach sub-configurations.
 
     Raises:
         Exception: whatever the configuration's own validation raises for the small values.
     """
-    default = config_class()
-    return _shrink_like(default, strategy, overrides or {}, default)
+    given = overrides or {}
+    needed = (
+        field.name for field in fields_of(config_class) if field.by_hand and field.default is dataclasses.MISSING
+    )
+    default = config_class(**{name: given[name] for name in needed if name in given})
+    return _shrink_like(default, strategy, given, default)
 
 
 def _shrink_like(default: Any, strategy: str, given: Mapping[str, Any], own: Any) -> Any:
@@ -49,14 +53,15 @@ def _shrink_like(default: Any, strategy: str, given: Mapping[str, Any], own: Any
     scalar = {"scale": _by_scale, "depth": _by_depth}.get(strategy, _by_kind)
     keeps_widths = _keeps_widths(default)
     relations.local_backbones(default, values)
-    for field in dataclasses.fields(default):
+    for field in fields_of(default):
         if not field.init or field.name in overrides or field.name in values:
             continue
         value = raw(default, field.name)
         if is_config(value):
-            values[field.name] = _shrink_like(value, strategy, _below(overrides, field.name), type(value)())
+            inner = _shrink_like(value, strategy, _below(overrides, field.name), type(value)())
+            values[field.name] = inner.to_dict() if field.by_hand else inner
             continue
-        usual = _class_default(field)
+        usual = None if field.default is dataclasses.MISSING else field.default
         if default is not own and _is_plain(value) and value != raw(own, field.name):
             plain = isinstance(value, (bool, str))
             values[field.name] = value if plain else _shrink_value(field.name, value, scalar, keeps_widths)
@@ -106,21 +111,13 @@ def _below(overrides: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name[len(start) :]: value for name, value in overrides.items() if name.startswith(start)}
 
 
-def _class_default(field: dataclasses.Field[Any]) -> Any:
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return None
-
-
 def _keeps_widths(default: Any) -> bool:
     """Whether widths of stages must stay as they are.
 
     A list of them starts so narrow that shrinking would change the order of its entries, or they are written into
     lists of lists too, which are not shrunk.
     """
-    for field in dataclasses.fields(default):
+    for field in fields_of(default):
         value = raw(default, field.name)
         if is_list_of_ints(value) and _is_width(field.name):
             narrow = any(8 < item < WIDTH_KEPT for item in value) and not _NO_STAGES.search(field.name)

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from modular_converter.parallel.errors import BuildError, TraceError
 from modular_converter.parallel.tiny.build import Small, Target, fresh
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates
+from modular_converter.parallel.tiny.fields import fields_of
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.graph import Source, Trace
 from modular_converter.parallel.trace.record import record, tensors_in
@@ -118,8 +119,9 @@ def _has_length(source: Source) -> bool:
 def _with_room(target: Target, small: Small, overrides: Mapping[str, Any], length: int) -> torch.nn.Module:
     """The model with positions for a length, if its configuration has a number of positions that is smaller."""
     config: Any = small.model.config
-    fields = dataclasses.fields(config) if dataclasses.is_dataclass(config) else ()
-    values = {field.name: getattr(config, field.name, None) for field in fields if _POSITIONS.search(field.name)}
+    values = {
+        field.name: getattr(config, field.name, None) for field in fields_of(config) if _POSITIONS.search(field.name)
+    }
     more = {name: 2 * length for name, value in values.items() if type(value) is int and value < 2 * length}
     try:
         return fresh(target, {**overrides, **more}, small.strategy)

@@ -5,14 +5,20 @@ They are facts of the run: the forward's signature, the caller's frame, and the 
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import inspect
+import os
 import sys
 from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
 import torch
+
+
+# Code that stands between the model's own and an operation.
+_NOT_THE_MODEL = (os.path.dirname(torch.__file__), os.path.dirname(__file__), contextlib.__file__)
 
 
 def forward_names(module: torch.nn.Module) -> tuple[str, ...]:
@@ -44,6 +50,14 @@ def caller_of(module: torch.nn.Module) -> FrameType | None:
             return frame
         frame = frame.f_back
     return None
+
+
+def site_of_call() -> str:
+    """``path:line`` of the running code outside of torch and of this package; empty if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_MODEL):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
 def local_names(frame: FrameType | None, tensor: torch.Tensor) -> tuple[str, ...]:

@@ -48,10 +48,15 @@ Arg = Union[None, bool, int, float, str, Ref, tuple["Arg", ...]]  # noqa: UP007 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a tensor function by the model's code, with the sources of its integer arguments in order."""
+    """One call of a tensor function by the model's code, with the sources of its integer arguments in order.
+
+    Attributes:
+        site: ``path:line`` of the code outside of torch that makes the call.
+    """
 
     function: str
     integers: tuple[Source, ...]
+    site: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from modular_converter.parallel.trace.call_names import (
     forward_names,
     local_names,
     result_name,
+    site_of_call,
 )
 from modular_converter.parallel.trace.graph import (
     BUFFER,
@@ -229,7 +230,7 @@ class _Calls(TorchFunctionMode):
             return self._shape(func, args, kwargs)
         outer = self.recorder.current_call
         integers = tuple(_integers(args)) + tuple(_integers(tuple(kwargs.values())))
-        self.recorder.calls.append(Call(name, integers))
+        self.recorder.calls.append(Call(name, integers, site_of_call()))
         self.recorder.current_call = len(self.recorder.calls) - 1
         try:
             return func(*args, **kwargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from modular_converter.parallel.engine.choice.select_plan import (
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.patterns import matches, names_of_parts
 from modular_converter.parallel.plans.plan import Plan, PlanRule
+from modular_converter.parallel.tiny.fields import fields_of
 from modular_converter.parallel.tiny.sizes import LAYERS
 from modular_converter.parallel.trace.layer_kinds import Kind, layer_of
 
@@ -54,7 +55,7 @@ def other_plans(model: Any, plan: Plan, ranks: int) -> Iterator[tuple[Plan, str]
 def _depths(config: Any, small: Any = None) -> dict[str, int]:
     """The numbers of layers in a configuration, where a small one has fewer."""
     found = {}
-    for field in fields(config) if is_dataclass(config) else ():
+    for field in fields_of(config):
         value, less = getattr(config, field.name, None), getattr(small, field.name, 0)
         if LAYERS.search(field.name) and type(value) is int and type(less) is int and less < value <= _DEEPEST:
             found[field.name] = value

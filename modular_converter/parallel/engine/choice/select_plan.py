@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -22,9 +21,11 @@ from modular_converter.parallel.proof.in_use import variants_in_use
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.proof.prove import Derived, derive_model
+from modular_converter.parallel.solve.hindrances import hindrances
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.tiny.build import Small, Target, build
+from modular_converter.parallel.tiny.fields import fields_of, is_config
 from modular_converter.parallel.tiny.head_ratios import ratios_like, wider_heads
 from modular_converter.parallel.trace.record import record
 
@@ -92,6 +93,8 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str]:
     if found.verdict.passed and found.plan.rules:
         retreat = f"; a plan that shards more is refused ({found.retreat})" if found.retreat else ""
         said = f"the derived plan, verified on {ranks} ranks of a small instance"
+        for hindrance in hindrances(found.trace, found.plan):
+            logger.info("%s: %s", name, hindrance)
         return found.plan, f"{said}{_said(found.variants)}{_scope(found.verdict)}{retreat}; {refused}"
     reason = (
         placed(found.verdict.layer, found.verdict.reason) if not found.verdict.passed else "nothing can be sharded"
@@ -177,7 +180,7 @@ def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
     These are switches, kinds, parts that are left out (None), and single heads; those of a configuration within it
     have dotted names.
     """
-    if not is_dataclass(config):
+    if not fields_of(config):
         return {}
     kind: Any = type(config)
     try:
@@ -185,11 +188,11 @@ def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
     except Exception:  # a configuration that has no default, such as one made of two others
         return {}
     found: dict[str, Any] = {}
-    for item in fields(config):
+    for item in fields_of(config):
         if item.name.startswith("_") or item.name in _NOT_ARITHMETIC or item.name.endswith(_IDS) or not item.init:
             continue
         value, usual = _value(config, item.name), _value(default, item.name)
-        if is_dataclass(value) and type(value) is type(usual):
+        if is_config(value) and type(value) is type(usual):
             found |= {f"{item.name}.{name}": inner for name, inner in small_overrides(value, usual).items()}
             continue
         single = type(value) is int and value == 1 and "head" in item.name

@@ -1,0 +1,117 @@
+"""Why weights of a layer are gathered or whole: the line of the model's code, and what to write instead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from modular_converter.parallel.plans.patterns import matches, wildcard
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.solve.candidates import Candidate
+from modular_converter.parallel.solve.choose import choose
+from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATHER_OUTPUT
+from modular_converter.parallel.trace.graph import Parameter, Trace
+
+
+# A part of a reason -> what to write instead. Other reasons lie in the arithmetic, and no other code cures them.
+_ADVICE = (
+    ("a size in a view", "write -1 for this size, or compute it from attributes of the module, such as its heads"),
+    ("a split size", "write chunk with the number of parts, or compute the size from attributes of the module"),
+    ("a size of ", "compute this size from attributes of the module, or from the tensor that it is used with"),
+    ("a slice that cuts across", "view the axis as heads and their width before it is cut"),
+    ("a slice ", "compute the borders of this slice from attributes of the module, or cut with chunk"),
+    ("a repeat count", "compute this count from attributes of the module"),
+    ("a buffer: ", "make it a parameter (without requires_grad if it is not learnt): parameters can be sharded"),
+    ("a view that mixes axes", "view the axis as heads and their width before it is cut or moved"),
+    ("rows are looked up in it", "take the part with a slice, split or chunk instead of a list of indices"),
+    ("does not say how long its blocks are", "compute the lengths of the blocks from attributes of the module"),
+)
+_LOOKED_UP = "rows are looked up in it"
+_ATTENTION = "MultiheadAttention"
+_OF_TORCH = (
+    "torch's nn.MultiheadAttention computes with the whole width; write its projections as nn.Linear layers and their "
+    "heads as view(batch, length, -1, head_dim)"
+)
+
+
+@dataclass(frozen=True)
+class Hindrance:
+    """One reason why weights cannot be sharded in pairs.
+
+    Attributes:
+        weights: their names, numbers of layers as ``*``.
+        site: ``path:line``, relative to the working directory where it lies below; empty if no line is known.
+        advice: what to write instead.
+    """
+
+    weights: tuple[str, ...]
+    reason: str
+    site: str
+    advice: str
+
+    def __str__(self) -> str:
+        site = f" ({self.site})" if self.site else ""
+        return f"{', '.join(self.weights)}: {self.reason}{site}; {self.advice}"
+
+
+def hindrances(trace: Trace, plan: Plan) -> list[Hindrance]:
+    """The curable reasons against matrices in numbered layers that the plan gathers or leaves whole."""
+    flow = follow(trace)
+    wanted = {number: p.name for number, p in enumerate(trace.parameters) if _is_wanted(p, plan)}
+    found: dict[tuple[str, str, str], dict[str, None]] = {}
+    for candidate, reason in choose(flow).refused:
+        touched = [wanted[place.parameter] for place in candidate.places if place.parameter in wanted]
+        for said, site, advice in _curable(flow, candidate, reason) if touched else ():
+            found.setdefault((said, site, advice), {}).update(dict.fromkeys(map(wildcard, touched)))
+    return [Hindrance(tuple(names), *key) for key, names in _without_repeats(found).items()]
+
+
+def _without_repeats(
+    found: dict[tuple[str, str, str], dict[str, None]],
+) -> dict[tuple[str, str, str], dict[str, None]]:
+    """One entry a line of code: the same line hinders each layer."""
+    first: dict[tuple[str, str], tuple[str, str, str]] = {}
+    result: dict[tuple[str, str, str], dict[str, None]] = {}
+    for key, names in found.items():
+        kept = first.setdefault((key[1] or key[0], key[2]), key)
+        result.setdefault(kept, {}).update(names)
+    return result
+
+
+def _is_wanted(parameter: Parameter, plan: Plan) -> bool:
+    if len(parameter.shape) < 2 or "*" not in wildcard(parameter.name):
+        return False
+    names = [*parameter.names, *(name.rpartition(".")[0] for name in parameter.names)]
+    styles = {rule.style for rule in plan.rules if matches(rule.pattern, names)}
+    return not styles or styles == {COLWISE_GATHER_OUTPUT.name}
+
+
+def _curable(flow: Flow, candidate: Candidate, reason: str) -> Iterator[tuple[str, str, str]]:
+    """The reasons that other code would cure, each with its line and the advice."""
+    reasons = dict.fromkeys((*candidate.reasons, reason))
+    curable = [said for said in reasons if _advice(flow, candidate, said)]
+    if len(curable) < len([said for said in reasons if said in candidate.ops]):
+        return  # another reason would remain
+    for said in curable:
+        advice = _advice(flow, candidate, said)
+        yield "attention of torch" if advice == _OF_TORCH else said, _site(flow, candidate.ops.get(said, -1)), advice
+
+
+def _advice(flow: Flow, candidate: Candidate, reason: str) -> str:
+    op = candidate.ops.get(reason, -1)
+    operation = flow.trace.ops[op] if op >= 0 else None
+    if operation is not None and flow.trace.module_classes.get(operation.module) == _ATTENTION:
+        return _OF_TORCH
+    if reason == _LOOKED_UP and (operation is None or operation.name != "index"):
+        return ""
+    return next((advice for part, advice in _ADVICE if part in reason), "")
+
+
+def _site(flow: Flow, op: int) -> str:
+    call = flow.trace.ops[op].call if op >= 0 else -1
+    site = flow.trace.calls[call].site if call >= 0 else ""
+    below = os.path.join(os.getcwd(), "")
+    return site.removeprefix(below)
