@@ -16,11 +16,12 @@ from modular_converter.parallel.errors import LIBRARIES, MissingLibraryError
 if TYPE_CHECKING:
     from modular_converter.parallel.api import parallelize
     from modular_converter.parallel.engine.ranks.session import Session
+    from modular_converter.parallel.proof.plain_module import derive
 
-__all__ = ["Session", "parallelize"]
+__all__ = ["Session", "derive", "parallelize"]
 
 
-_PUBLIC = {"Session": "engine.ranks.session", "parallelize": "api"}
+_PUBLIC = {"Session": "engine.ranks.session", "derive": "proof.plain_module", "parallelize": "api"}
 
 
 def __getattr__(name: str) -> Any:

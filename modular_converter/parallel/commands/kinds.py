@@ -65,9 +65,7 @@ def print_plan(model: str, text: str, verdict: Verdict, unverified: bool) -> Non
 
 def print_hindrances(model: str, found: Derived) -> None:
     """Print on stderr why weights of layers are gathered or whole, with the line of code and the cure."""
-    from modular_converter.parallel.solve.hindrances import hindrances
-
-    for hindrance in hindrances(found.trace, found.plan):
+    for hindrance in found.hindrances:
         click.echo(f"modular-plan: {model}: {hindrance}", err=True)
 
 

@@ -25,6 +25,7 @@ from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.derive import Aim, plan_of
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.solve.hindrances import Hindrance, hindrances
 from modular_converter.parallel.tiny.build import Small, Target, build
 from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.record import record
@@ -56,6 +57,11 @@ class Derived:
     retreat: str = ""
     variants: tuple[HeadVariant, ...] = ()
 
+    @property
+    def hindrances(self) -> list[Hindrance]:
+        """Why weights of layers are gathered or whole, as far as other code would change it."""
+        return hindrances(self.trace, self.plan)
+
 
 def derive_model(
     target: Target,
@@ -77,7 +83,7 @@ def derive_model(
     """
     small = build(target, overrides)
     options = dict(overrides or {})
-    first = _derived(target, small, None, ranks, options)
+    first = derived_from(target, small, None, ranks, options)
     variants = head_variants(target, small, options) if ratios else ()
     variants += variants_in_use(target, small, options) if uses else ()
     refused = refusal(variants, first.plan, ranks) if first.verdict.passed else first.verdict
@@ -106,7 +112,7 @@ def _plans_of(variants: Sequence[HeadVariant], first: Derived, ranks: int) -> It
         if refusal((variant,), first.plan, ranks) is None:
             continue
         try:
-            second = _derived(first.target, variant.small, variant.subject, ranks, dict(first.overrides))
+            second = derived_from(first.target, variant.small, variant.subject, ranks, dict(first.overrides))
         except (TraceError, LookupError) as error:  # operations of this use that the solver cannot follow
             logger.info("%s: no plan can be derived with %s: %s", first.target.name, variant.ratio, error)
             continue
@@ -129,7 +135,7 @@ def _without_layers(trace: Trace, failed: Sequence[Verdict]) -> Iterator[Plan]:
         yield plan_of(flow, Aim(without=whole))
 
 
-def _derived(
+def derived_from(
     target: Target, small: Small, subject: Subject | None, ranks: int, overrides: Mapping[str, Any]
 ) -> Derived:
     """The first of the attempts that holds on one small instance, or the full plan."""

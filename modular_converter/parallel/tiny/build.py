@@ -21,7 +21,7 @@ from modular_converter.parallel.tiny.targets import target_of, targets_of_folder
 
 __all__ = ["Small", "Target", "build", "target_of", "targets_of_folder"]
 SEED = 7
-_MOST_PARAMETERS = 3e7
+MOST_PARAMETERS = 3e7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,8 +109,8 @@ def _limited() -> Iterator[None]:
 
     def count(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
         sizes[id(parameter)] = parameter.numel() if parameter is not None else 0
-        if sum(sizes.values()) > _MOST_PARAMETERS:
-            raise BuildError(f"more than {_MOST_PARAMETERS / 1e6:.0f} M parameters; give smaller widths")
+        if sum(sizes.values()) > MOST_PARAMETERS:
+            raise BuildError(f"more than {MOST_PARAMETERS / 1e6:.0f} M parameters; give smaller widths")
 
     handle = torch.nn.modules.module.register_module_parameter_registration_hook(count)
     try:

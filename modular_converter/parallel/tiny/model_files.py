@@ -170,7 +170,8 @@ def base_classes(file: ModelingFile) -> list[type[Any]]:
     """
     classes = file.classes()
     if not classes:
-        raise BuildError(f"{os.path.relpath(file.path)}: it defines no model class with a configuration and a forward")
+        path = os.path.relpath(file.path)
+        raise BuildError(f"{path}: it defines no model class with a configuration and a forward{_plain(file)}")
     by_config: dict[type[Any], list[type[Any]]] = {}
     for one in classes:
         by_config.setdefault(one.config_class, []).append(one)
@@ -212,8 +213,28 @@ def chosen(file: ModelingFile, name: str) -> type[Any]:
     for one in classes:
         if one.__name__ == name:
             return one
-    known = ", ".join(one.__name__ for one in classes)
-    raise BuildError(f"{os.path.relpath(file.path)}: it has no model class {name!r}; it has {known or 'none'}")
+    known = ", ".join(one.__name__ for one in classes) or "none"
+    path = os.path.relpath(file.path)
+    raise BuildError(f"{path}: it has no model class {name!r}; it has {known}{_plain(file, name)}")
+
+
+def _plain(file: ModelFile, name: str = "") -> str:
+    """The next step for a file with plain modules, or for the one of this name: they have no configuration."""
+    found = [value for value in vars(import_file(file.module, file.path)).values() if inspect.isclass(value)]
+    own = [kind for kind in found if kind.__module__ == file.module and (not name or kind.__name__ == name)]
+    return next((said for said in map(next_step, reversed(own)) if said), "")
+
+
+def next_step(kind: type[Any]) -> str:
+    """What to do with a class of plain modules, as the end of a message; empty for other classes."""
+    from torch.nn import Module
+
+    if not issubclass(kind, Module):
+        return ""
+    example = f"derive({kind.__name__}(…), inputs)"
+    return (
+        f"; {kind.__name__} is a plain nn.Module: from Python, modular_converter.parallel.{example} derives its plan"
+    )
 
 
 def _choose(file: ModelingFile, classes: list[type[Any]]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from modular_converter.parallel.errors import BuildError, UnknownModel
 from modular_converter.parallel.tiny.importing import reach
-from modular_converter.parallel.tiny.model_files import file_target, is_file
+from modular_converter.parallel.tiny.model_files import file_target, is_file, next_step
 from modular_converter.parallel.tiny.target import Target, load_class
 
 
@@ -122,7 +122,7 @@ def _has_forward(model_class: Any) -> bool:
 def _target(name: str, path: str, model_class: type[Any]) -> Target:
     config = getattr(model_class, "config_class", None)
     if config is None:
-        raise BuildError(f"{name}: has no config_class; give a model class, not a layer")
+        raise BuildError(f"{name}: has no config_class; give a model class, not a layer{next_step(model_class)}")
     return Target(name, path, _path(name, config))
 
 

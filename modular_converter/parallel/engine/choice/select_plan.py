@@ -21,7 +21,6 @@ from modular_converter.parallel.proof.in_use import variants_in_use
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.proof.prove import Derived, derive_model
-from modular_converter.parallel.solve.hindrances import hindrances
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.tiny.build import Small, Target, build
@@ -93,7 +92,7 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str]:
     if found.verdict.passed and found.plan.rules:
         retreat = f"; a plan that shards more is refused ({found.retreat})" if found.retreat else ""
         said = f"the derived plan, verified on {ranks} ranks of a small instance"
-        for hindrance in hindrances(found.trace, found.plan):
+        for hindrance in found.hindrances:
             logger.info("%s: %s", name, hindrance)
         return found.plan, f"{said}{_said(found.variants)}{_scope(found.verdict)}{retreat}; {refused}"
     reason = (
@@ -133,7 +132,7 @@ def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
         wider = wider_heads(small_instance(target, overrides).model.config, overrides)
         verdict = _verified(target, overrides | (wider if _builds(target, overrides | wider) else {}), ranks, plan)
     except PlanError as error:
-        return plan, f"the given plan, not verified: {str(error).splitlines()[0]}"
+        return plan, f"the given plan, not verified: {str(error).splitlines()[0].partition('; ')[0]}"
     if verdict.passed:
         return plan, f"the given plan, verified on {ranks} ranks of a small instance{_scope(verdict)}"
     logger.warning(
@@ -151,7 +150,8 @@ def target_like(model: Any) -> Target:
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "model_type"):
         raise ApplyError(
-            f"{type(model).__name__} has no configuration of transformers, so no plan can be derived; give one as plan="
+            f"{type(model).__name__} has no configuration of transformers to derive a plan with; give one as plan=, such "
+            "as modular_converter.parallel.derive makes from example inputs"
         )
     kinds = (type(model), type(config))
     paths = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
