@@ -41,7 +41,7 @@ def main() -> None:
     """
 
 
-@main.command()
+@main.command("derive")
 @click.argument("model")
 @set_option
 @click.option("--head", type=click.Choice(["base", "causal"]), default="base", show_default=True)
@@ -50,7 +50,7 @@ def main() -> None:
 @click.option("--max-collectives", "limit", type=click.IntRange(0), metavar="N", help="At most so many in a forward.")
 @kind_option
 @reports_errors
-def derive(
+def derive_command(
     model: str, settings: tuple[str, ...], head: str, form: str, unverified: bool, limit: int | None, kind: str
 ) -> None:
     """Print the plan of MODEL, checked on two ranks (a pipeline plan: in two stages) within this process."""

@@ -89,6 +89,7 @@ FLOORS = {
         "requirements",
         "block_lengths",
         "choose",
+        "hindrances",
         "partial_sums",
         "gradients",
         "write_rules",

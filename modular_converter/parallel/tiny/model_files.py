@@ -218,7 +218,7 @@ def chosen(file: ModelingFile, name: str) -> type[Any]:
     raise BuildError(f"{path}: it has no model class {name!r}; it has {known}{_plain(file, name)}")
 
 
-def _plain(file: ModelFile, name: str = "") -> str:
+def _plain(file: ModelingFile, name: str = "") -> str:
     """The next step for a file with plain modules, or for the one of this name: they have no configuration."""
     found = [value for value in vars(import_file(file.module, file.path)).values() if inspect.isclass(value)]
     own = [kind for kind in found if kind.__module__ == file.module and (not name or kind.__name__ == name)]
