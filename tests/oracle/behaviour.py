@@ -76,8 +76,6 @@ def observe(cls: type, like: type) -> Observation:
         seen[f"{{}}({_words(accepted)})"] = plain(_outcome(lambda given=accepted: cls(**given)))
     for name in sorted(public_names(like)):
         found = inspect.getattr_static(like, name)
-        if is_removal(found):
-            continue
         if isinstance(found, (property, functools.cached_property)):
             seen[f".{name}"] = _on_instance(cls, lambda one, name=name: getattr(one, name))
             seen[f".{name} = 3"] = _on_instance(cls, lambda one, name=name: setattr(one, name, 3))
@@ -94,9 +92,18 @@ def public_names(cls: type) -> set[str]:
     return {name for base in cls.__mro__[:-1] for name in vars(base) if not name.startswith("_") or name in SPECIAL}
 
 
-def is_removal(value: object) -> bool:
-    """Whether a class attribute says that the parent's is removed, which Python does not know of."""
-    return isinstance(value, AttributeError)
+class _Removed:
+    """A class attribute that reads as if there were none."""
+
+    def __get__(self, instance: object, owner: type) -> object:
+        raise AttributeError
+
+
+def carry_out_removals(cls: type) -> None:
+    """Take away what `x = AttributeError()` says is removed, which Python does not know: inherited code misses it too."""
+    for name, value in [*vars(cls).items()]:
+        if isinstance(value, AttributeError):
+            setattr(cls, name, _Removed())
 
 
 def _accepted(cls: type, arguments: dict[str, object]) -> dict[str, object]:

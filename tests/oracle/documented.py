@@ -37,7 +37,10 @@ def _about(method: ast.FunctionDef, inherited: ast.FunctionDef) -> str:
         return EVERYTHING if _is_placed_differently(method.body[call + 1 :], inherited.body) else ""
     returns = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(inherited))
     takes_the_return = isinstance(method.body[call], ast.Expr) and call == len(method.body) - 1 and returns
-    return method.name if takes_the_return or _is_decorated_twice(method, inherited) else ""
+    is_described = (
+        takes_the_return or _is_decorated_twice(method, inherited) or _deletes_the_parents(method, inherited)
+    )
+    return method.name if is_described else ""
 
 
 def _is_stub(method: ast.FunctionDef) -> bool:
@@ -51,6 +54,18 @@ def _is_decorated_twice(method: ast.FunctionDef, inherited: ast.FunctionDef) -> 
     """The parent's decorators do not apply to its body where that is inserted into a method with its own."""
     kinds = {"property", "classmethod", "staticmethod"}
     return bool(method.decorator_list) and not {*map(ast.unparse, inherited.decorator_list)} <= kinds
+
+
+def _deletes_the_parents(method: ast.FunctionDef, inherited: ast.FunctionDef) -> bool:
+    """`del h` of a local name that the parent's method binds and this one does not: Python raises an error there."""
+    deleted = {target.id for part in method.body for target in getattr(part, "targets", ()) if _is_deleted(target)}
+    nodes = [node for node in ast.walk(method) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    own = {node.id for node in nodes} | {part.arg for part in ast.walk(method) if isinstance(part, ast.arg)}
+    return any(set(_targets(one)) & (deleted - own) for one in inherited.body)
+
+
+def _is_deleted(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and isinstance(target.ctx, ast.Del)
 
 
 def _is_placed_differently(after: list[ast.stmt], inherited: list[ast.stmt]) -> bool:

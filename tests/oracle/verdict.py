@@ -14,7 +14,7 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.diagnostics import Diagnostic
 from modular_converter.settings.load import Settings, profile_settings
-from tests.oracle.behaviour import MISSING, executed, is_removal, neutral, observe
+from tests.oracle.behaviour import MISSING, carry_out_removals, executed, neutral, observe
 from tests.oracle.documented import EVERYTHING, documented
 from tests.oracle.programs import Program
 
@@ -181,9 +181,10 @@ def _is_of(value: object, module: types.ModuleType) -> bool:
 
 
 def _differences(original: types.ModuleType, generated: types.ModuleType | Exception) -> Iterator[Difference]:
-    for name, cls in list(vars(original).items()):  # calls may add globals
-        if not (isinstance(cls, type) and _is_of(cls, original)):
-            continue
+    classes = {name: cls for name, cls in vars(original).items() if isinstance(cls, type) and _is_of(cls, original)}
+    for cls in classes.values():
+        carry_out_removals(cls)
+    for name, cls in classes.items():
         if isinstance(generated, Exception):
             yield Difference(name, " (import)", "a class", ("import", type(generated).__name__))
             return
@@ -201,7 +202,7 @@ def _is_stub(cls: type, question: str) -> bool:
     """Whether a question is about a method that only raises, which asks for the removal of the parent's."""
     method = getattr(cls, question.lstrip(".").partition("(")[0], None)
     code = getattr(method, "__code__", None)
-    return is_removal(method) or (code is not None and "gone" in code.co_consts)
+    return code is not None and "gone" in code.co_consts
 
 
 def _named(program: Program, conversion: Conversion, text: str) -> set[str]:

@@ -10,7 +10,7 @@ import ast
 import os
 import symtable
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -126,6 +126,8 @@ class _Names:
 
     neighbours: Neighbourhood
     library: Library
+    compared: dict[tuple[str, str, str], bool] = field(default_factory=dict)
+    """Name and two sources -> whether its definitions do the same."""
 
     def change(self, name: str, source: str, user: EmittedDefinition, file: GeneratedFile) -> Change | None:
         """How a name that code from `source` uses has changed its meaning, None where it has not."""
@@ -139,9 +141,26 @@ class _Names:
             return None
         if wanted.imported and (wanted.is_sibling or found.imported and self._is_one_object(wanted, found)):
             return None
-        if wanted.statement and found.statement and _same_code(wanted.statement.text, found.statement.text):
-            return None
-        return Change(name, user, wanted, found)
+        return None if self._does_the_same(wanted, found) else Change(name, user, wanted, found)
+
+    def _does_the_same(self, wanted: Meaning, found: Meaning) -> bool:
+        """Whether two definitions have the same code, and the globals in it the same meanings."""
+        first, second = wanted.statement, found.statement
+        if first is None or second is None:
+            return not (first or second) and self._is_one_object(wanted, found)
+        key = first.name, wanted.source, found.source
+        if key not in self.compared:
+            self.compared[key] = True  # for definitions that use each other
+            shared = first.uses & second.uses & self.bound[wanted.source] & self.bound[found.source]
+            self.compared[key] = _same_code(first.text, second.text) and not any(
+                self._differs(name, wanted.source, found.source) and _is_global(name, first.text)
+                for name in sorted(shared - {first.name})
+            )
+        return self.compared[key]
+
+    def _differs(self, name: str, wanted: str, found: str) -> bool:
+        one, other = self.meaning(name, wanted), self.meaning(name, found)
+        return one is not None and other is not None and not self._does_the_same(one, other)
 
     def _is_one_object(self, one: Meaning, other: Meaning) -> bool:
         """Whether two imports bring the same thing: a package hands on the names of its modules (`utils.generic`).
@@ -177,7 +196,7 @@ class _Names:
             found = self._found(clash.new, file)
             if user is None or wanted is None or found is None or wanted.source == found.source:
                 continue
-            if not (wanted.statement and found.statement and _same_code(wanted.statement.text, found.statement.text)):
+            if not self._does_the_same(wanted, found):
                 yield Change(clash.name, user, wanted, found)
 
     def meaning(self, name: str, source: str) -> Meaning | None:
