@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator, Mapping
 
+from modular_converter.convert.inherit.ancestors import lineage
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
-from modular_converter.convert.inherit.resolve import module_path, neighbour_module
+from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Module, Role
-from modular_converter.diagnostics import ConversionError, Diagnostic
+from modular_converter.convert.source.module import Role
+from modular_converter.diagnostics import Diagnostic
 from modular_converter.facts.conversion import (
     ClassFacts,
     Facts,
@@ -25,10 +25,6 @@ from modular_converter.facts.conversion import (
 )
 from modular_converter.facts.members import Members, class_node
 from modular_converter.rules import checks
-
-
-DEEPEST = 20
-"""Ancestors of a class that are followed, one above the other; more are a circle."""
 
 
 def lint(
@@ -117,40 +113,10 @@ def _generated(one: EmittedDefinition) -> GeneratedDefinition:
 
 
 def _renamed_attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> frozenset[str] | None:
-    found = _attributes(parent.original, renamed.neighbour.module, library)
-    return None if found is None else found | frozenset(map(renamed.definitions.renamer.name, found))
-
-
-def _attributes(name: str, module: Module, library: Library, depth: int = 0) -> frozenset[str] | None:
-    """The names that a class and its ancestors bind, wherever these are defined; None when one cannot be read."""
-    if name == "object":
-        return frozenset()
-    if depth > DEEPEST:
-        return None
-    statement = module.definitions.get(name)
-    if statement is None:
-        elsewhere = _module_of(name, module, library)
-        return None if elsewhere is None else _attributes(name, elsewhere, library, depth + 1)
-    if statement.role is not Role.CLASS:
-        return None
-    found = Members(class_node(statement.text)).names
-    for base in statement.bases:
-        inherited = _attributes(base, module, library, depth + 1)
-        if inherited is None:
+    """The names that a class and its ancestors bind, before and after renaming; None when one cannot be read."""
+    found = frozenset[str]()
+    for statement in lineage(parent.original, renamed.neighbour.module, library):
+        if statement is None:
             return None
-        found |= inherited
-    return found
-
-
-def _module_of(name: str, module: Module, library: Library) -> Module | None:
-    """The module that a class is imported from, if its file can be read."""
-    imported = module.imported.get(name)
-    if imported is None or imported.name != name:
-        return None
-    path = module_path(imported.module, os.path.dirname(module.path))
-    if path is None or not library.exists(path):
-        return None
-    try:
-        return library.module(path)
-    except ConversionError:
-        return None
+        found |= Members(class_node(statement.text)).names
+    return found | frozenset(map(renamed.definitions.renamer.name, found))

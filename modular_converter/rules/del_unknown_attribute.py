@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
+    from modular_converter.facts.members import Members
 
 
 NEIGHBOUR = (
@@ -92,12 +94,22 @@ def diagnose(
 
 
 def check(facts: Facts) -> Iterator[Diagnostic]:
-    """Find `del self.x` behind a replaced `super()` call whose method in the parent does not assign `self.x`."""
+    """Find `del self.x` behind a replaced `super()` call whose method in the parent does not assign `self.x`.
+
+    A `del` that the generated method still has removes the attribute of a base.
+    """
     for heir, parent in facts.heirs:
         for method in heir.members.methods if "del self." in heir.text else ():
             inherited = parent.members.by_name.get(method.name)
             assigned = inherited.assigned if inherited else set()
             for target in method.deletions if inherited else ():
-                if target.attr not in assigned:
+                if target.attr not in assigned and not _stays(target, facts.generated[heir.name].members, method.name):
                     place = facts.at_node(heir, target)
                     yield diagnose(place, target.attr, method.name, parent.written, candidates=assigned)
+
+
+def _stays(target: ast.Attribute, generated: Members, method: str) -> bool:
+    found = generated.by_name.get(method)
+    nodes = ast.walk(found.node) if found else ()
+    removed = {ast.unparse(one) for node in nodes if isinstance(node, ast.Delete) for one in node.targets}
+    return ast.unparse(target) in removed

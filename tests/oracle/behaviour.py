@@ -93,17 +93,26 @@ def public_names(cls: type) -> set[str]:
 
 
 class _Removed:
-    """A class attribute that reads as if there were none."""
+    """A class attribute without that of the parent: what the parent's own bases have shows again."""
+
+    def __init__(self, name: str, cls: type) -> None:
+        self.name, self.cls = name, cls
 
     def __get__(self, instance: object, owner: type) -> object:
-        raise AttributeError
+        behind = itertools.islice(owner.__mro__, owner.__mro__.index(self.cls) + 1, None)
+        parents = [base for base in self.cls.__bases__ if ".modeling_" in base.__module__]
+        found = [base for base in behind if self.name in vars(base) and base not in parents]
+        if not found:
+            raise AttributeError(self.name)
+        value = vars(found[0])[self.name]
+        return value.__get__(instance, owner) if hasattr(value, "__get__") else value
 
 
 def carry_out_removals(cls: type) -> None:
     """Take away what `x = AttributeError()` says is removed, which Python does not know: inherited code misses it too."""
     for name, value in [*vars(cls).items()]:
         if isinstance(value, AttributeError):
-            setattr(cls, name, _Removed())
+            setattr(cls, name, _Removed(name, cls))
 
 
 def _accepted(cls: type, arguments: dict[str, object]) -> dict[str, object]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from modular_converter.convert.inherit.members import ClassBlock
 from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.settings.values import Settings
+
+
+def _nothing(method: str) -> frozenset[str]:
+    return frozenset()
 
 
 @dataclass(frozen=True)
@@ -23,16 +27,24 @@ class ClassShape:
     """See `Settings`."""
     module_names: frozenset[str] = frozenset()
     """What the modular file defines and imports."""
+    set_above: Callable[[str], frozenset[str]] = _nothing
+    """Gives the attributes that a method of this name sets in the ancestors of the parent."""
 
 
 def shape_of(
-    child: ClassBlock, bases: Sequence[str], settings: Settings, module_names: frozenset[str] = frozenset()
+    child: ClassBlock,
+    bases: Sequence[str],
+    settings: Settings,
+    module_names: frozenset[str] = frozenset(),
+    set_above: Callable[[str], frozenset[str]] = _nothing,
 ) -> ClassShape:
     """The class that has the child's name and the merged bases."""
     reached = {*bases, *(settings.implied_bases[base] for base in bases if base in settings.implied_bases)}
     if settings.model_base and any(settings.model_base in base for base in bases):
         reached.add(settings.model_base)
-    return ClassShape(child.node.name, tuple(bases), frozenset(reached), settings.last_statement, module_names)
+    return ClassShape(
+        child.node.name, tuple(bases), frozenset(reached), settings.last_statement, module_names, set_above
+    )
 
 
 def merge_bases(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from modular_converter.convert.inherit.ancestors import attributes_set, lineage
 from modular_converter.convert.inherit.class_findings import ClassFinding
 from modular_converter.convert.inherit.merge import merge_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
@@ -13,7 +14,6 @@ from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Statement
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate
 from modular_converter.rules import syntax_error
-from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,7 @@ def build_classes(neighbours: Neighbourhood, library: Library) -> Mapping[str, B
             above |= {*neighbours.neighbours[found[1]].definitions[found[2]].bases}
         ancestors[name] = frozenset(above).union(*(ancestors.get(base, ()) for base in above))
         built[name] = (
-            _merge(statement, found, ancestors, built, neighbours, library.settings)
-            if found
-            else _as_written(statement)
+            _merge(statement, found, ancestors, built, neighbours, library) if found else _as_written(statement)
         )
     if not any(one.findings for one in built.values()):
         return built
@@ -78,7 +76,7 @@ def _merge(
     ancestors: Mapping[str, frozenset[str]],
     built: Mapping[str, BuiltClass],
     neighbours: Neighbourhood,
-    settings: Settings,
+    library: Library,
 ) -> BuiltClass:
     base, dotted, parent_name = found
     parent = neighbours.neighbours[dotted].definitions[parent_name]
@@ -92,8 +90,9 @@ def _merge(
             neighbours.names,
             ancestors,
             siblings,
-            settings,
+            library.settings,
             neighbours.target.module.names,
+            lambda method: _set_above(neighbours, base, method, library),
         )
     except SyntaxError as error:
         place = Location(neighbours.target.path, statement.line)
@@ -102,6 +101,15 @@ def _merge(
     uses = lexer.identifiers(merged.text)
     findings = tuple(_diagnostic(finding, statement, neighbours.target.path) for finding in merged.findings)
     return BuiltClass(statement, merged.text, parent.lead, uses, dotted, parent, findings)
+
+
+def _set_above(neighbours: Neighbourhood, base: str, method: str, library: Library) -> frozenset[str]:
+    """The attributes, renamed, that a method sets in the ancestors of a parent, as far as these can be read."""
+    taken = neighbours.resolution.taken[base]
+    renamed = neighbours.neighbours[taken.neighbour]
+    above = [one for one in lineage(taken.name, renamed.neighbour.module, library) if one is not None][1:]
+    found = frozenset[str]().union(*(attributes_set(statement, method) for statement in above))
+    return frozenset(map(renamed.definitions.renamer.name, found))
 
 
 def _diagnostic(finding: ClassFinding, statement: Statement, path: str) -> Diagnostic:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, shape_of
@@ -40,6 +40,7 @@ def merge_class(
     siblings: Mapping[str, str],
     settings: Settings,
     module_names: frozenset[str] = frozenset(),
+    set_above: Callable[[str], frozenset[str]] = lambda method: frozenset(),
 ) -> Merged:
     """The generated class.
 
@@ -51,13 +52,14 @@ def merge_class(
         ancestors: see `merge_bases`.
         siblings: the classes of the modular file above this one, as they are generated.
         module_names: what the modular file defines and imports.
+        set_above: see `ClassShape`.
     """
     child = parse_class(child_text)
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(parent_text)
     bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
-    merger = _MethodMerger(shape_of(child, bases, settings, module_names), Overrides(), [])
+    merger = _MethodMerger(shape_of(child, bases, settings, module_names, set_above), Overrides(), [])
     merger.findings.extend(check_class(child, parent, parent_base))
     merger.findings.extend(check_mixins(child, parent, parent_base, siblings))
     merger.findings.extend(check_halves(child, parent))

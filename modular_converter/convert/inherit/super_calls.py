@@ -85,6 +85,14 @@ def merge_statements(merge: Merge) -> list[Line]:
     return _moved_last(lines, merge.shape.last_statement) if merge.name == "__init__" else lines
 
 
+def _is_set_above(merge: Merge, order: Order, removal: Line) -> bool:
+    """Whether a base of the generated class sets what a `del` removes, so that without the parent's it would be there."""
+    if not any("super" in part.reads for part in (*order.before, *order.inherited)):
+        return False
+    above = merge.shape.set_above(merge.name)
+    return any(target in above for target in (path.removeprefix(f"{order.instance}.") for path in removal.deleted))
+
+
 @dataclass(frozen=True)
 class _Merged:
     """The parent's statements with the child's in them."""
@@ -104,7 +112,7 @@ def _merge_behind(merge: Merge, order: Order) -> _Merged:
     """
     for part in order.after:
         merge.overrides.lines.update(dict.fromkeys(part.targets, (part, merge.name)))
-    held: set[Line] = set()
+    held = {part for part in order.after if part.deleted and _is_set_above(merge, order, part)}
     for _ in range(ROUNDS):
         body = _proposed(merge, order, held)
         more = misplaced(order, [*order.before, *body.merged, *body.appended]) - held

@@ -1,0 +1,3 @@
+class Root:
+    def __init__(self):
+        self.depth = 0
