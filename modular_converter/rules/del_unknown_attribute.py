@@ -10,8 +10,8 @@ from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, 
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import Facts
-    from modular_converter.facts.members import Members
+    from modular_converter.facts.conversion import Facts, GeneratedDefinition
+    from modular_converter.facts.members import Method
 
 
 NEIGHBOUR = (
@@ -101,15 +101,21 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
     for heir, parent in facts.heirs:
         for method in heir.members.methods if "del self." in heir.text else ():
             inherited = parent.members.by_name.get(method.name)
-            assigned = inherited.assigned if inherited else set()
-            for target in method.deletions if inherited else ():
-                if target.attr not in assigned and not _stays(target, facts.generated[heir.name].members, method.name):
+            if inherited is None:
+                continue
+            assigned = inherited.assigned
+            for target in method.deletions:
+                if target.attr not in assigned and not _is_of_base(target, inherited, facts.generated[heir.name]):
                     place = facts.at_node(heir, target)
                     yield diagnose(place, target.attr, method.name, parent.written, candidates=assigned)
 
 
-def _stays(target: ast.Attribute, generated: Members, method: str) -> bool:
-    found = generated.by_name.get(method)
-    nodes = ast.walk(found.node) if found else ()
+def _is_of_base(target: ast.Attribute, inherited: Method, generated: GeneratedDefinition) -> bool:
+    """Whether a `del` stays because a base sets the attribute, and not the parent's method in an `if` or a loop."""
+    found = generated.members.by_name.get(inherited.name)
+    nodes = ast.walk(found.node) if found is not None else ()
     removed = {ast.unparse(one) for node in nodes if isinstance(node, ast.Delete) for one in node.targets}
-    return ast.unparse(target) in removed
+    parents = (
+        node for node in ast.walk(inherited.node) if isinstance(node, ast.Attribute) and node.attr == target.attr
+    )
+    return ast.unparse(target) in removed and all(isinstance(node.ctx, ast.Load) for node in parents)
