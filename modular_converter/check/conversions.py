@@ -42,7 +42,7 @@ def find_conversions(
     if not paths:
         return Conversions({}, {})
     cache = Cache(cache_folder, settings, errors_only=errors_only and not settings.strict) if cache_folder else None
-    known = {path: found for path in paths if cache and (found := cache.look_up(path))}
+    known = cache.look_up(paths) if cache else {}
     if settings.strict or settings.silences:  # the cache stores all findings with their own weight
         known = {path: judged(one, settings) for path, one in known.items()}
     if len(known) == len(paths) and not _form_cycle(known, settings):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location
+from modular_converter.diagnostics import Diagnostic, Location
 from modular_converter.files.listing import Listings
-from modular_converter.files.read import read_head_inside
+from modular_converter.files.read import heads
 from modular_converter.rules import generated_file_orphaned
 from modular_converter.settings.values import Settings
 
@@ -32,37 +32,35 @@ def orphans(
         listings: the names in the folders.
     """
     gives = {conversion.path: conversion.files for conversion in conversions if not conversion.failed}
-    given = {path for files in gives.values() for path in files}
+    given: dict[str, set[str]] = {}
+    for path, files in gives.items():
+        given.setdefault(os.path.dirname(path), set()).update(map(os.path.basename, files))
     found = []
-    for folder, path in _python_files(folders, listings):
-        name = os.path.basename(path)
-        if any(os.path.join(one, name) in given for one in folders[folder]):
-            continue
-        source = _source_in_banner(path, settings)
-        beside = (os.path.join(one, os.path.basename(source)) for one in folders[folder])
-        modular = [one for one in beside if os.path.isfile(one)]
-        if not source or not gives.keys() >= set(modular):
-            continue
-        reason = "no longer gives this file" if modular else "does not exist"
-        found.append(generated_file_orphaned.diagnose(Location(path), source, reason))
+    for folder, sources in sorted(folders.items()):
+        current = frozenset().union(*(given.get(one, ()) for one in sources))
+        names = [name for name in listings.of(folder).files if _may_be_generated(name) and name not in current]
+        for name, head in heads(folder, names, HEAD_BYTES, settings):
+            source = _source_in_banner(head)
+            if not source:
+                continue
+            beside = (os.path.join(one, os.path.basename(source)) for one in sources)
+            modular = [one for one in beside if os.path.isfile(one)]
+            if gives.keys() >= set(modular):
+                reason = "no longer gives this file" if modular else "does not exist"
+                found.append(generated_file_orphaned.diagnose(Location(os.path.join(folder, name)), source, reason))
     return found
 
 
-def _python_files(folders: Collection[str], listings: Listings) -> Iterator[tuple[str, str]]:
-    """Folder and path of the Python files that may be generated: no modular files and no `__init__.py`."""
-    for folder in sorted(folders):
-        for name in listings.of(folder).files:
-            if name.endswith(".py") and name != "__init__.py" and not name.startswith("modular_"):
-                yield folder, f"{folder}{os.sep}{name}"
+def _may_be_generated(name: str) -> bool:
+    """Whether a file is a Python file, no modular file and no `__init__.py`."""
+    return name.endswith(".py") and name != "__init__.py" and not name.startswith("modular_")
 
 
-def _source_in_banner(path: str, settings: Settings) -> str:
-    """The modular file that the banner of a file names; "" for a file without a banner."""
-    try:
-        head = read_head_inside(path, HEAD_BYTES, settings)
-    except (OSError, ConversionError):  # unreadable, no regular file, or a link out of the root
+def _source_in_banner(head: bytes | Exception) -> str:
+    """The modular file that the banner of a file names; "" for a file without a banner, or that may not be read."""
+    if isinstance(head, Exception) or _MARK not in head:
         return ""
-    source = is_generated(head.decode("utf-8", "replace") + "\n") if _MARK in head else ""
+    source = is_generated(head.decode("utf-8", "replace") + "\n")
     name = os.path.basename(source)
     is_modular = name.startswith("modular_") and name.removesuffix(".py").isidentifier()
     return source if is_modular else ""  # other tools write the same words into their files

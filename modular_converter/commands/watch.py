@@ -166,14 +166,7 @@ def _changed_since_read(state: Watch) -> list[str]:
     """The files that a conversion has read and that hold something else now, but for generated ones."""
     hashes = CurrentHashes(prepare(state.options).settings)
     read = {entry for reads in state.reads.values() for entry in reads.items()}
-    return sorted(path for path, value in read if path not in state.generated and not _is_same(hashes, path, value))
-
-
-def _is_same(hashes: CurrentHashes, path: str, value: str) -> bool:
-    try:
-        return hashes.matches(path, value)
-    except (OSError, ConversionError):
-        return False
+    return sorted(path for path, value in read if path not in state.generated and not hashes.matches(path, value))
 
 
 def _pass(state: Watch, saved: Sequence[str] | None, label: str, *, writes: bool = True) -> None:

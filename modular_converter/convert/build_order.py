@@ -26,9 +26,9 @@ def dependencies(required: Mapping[str, Collection[str]], settings: Settings) ->
         required: modular file -> the neighbour files that it imports from.
         settings: they tell which files are generated.
     """
+    giver = {file: modular_of(file, settings) for file in frozenset().union(*required.values())}
     return {
-        path: frozenset({modular_of(file, settings) for file in files} & required.keys() - {path})
-        for path, files in required.items()
+        path: frozenset({giver[file] for file in files} & required.keys() - {path}) for path, files in required.items()
     }
 
 

@@ -45,6 +45,13 @@ class Listings:
             known = self._known[folder] = self._list(folder)
         return known
 
+    def has(self, folder: str, name: str) -> bool:
+        """Whether a folder has a file, link or folder of a name."""
+        listing = self.of(folder)
+        if folder in self._unreadable:  # its files can be opened all the same
+            return os.path.lexists(os.path.join(folder, name))
+        return any(name in names for names in listing)
+
     @property
     def findings(self) -> list[Diagnostic]:
         """One for each folder so far that exists and cannot be listed, sorted."""

@@ -19,9 +19,9 @@ def package_of(folder: str, is_file: Callable[[str], bool] = os.path.isfile) -> 
     return (os.path.join(folder, parts[-1]) if parts else folder), ".".join(reversed(parts))
 
 
-def find_package(name: str, beside: str) -> str | None:
+def find_package(name: str, beside: str, is_file: Callable[[str], bool] = os.path.isfile) -> str | None:
     """The folder of a package: one that holds `beside`, else an installed one. It is located, never imported."""
-    top, dotted = package_of(beside)
+    top, dotted = package_of(beside, is_file)
     if dotted.partition(".")[0] == name:
         return top
     if not re.fullmatch(r"[^\W\d]\w*", name):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
 
+from modular_converter.diagnostics import ConversionError
 from modular_converter.files.links import is_link, refuse_link_out
 from modular_converter.settings.regular_file import NO_FOLLOW, read_head, read_regular
 from modular_converter.settings.values import Settings
 
 
-Content = TypeVar("Content")
+_IS_LINK = (errno.ELOOP, errno.EMLINK)
+"""What the system says when a link is opened that may not be followed."""
+_BY_HANDLE = bool(NO_FOLLOW) and os.open in os.supports_dir_fd
+"""Whether files can be opened relative to an open folder."""
+_Read = Callable[[str, int, "int | None"], bytes]
+"""Reads a file, given its path, flags of `os.open`, and the handle of the folder that the path is relative to."""
 
 
 def read_inside(path: str, settings: Settings) -> bytes:
@@ -21,24 +26,64 @@ def read_inside(path: str, settings: Settings) -> bytes:
     Raises `ConversionError` (MC114) for a link that leads out of the root, `FileTooLarge` above the configured size,
     and `OSError` for a file that is missing, unreadable or not regular.
     """
-    return _inside(path, settings, lambda flags: read_regular(path, settings.max_file_bytes, flags))
+    return _inside(path, settings, _whole(settings))
 
 
-def read_head_inside(path: str, size: int, settings: Settings) -> bytes:
-    """At most the first `size` bytes of a source or generated file. Raises as `read_inside` does."""
-    return _inside(path, settings, lambda flags: read_head(path, size, flags))
+def contents(folder: str, names: Iterable[str], settings: Settings) -> Iterator[tuple[str, bytes | Exception]]:
+    """Each file of a folder with its content, or the error that `read_inside` raises for it."""
+    return _each(folder, names, settings, _whole(settings))
 
 
-def _inside(path: str, settings: Settings, read: Callable[[int], Content]) -> Content:
+def heads(folder: str, names: Iterable[str], size: int, settings: Settings) -> Iterator[tuple[str, bytes | Exception]]:
+    """Each file of a folder with at most its first `size` bytes, or the error that `read_inside` raises for it."""
+    return _each(folder, names, settings, lambda path, flags, handle: read_head(path, size, flags, handle))
+
+
+def _whole(settings: Settings) -> _Read:
+    limit = settings.max_file_bytes
+    return lambda path, flags, handle: read_regular(path, limit, flags, handle)
+
+
+def _each(
+    folder: str, names: Iterable[str], settings: Settings, read: _Read
+) -> Iterator[tuple[str, bytes | Exception]]:
+    """Read files of one folder. It is opened once, unless it is a link, so that what it becomes meanwhile is not read."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | NO_FOLLOW) if _BY_HANDLE else None
+    except OSError:
+        handle = None
+    try:
+        for name in names:
+            try:
+                yield name, _beside(folder, handle, name, settings, read)
+            except (OSError, ConversionError) as error:
+                yield name, error
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _beside(folder: str, handle: int | None, name: str, settings: Settings, read: _Read) -> bytes:
+    """Read a file of an open folder; one that is a link is looked at by its path."""
+    if handle is not None:
+        try:
+            return read(name, NO_FOLLOW, handle)
+        except OSError as error:
+            if error.errno not in _IS_LINK:
+                raise
+    return _inside(f"{folder}{os.sep}{name}", settings, read)
+
+
+def _inside(path: str, settings: Settings, read: _Read) -> bytes:
     """Read a file that is no link at once; one behind a link only when that link stays inside the root.
 
     The system itself says whether the file is a link, which saves a call for each of a thousand files.
     """
     if NO_FOLLOW and not is_link(path.rpartition(os.sep)[0]):
         try:
-            return read(NO_FOLLOW)
+            return read(path, NO_FOLLOW, None)
         except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.EMLINK):
+            if error.errno not in _IS_LINK:
                 raise
     refuse_link_out(path, settings)
-    return read(0)
+    return read(path, 0, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,18 +51,17 @@ def select_files(
     projects with different settings.
     """
     listings = listings or Listings()
-    settings = load_settings(root or os.getcwd())
-    models = models_folder(package, root, settings.root, listings)
+    here = functools.partial(load_settings, root or os.getcwd())
+    models = models_folder(package, root, "" if package or root else here().root, listings)
     found = discover(arguments, models, listings)
-    if found.paths:
-        settings = _project_settings(found.paths, arguments)
+    settings = _project_settings(found.paths, arguments, listings) if found.paths else here()
     given = {name: value for name, value in (overrides or {}).items() if value is not None and value is not False}
     return Selection(replace(settings, **given), models, found.paths, (*found.findings, *listings.findings))
 
 
-def _project_settings(paths: Sequence[str], arguments: Sequence[str]) -> Settings:
+def _project_settings(paths: Sequence[str], arguments: Sequence[str], listings: Listings) -> Settings:
     """The settings for `paths`; raises `ConversionError` where the arguments name folders of two projects."""
-    settings = load_settings_of(paths)
+    settings = load_settings_of(paths, listings.has)
     starts = {argument if os.path.isdir(argument) else os.path.dirname(argument) for argument in arguments}
     for start in sorted(start for start in starts if start and os.path.isdir(start)):
         other = load_settings(start)

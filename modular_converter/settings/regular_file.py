@@ -22,17 +22,18 @@ class FileTooLarge(OSError):
         self.size = size
 
 
-def read_regular(path: str, limit: int, flags: int = 0) -> bytes:
+def read_regular(path: str, limit: int, flags: int = 0, folder: int | None = None) -> bytes:
     """The content of a regular file.
 
     Args:
         path: the file; a link is followed unless `flags` holds `NO_FOLLOW`.
         limit: the most bytes that the caller accepts.
         flags: further flags of `os.open`.
+        folder: the handle of the folder that `path` is relative to.
 
     Raises `FileTooLarge` above `limit`, and `OSError` for a file that is missing, unreadable or not regular.
     """
-    handle, size = _open(path, flags)
+    handle, size = _open(path, flags, folder)
     try:
         if size > limit:
             raise FileTooLarge(size)
@@ -46,20 +47,20 @@ def read_regular(path: str, limit: int, flags: int = 0) -> bytes:
         os.close(handle)
 
 
-def read_head(path: str, size: int, flags: int = 0) -> bytes:
+def read_head(path: str, size: int, flags: int = 0, folder: int | None = None) -> bytes:
     """At most the first `size` bytes of a regular file. Raises `OSError`."""
-    handle, _ = _open(path, flags)
+    handle, _ = _open(path, flags, folder)
     try:
         return os.read(handle, size)
     finally:
         os.close(handle)
 
 
-def _open(path: str, flags: int) -> tuple[int, int]:
+def _open(path: str, flags: int, folder: int | None) -> tuple[int, int]:
     """A regular file, opened, with its size. Raises `OSError`."""
     if "\0" in path:
         raise OSError(errno.EINVAL, "its path holds a NUL character")
-    handle = os.open(path, _FLAGS | flags)
+    handle = os.open(path, _FLAGS | flags, dir_fd=folder)
     facts = os.fstat(handle)
     if not stat.S_ISREG(facts.st_mode):
         os.close(handle)

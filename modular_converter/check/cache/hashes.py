@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 
 from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
-from modular_converter.files.read import read_inside
+from modular_converter.files.read import contents
 from modular_converter.settings.regular_file import FileTooLarge
 from modular_converter.settings.values import Settings
 
@@ -16,12 +17,11 @@ class CurrentHashes:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._hashes: dict[str, str] = {}
+        self._hashes: dict[str, str | None] = {}
+        """Path -> hash, or the word instead of a hash; None for a file that cannot or may not be read."""
 
     def matches(self, path: str, value: str) -> bool:
-        """Whether a file has not changed since a conversion read it.
-
-        Raises `OSError` for a file that cannot be read, and `ConversionError` for a link out of the root.
+        """Whether a file has not changed since a conversion read it. A file that may not be read has changed.
 
         Args:
             path: the file.
@@ -30,13 +30,23 @@ class CurrentHashes:
         if value == EXISTS:
             return os.path.isfile(path)
         if path not in self._hashes:
-            self._hashes[path] = self._hash(path)
+            self.read([path])
         return self._hashes[path] == value != UNREADABLE
 
-    def _hash(self, path: str) -> str:
-        try:
-            return hashlib.sha256(read_inside(path, self._settings)).hexdigest()
-        except (FileNotFoundError, NotADirectoryError):
-            return MISSING
-        except FileTooLarge:
-            return UNREADABLE
+    def read(self, paths: Iterable[str]) -> None:
+        """Read files ahead, folder by folder: that takes half the time of one by one."""
+        by_folder: dict[str, list[str]] = {}
+        for path in paths:
+            folder, _, name = path.rpartition(os.sep)
+            by_folder.setdefault(folder, []).append(name)
+        for folder, names in by_folder.items():
+            for name, content in contents(folder, names, self._settings):
+                self._hashes[f"{folder}{os.sep}{name}"] = _hash(content)
+
+
+def _hash(content: bytes | Exception) -> str | None:
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    if isinstance(content, (FileNotFoundError, NotADirectoryError)):
+        return MISSING
+    return UNREADABLE if isinstance(content, FileTooLarge) else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -41,12 +41,18 @@ def key_of(settings: Settings, version_of: VersionOf | None = None) -> str:
     return digest(repr(facts).encode("utf-8", "surrogatepass"))
 
 
-def packages_above(folder: str, known: MutableMapping[str, tuple[bool, ...]]) -> tuple[bool, ...]:
-    """For a folder and each folder above it, whether it is a package: this decides what its imports mean."""
+def packages_above(folder: str, known: MutableMapping[str, str], is_file: Callable[[str], bool]) -> str:
+    """`1` or `0` for a folder and each folder above it: is it a package? This decides what its imports mean.
+
+    Args:
+        folder: the folder.
+        known: the answers so far.
+        is_file: `os.path.isfile`, or the same with a memory.
+    """
     if folder not in known:
         parent = os.path.dirname(folder)
-        above = packages_above(parent, known) if parent != folder else ()
-        known[folder] = (os.path.isfile(os.path.join(folder, "__init__.py")), *above)
+        above = packages_above(parent, known, is_file) if parent != folder else ""
+        known[folder] = f"{int(is_file(os.path.join(folder, '__init__.py')))}{above}"
     return known[folder]
 
 

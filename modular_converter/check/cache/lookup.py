@@ -8,6 +8,7 @@ checkout at the same path. CacheEntries hold hashes and findings, no code.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -16,13 +17,16 @@ from modular_converter.check.cache.entries import CacheEntries, CacheEntry
 from modular_converter.check.cache.hashes import CurrentHashes
 from modular_converter.check.cache.key import key_of, packages_above
 from modular_converter.check.cache.pack import unpack_diagnostic
-from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.emit.banner import source_path
-from modular_converter.diagnostics import ConversionError
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.packages import find_package
 from modular_converter.files.read import read_inside
 from modular_converter.settings.values import Settings
+
+
+_OTHER_FORM = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""The errors that entries of another form cause. Such entries count as absent."""
 
 
 class FilesOnDisk(Mapping[str, str]):
@@ -43,6 +47,27 @@ class FilesOnDisk(Mapping[str, str]):
         return len(self._paths)
 
 
+class ReadsOfEntry(Mapping[str, str]):
+    """`Conversion.reads` of an entry, put together only when somebody asks: few checks do."""
+
+    def __init__(self, entry: CacheEntry, entries: CacheEntries) -> None:
+        self._entry, self._entries = entry, entries
+
+    @functools.cached_property
+    def _reads(self) -> dict[str, str]:
+        files = (self._entries.files[number] for number in self._entry.reads)
+        return {self._entries.path(name): value for name, value in files}
+
+    def __getitem__(self, path: str) -> str:
+        return self._reads[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._reads)
+
+    def __len__(self) -> int:
+        return len(self._entry.reads)
+
+
 class Cache:
     """The entries in a folder that were made with these settings. Trouble with the folder is never an error."""
 
@@ -51,39 +76,41 @@ class Cache:
         self._errors_only = errors_only
         self._key = key_of(settings)
         self._hashes = CurrentHashes(settings)
-        self._entries: dict[str, CacheEntries] = {}
-        self._unchanged: dict[tuple[str, int], bool] = {}
-        self._packages: dict[str, tuple[bool, ...]] = {}
+        self._packages: dict[str, str] = {}
+        self._is_file = functools.lru_cache(maxsize=None)(os.path.isfile)
 
-    def look_up(self, path: str) -> Conversion | None:
-        """The conversion of a modular file, if it still holds and the generated files on disk are its result."""
-        folder = _models_folder(path)
-        if folder not in self._entries:
-            self._entries[folder] = self._load(folder)
-        entries = self._entries[folder]
-        entry = entries.get(path)
-        try:
-            if entry is None or not self._holds(path, folder, entry, entries):
-                return None
-            return self._conversion(path, entry, entries)
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ConversionError):
-            return None  # an entry of another form, or a file that may not be read
+    def look_up(self, paths: Iterable[str]) -> dict[str, Conversion]:
+        """The conversions that still hold, by modular file: the generated files on disk are their result."""
+        by_folder: dict[str, list[str]] = {}
+        for path in paths:
+            by_folder.setdefault(_models_folder(path), []).append(path)
+        found: dict[str, Conversion] = {}
+        for folder, some in by_folder.items():
+            with contextlib.suppress(*_OTHER_FORM):
+                found.update(self._look_up_in(folder, some))
+        return found
 
-    def _holds(self, path: str, folder: str, entry: CacheEntry, entries: CacheEntries) -> bool:
-        """Whether everything that an entry depends on is the same today."""
-        return (
-            entry.place == self._place(path)
-            and all(self._is_unchanged(folder, number, entries) for number in (*entry.gives, *entry.reads))
-            and all((find_package(name, os.path.dirname(path)) or "") == at for name, at in entry.packages.items())
+    def _look_up_in(self, folder: str, paths: Iterable[str]) -> Iterator[tuple[str, Conversion]]:
+        """The same for modular files in one folder of models."""
+        entries = self._load(folder)
+        asked = {path: entry for path in paths if (entry := entries.get(path))}
+        changed = self._changed({number for one in asked.values() for number in (*one.gives, *one.reads)}, entries)
+        for path, entry in asked.items():
+            if changed.isdisjoint(entry.gives) and changed.isdisjoint(entry.reads) and self._is_there(path, entry):
+                yield path, self._conversion(path, entry, entries)
+
+    def _changed(self, numbers: Iterable[int], entries: CacheEntries) -> set[int]:
+        """The numbers of the files that are not the same today. Most entries name the same files."""
+        files = {number: (entries.path(entries.files[number][0]), entries.files[number][1]) for number in numbers}
+        self._hashes.read(path for path, value in files.values() if value != EXISTS)
+        return {number for number, (path, value) in files.items() if not self._hashes.matches(path, value)}
+
+    def _is_there(self, path: str, entry: CacheEntry) -> bool:
+        """Whether a modular file has its place, among the same packages."""
+        return entry.place == self._place(path) and all(
+            (find_package(name, os.path.dirname(path), self._is_file) or "") == at
+            for name, at in entry.packages.items()
         )
-
-    def _is_unchanged(self, folder: str, number: int, entries: CacheEntries) -> bool:
-        """Whether a file is the same today. Most entries name the same files, so the answers are kept."""
-        known = self._unchanged.get((folder, number))
-        if known is None:
-            name, value = entries.files[number]
-            known = self._unchanged[folder, number] = self._hashes.matches(entries.path(name), value)
-        return known
 
     def _conversion(self, path: str, entry: CacheEntry, entries: CacheEntries) -> Conversion:
         files = [entries.path(entries.files[number][0]) for number in entry.gives]
@@ -95,7 +122,7 @@ class Cache:
             ()
             if self._errors_only
             else tuple(unpack_diagnostic(one) for one in entry.findings),  # none of them is an error
-            reads={entries.path(name): value for name, value in (entries.files[number] for number in entry.reads)},
+            reads=ReadsOfEntry(entry, entries),
             packages=entry.packages,
             requires=frozenset(entries.path(name) for name in entry.requires),
         )
@@ -133,8 +160,8 @@ class Cache:
 
     def _place(self, path: str) -> str:
         """What a conversion takes from the place of its file: the path in its banner, and which folders are packages."""
-        above = packages_above(os.path.dirname(path), self._packages)
-        return f"{source_path(path, self.settings)} {''.join('01'[is_package] for is_package in above)}"
+        above = packages_above(os.path.dirname(path), self._packages, self._is_file)
+        return f"{source_path(path, self.settings)} {above}"
 
 
 def _models_folder(path: str) -> str:

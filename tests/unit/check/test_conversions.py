@@ -36,7 +36,7 @@ def run(tree: Path, *models: str, fix: bool = False):
 
 def known(tree: Path) -> list[str]:
     cache = Cache(str(tree / "cache"), load_settings(tree / "models"))
-    return [path.stem for path in sorted(tree.rglob("modular_*.py")) if cache.look_up(str(path))]
+    return [path.stem for path in sorted(tree.rglob("modular_*.py")) if cache.look_up([str(path)])]
 
 
 def test_files_that_build_on_each_other_are_refused_though_each_is_known(tree):

@@ -59,7 +59,7 @@ def remembered(tree: Path) -> Path:
 def hits(tree: Path) -> list[str]:
     cache = Cache(str(tree / "cache"), load_settings(tree / "models"))
     paths = sorted(str(path) for path in tree.rglob("modular_*.py"))
-    return [os.path.basename(path)[8:-3] for path in paths if cache.look_up(path)]
+    return [os.path.basename(path)[8:-3] for path in paths if cache.look_up([path])]
 
 
 def test_a_clean_run_is_remembered_and_a_hit_imports_no_pipeline(tree):
@@ -109,9 +109,9 @@ def test_settings_formatter_and_versions_are_part_of_the_key(tree, monkeypatch):
     path = str(tree / "models/first/modular_first.py")
     settings = load_settings(tree / "models")
     folder = str(tree / "cache")
-    assert Cache(folder, settings).look_up(path)
-    assert Cache(folder, dataclasses.replace(settings, workers=7, strict=True)).look_up(path)
-    assert not Cache(folder, dataclasses.replace(settings, kept_names=("first",))).look_up(path)
+    assert Cache(folder, settings).look_up([path])
+    assert Cache(folder, dataclasses.replace(settings, workers=7, strict=True)).look_up([path])
+    assert not Cache(folder, dataclasses.replace(settings, kept_names=("first",))).look_up([path])
     others = {
         "formatter_stamp": lambda *arguments: "another ruff",
         "__version__": "9",
@@ -120,9 +120,9 @@ def test_settings_formatter_and_versions_are_part_of_the_key(tree, monkeypatch):
     for name, other in others.items():
         with monkeypatch.context() as patched:
             patched.setattr(key, name, other)
-            assert not Cache(folder, settings).look_up(path), name
+            assert not Cache(folder, settings).look_up([path]), name
     monkeypatch.setattr(sys, "version", "another Python")
-    assert not Cache(folder, settings).look_up(path)
+    assert not Cache(folder, settings).look_up([path])
 
 
 def test_every_file_of_the_tool_that_converts_is_part_of_the_key():
