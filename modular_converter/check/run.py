@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.cache.versions import remembered_versions
-from modular_converter.check.compare import Difference, compare, describe
 from modular_converter.check.conversions import find_conversions
-from modular_converter.check.fix import Fixed, fix
+from modular_converter.check.differences import find_differences
 from modular_converter.check.orphans import orphans
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.formatter_version import wrong_version
@@ -22,6 +21,10 @@ from modular_converter.files.arguments import ALL, is_modular_name
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.listing import Listings
 from modular_converter.files.selection import Selection, select_files
+
+
+if TYPE_CHECKING:
+    from modular_converter.check.compare import Difference
 
 
 class CheckOptions(NamedTuple):
@@ -40,8 +43,7 @@ class CheckOptions(NamedTuple):
     """Whether warnings are not asked for."""
 
 
-@dataclass(frozen=True)
-class CheckResult:
+class CheckResult(NamedTuple):
     """The result of a check."""
 
     conversions: Sequence[Conversion] = ()
@@ -77,29 +79,20 @@ def check(options: CheckOptions) -> CheckResult:
         found = find_conversions(paths, settings, options.cache, errors_only=options.errors_only)
     except ConversionError as error:
         return CheckResult(diagnostics=[*unchecked, *error.diagnostics], incomplete=True)
-    conversions = found.all
-    stale, unreadable = compare(found.made.values(), settings)
-    if wrong:
-        from modular_converter.check.wrong_version import leave_out_formatting  # an ordinary check formats nothing
-
-        stale, finding = leave_out_formatting(stale, wrong, settings)
-        unchecked.append(finding)
-    differences = describe(stale, wrong)
-    fixed = Fixed(left=differences)
-    if options.fix and not wrong:
-        root = os.path.abspath(options.root) if options.root else settings.root
-        fixed = fix(differences, conversions, replace(settings, root=root))
-    findings = [finding for conversion in conversions for finding in conversion.diagnostics]
-    findings += [*unreadable, *fixed.failures, *(one.diagnostic for one in fixed.left)]
+    differences = find_differences(found, settings, wrong, fix_in=(options.root or "") if options.fix else None)
+    if differences.wrong_version:
+        unchecked.append(differences.wrong_version)
+    findings = [finding for conversion in found.all for finding in conversion.diagnostics]
+    findings += [*differences.failures, *(one.diagnostic for one in differences.left)]
     folders = _folders(paths if options.changed_since is not None else selection.paths, options, selection, listings)
-    findings += orphans(folders, conversions, settings, listings)
+    findings += orphans(folders, found.all, settings, listings)
     unchecked += (finding for finding in listings.findings if finding not in unchecked)
     return CheckResult(
-        conversions,
-        fixed.left,
+        found.all,
+        differences.left,
         [*unchecked, *findings],
-        fixed.written,
-        incomplete=bool(unchecked or unreadable or fixed.failures),
+        differences.written,
+        incomplete=bool(unchecked or differences.failures),
         converted=len(found.made),
     )
 

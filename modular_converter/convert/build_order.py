@@ -28,7 +28,8 @@ def dependencies(required: Mapping[str, Collection[str]], settings: Settings) ->
     """
     giver = {file: modular_of(file, settings) for file in frozenset().union(*required.values())}
     return {
-        path: frozenset({giver[file] for file in files} & required.keys() - {path}) for path, files in required.items()
+        path: frozenset(one for file in files if (one := giver[file]) in required and one != path)
+        for path, files in required.items()
     }
 
 

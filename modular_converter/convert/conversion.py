@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from modular_converter.diagnostics import Diagnostic, Severity
 
@@ -15,8 +16,7 @@ EXISTS, UNREADABLE, MISSING = "exists", "unreadable", ""
 """In place of a file's hash: the file was only asked for and is there; it could not be read; it is not there."""
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a generated definition comes from: `path:line name`, and how it got here."""
 
     path: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.arguments import discover, models_folder
@@ -17,8 +17,7 @@ from modular_converter.settings.load import load_settings
 from modular_converter.settings.values import Settings
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """The modular files that a command line means, with the settings of their project."""
 
     settings: Settings

@@ -33,7 +33,7 @@ def load_settings_of(paths: Iterable[str], has_file: Callable[[str, str], bool] 
     for other in found.values():
         if other.pyproject != base.pyproject:
             raise SettingsError(bad_setting.mixed(*sorted((base.pyproject, other.pyproject), reverse=True)))
-    differing = ((folder, one) for folder, one in found.items() if one != base)
+    differing = ((folder, one) for folder, one in found.items() if one is not base and one != base)
     return replace(base, by_folder=tuple(differing))
 
 

@@ -57,6 +57,7 @@ FLOORS = {
         "compare",
         "wrong_version",
         "fix",
+        "differences",
         "run",
     ),
     "modular_converter.parallel": (

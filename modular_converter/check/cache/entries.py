@@ -44,6 +44,7 @@ class CacheEntries:
         self.files: list[tuple[str, str]] = []
         """Number -> name of a file, and its hash or the word instead of a hash (see `Conversion.reads`)."""
         self._numbers: dict[tuple[str, str], int] = {}
+        self._paths: dict[str, str] = {}
 
     def get(self, path: str) -> CacheEntry | None:
         """The entry of a modular file."""
@@ -55,7 +56,10 @@ class CacheEntries:
 
     def path(self, name: str) -> str:
         """The path behind a name."""
-        return name if os.path.isabs(name) else self._folder + name  # half the time of `join`
+        path = self._paths.get(name)  # most entries name the same files
+        if path is None:
+            path = self._paths[name] = os.path.join(self._folder, name)
+        return path
 
     def load(self, content: bytes, key: str) -> None:
         """Read what `dump` wrote. Content of another form, or written under another key, is ignored."""

@@ -15,6 +15,7 @@ import modular_converter
 from modular_converter import __version__
 from modular_converter.check.cache.store import digest
 from modular_converter.convert.emit.formatter_version import VersionOf, formatter_stamp
+from modular_converter.settings.regular_file import read_regular
 from modular_converter.settings.values import Settings
 
 
@@ -24,6 +25,8 @@ TOOL = os.path.dirname(os.path.abspath(modular_converter.__file__))
 """The folder of this tool's own files."""
 OWN_WING = "parallel"
 """The folder of the tool that no conversion uses, but for the checks of its rules."""
+MOST_BYTES = 16_000_000
+"""No file of the tool, and no configuration of a formatter, has as many."""
 WING_RULES = os.path.join(TOOL, OWN_WING, "lint")
 
 
@@ -80,5 +83,4 @@ def _importable(folder: str) -> list[str]:
 
 
 def _content(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read()
+    return read_regular(path, MOST_BYTES)

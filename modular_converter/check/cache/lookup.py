@@ -17,6 +17,7 @@ from modular_converter.check.cache.entries import CacheEntries, CacheEntry
 from modular_converter.check.cache.hashes import CurrentHashes
 from modular_converter.check.cache.key import key_of, packages_above
 from modular_converter.check.cache.pack import unpack_diagnostic
+from modular_converter.check.cache.versions import remembered_versions
 from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.emit.banner import source_path
 from modular_converter.files.generated_files import path_of_generated
@@ -74,7 +75,7 @@ class Cache:
     def __init__(self, folder: str, settings: Settings, *, errors_only: bool = False) -> None:
         self.folder, self.settings = folder, settings
         self._errors_only = errors_only
-        self._key = key_of(settings)
+        self._key = key_of(settings, remembered_versions(folder))
         self._hashes = CurrentHashes(settings)
         self._packages: dict[str, str] = {}
         self._is_file = functools.lru_cache(maxsize=None)(os.path.isfile)

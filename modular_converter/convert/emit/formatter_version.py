@@ -9,12 +9,15 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from modular_converter.convert.emit.formatters import load_formatter
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.rules import formatter_failed, formatter_version
 from modular_converter.settings.values import Settings
 
+
+if TYPE_CHECKING:
+    from modular_converter.convert.emit.formatters import Formatter
 
 EDGE_BYTES = 65536
 """How much of a program is read at either end. Ruff has tens of megabytes; the linker's identifier is at the start."""
@@ -33,7 +36,7 @@ def formatter_stamp(settings: Settings, version_of: VersionOf | None = None) -> 
     """A text that changes when the formatter does, for the key of a cache. Raises `ConversionError` (MC115)."""
     if settings.formatter == "ruff":  # without the modules that run ruff
         return program_stamp(find_ruff(settings, version_of))
-    return load_formatter(settings.formatter).stamp()
+    return _formatter(settings).stamp()
 
 
 def wrong_version(settings: Settings, version_of: VersionOf | None = None) -> Diagnostic | None:
@@ -47,12 +50,18 @@ def wrong_version(settings: Settings, version_of: VersionOf | None = None) -> Di
     if settings.formatter == "ruff":
         found = (version_of or ruff_version)(find_ruff(settings, version_of))
     else:
-        found = load_formatter(settings.formatter).version()
+        found = _formatter(settings).version()
     if found == wanted:
         return None
     pinned = settings.pinned_formatter
     place = (pinned and pinned.place) or Location(settings.formatter)
     return formatter_version.diagnose(place, settings.formatter, wanted, found)
+
+
+def _formatter(settings: Settings) -> Formatter:
+    from modular_converter.convert.emit.formatters import load_formatter  # ruff, the usual one, is found without it
+
+    return load_formatter(settings.formatter)
 
 
 def find_ruff(settings: Settings, version_of: VersionOf | None = None) -> str:
