@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from modular_converter.convert.build_order import cycles, dependencies, levels
+from modular_converter.convert.build_order import cycles, dependencies
 from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.emit.format import FormatResult, format_files
 from modular_converter.convert.examine.report import examine
 from modular_converter.convert.required_files import required_files
+from modular_converter.convert.schedule import Schedule
 from modular_converter.convert.silence import judged, obey_comments
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.observations import Observations
@@ -55,19 +55,12 @@ class Run:
         needs = dependencies(required, self.settings)
         refused = _refuse_cycles(needs)
         done = {**known, **refused}
-        order = _in_order(needs)
-        pending = [path for path in order if path not in done]
-        times: Counter[str] = Counter()
-        while pending:
-            ready = _not_behind(pending, order, needs) if known else _readable(pending, required, needs, library)
+        schedule = Schedule(required, needs, known, refused, library.exists)
+        while ready := schedule.next_round():
             batch = [replace(one, requires=required[one.path]) for one in self._batch(ready, library)]
             changed = self._lay_over(batch, done, given, library)
             done.update({conversion.path: conversion for conversion in batch})
-            times.update(ready)
-            again = {path for path in done if path not in refused and _depends_on(done[path], changed)}
-            # Files may go on changing each other although their imports form no cycle: the number of rounds is bounded.
-            again = {path for path in again if times[path] <= len(needs)}
-            pending = [path for path in order if path in again or (path in pending and path not in ready)]
+            schedule.settle(batch, changed, done)
         return [done[path] for path in sorted(done)]
 
     def _batch(self, paths: Sequence[str], library: Library) -> list[Conversion]:
@@ -148,12 +141,6 @@ def _merged(reads: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]
     return dict(sorted({**reads, **more, **known}.items()))
 
 
-def _in_order(needs: Mapping[str, Collection[str]]) -> list[str]:
-    """The files, each after the files that it needs; those on or behind a cycle come last."""
-    order = [path for level in levels(needs) for path in level]
-    return [*order, *sorted(needs.keys() - set(order))]
-
-
 def _refuse_cycles(needs: Mapping[str, Collection[str]]) -> dict[str, Conversion]:
     """A failed conversion for each file on a cycle."""
     return {
@@ -161,42 +148,6 @@ def _refuse_cycles(needs: Mapping[str, Collection[str]]) -> dict[str, Conversion
         for members in cycles(needs)
         for path in members
     }
-
-
-def _readable(
-    pending: Sequence[str],
-    required: Mapping[str, Collection[str]],
-    needs: Mapping[str, Collection[str]],
-    library: Library,
-) -> list[str]:
-    """The pending files for which every neighbour can be read: on disk, or generated already."""
-    waiting = set(pending)
-    ready = [
-        path
-        for path in pending
-        if waiting.isdisjoint(needs[path]) or all(library.exists(file) for file in required[path])
-    ]
-    return ready or list(pending)
-
-
-def _not_behind(pending: Sequence[str], order: Sequence[str], needs: Mapping[str, Collection[str]]) -> list[str]:
-    """The pending files that build on no other pending file, directly or through others.
-
-    When most files are known, the neighbours of the others have mostly changed: converting these before their
-    neighbours are generated would be in vain.
-    """
-    unsettled = set(pending)
-    for path in order:
-        if not unsettled.isdisjoint(needs[path]):
-            unsettled.add(path)
-    ready = [path for path in pending if unsettled.isdisjoint(needs[path])]
-    return ready or list(pending)
-
-
-def _depends_on(conversion: Conversion, changed: Mapping[str, str]) -> bool:
-    """Whether a conversion imports or has read a file that the conversion of another modular file has changed."""
-    seen = conversion.requires | conversion.reads.keys()
-    return any(file in seen for file, source in changed.items() if source != conversion.path)
 
 
 def _from(members: tuple[str, ...], path: str) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ FLOORS = {
         "workers",
         "build_order",
         "required_files",
+        "schedule",
         "batch",
     ),
     "modular_converter.check": (

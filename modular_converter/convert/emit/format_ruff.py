@@ -212,10 +212,10 @@ def _sweep(folder: str) -> None:
     """Remove the trees that killed processes of this user have left."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
-            match = TREE.match(name)
-            path = os.path.join(folder, name)
-            if match and is_abandoned(int(match[1]), path):
-                shutil.rmtree(path, ignore_errors=True)
+            if match := TREE.match(name):
+                path = os.path.join(folder, name)
+                if is_abandoned(int(match[1]), path):
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 def _write(path: str, text: str) -> None:

@@ -5,8 +5,9 @@ Each case is a file with many things of one kind. Four times as many may take li
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -14,6 +15,9 @@ from types import FrameType
 import pytest
 
 from modular_converter.convert.batch import Run
+from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.examine.bases import base_faults
+from modular_converter.convert.schedule import Schedule
 from modular_converter.settings.load import profile_settings
 
 
@@ -99,13 +103,24 @@ CASES: dict[str, Callable[[int], tuple[str, str]]] = {
 
 def work(tmp_path: Path, base: str, modular: str) -> int:
     """A count of the work of one conversion."""
-    for name, text in (("base/modeling_base.py", base), ("new/modular_new.py", modular)):
-        path = tmp_path / "models" / name
+    (path,) = write(tmp_path, {"base/modeling_base.py": base, "new/modular_new.py": modular})[1:]
+    return count(lambda: Run(SETTINGS, workers=1).convert([path]))
+
+
+def write(tmp_path: Path, texts: Mapping[str, str]) -> list[str]:
+    """Write files below a folder of models; returns their paths."""
+    paths = [tmp_path / "models" / name for name in texts]
+    for path, text in zip(paths, texts.values()):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    return [str(path) for path in paths]
+
+
+def count(call: Callable[[], object]) -> int:
+    """A count of the work of a call."""
     total = 0
 
-    def count(frame: FrameType, event: str, argument: object) -> None:
+    def observe(frame: FrameType, event: str, argument: object) -> None:
         nonlocal total
         if event in ("call", "c_call"):
             total += 1
@@ -115,10 +130,9 @@ def work(tmp_path: Path, base: str, modular: str) -> int:
             elif name in PASSING and isinstance(owner := getattr(argument, "__self__", None), str):
                 total += len(owner) // 10
 
-    run = Run(SETTINGS, workers=1)
-    sys.setprofile(count)
+    sys.setprofile(observe)
     try:
-        run.convert([str(tmp_path / "models/new/modular_new.py")])
+        call()
     finally:
         sys.setprofile(None)
     return total
@@ -127,6 +141,43 @@ def work(tmp_path: Path, base: str, modular: str) -> int:
 @pytest.mark.parametrize("case", CASES)
 def test_work_grows_with_the_size(tmp_path, case):
     few, many = (work(tmp_path / str(n), *CASES[case](n)) for n in (FEW, MANY))
+    assert many / few <= MOST_GROWTH * MANY / FEW, f"{few:,} -> {many:,}"
+
+
+def test_bases_are_ordered_in_time_with_their_number():
+    def ordered(number: int) -> int:
+        names = [f"Base{one}" for one in range(number)]
+        text = "".join(f"class {name}: ...\n" for name in names) + f"class New({', '.join(names)}): ..."
+        tree = ast.parse(text)
+        return count(lambda: list(base_faults(tree, lambda module: False)))
+
+    few, many = ordered(FEW), ordered(MANY)
+    assert many / few <= MOST_GROWTH * MANY / FEW, f"{few:,} -> {many:,}"
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_a_chain_of_models_is_scheduled_in_time_with_its_length(on_disk):
+    def scheduled(number: int) -> int:
+        paths = [f"/models/x{one}/modular_x{one}.py" for one in range(number)]
+        gives = {path: path.replace("modular_", "modeling_") for path in paths}
+        needs = {path: frozenset(paths[one - 1 : one]) for one, path in enumerate(paths)}
+        required = {path: frozenset(gives[one] for one in needed) for path, needed in needs.items()}
+        written, done = set[str](), dict[str, Conversion]()
+
+        def run() -> None:
+            schedule = Schedule(required, needs, {}, (), lambda file: on_disk or file in written)
+            while ready := schedule.next_round():
+                batch = [Conversion(path, {}, requires=required[path]) for path in ready]
+                changed = {} if on_disk else {gives[path]: path for path in ready}
+                written.update(changed)
+                done.update({one.path: one for one in batch})
+                schedule.settle(batch, changed, done)
+
+        work = count(run)
+        assert len(done) == number
+        return work
+
+    few, many = scheduled(FEW), scheduled(MANY)
     assert many / few <= MOST_GROWTH * MANY / FEW, f"{few:,} -> {many:,}"
 
 
