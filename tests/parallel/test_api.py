@@ -99,14 +99,13 @@ def test_parcels_that_fail_leave_no_answer_behind(shared, monkeypatch):
 
 
 def test_what_ranks_kept_of_a_failed_model_is_dropped(shared, monkeypatch):
-    asked = []
-    ask = Session.ask
-    monkeypatch.setattr(
-        Session, "ask", lambda self, message, *rest: asked.append(message[:2]) or ask(self, message, *rest)
-    )
+    sent = []
+    send = Session.send
+    monkeypatch.setattr(Session, "send", lambda self, message: sent.append(message[:2]) or send(self, message))
     with pytest.raises(RankError):
         parallelize(FailsToFinish().eval(), plan=PLAN, session=shared)
-    assert [kind for kind, _ in asked] == ["load", "finish", "drop"] and len({number for _, number in asked}) == 1
+    number = sent[0][1]
+    assert sent[0] == ("load", number) and sent[-2:] == [("finish", number), ("forget", [(number, None)])]
 
 
 def test_a_session_of_its_own_ends_when_its_model_cannot_be_put_on_it():

@@ -3,6 +3,7 @@
 import importlib
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -106,3 +107,32 @@ def test_a_server_without_ranks_says_so_and_ends(examples, monkeypatch, module, 
             urllib.request.urlopen(request, timeout=60)
     assert caught.value.code == 503 and b"rank 1 died" in caught.value.read()
     assert signals == [(os.getpid(), signal.SIGTERM)]
+
+
+class Endless:
+    """Stands for a model that generates until its streamer raises."""
+
+    def __init__(self):
+        self.began, self.left = threading.Event(), threading.Event()
+
+    def generate(self, ids, streamer, max_new_tokens, do_sample):
+        try:
+            for _ in range(6000):
+                streamer.put(ids)
+                self.began.set()
+                time.sleep(0.01)
+        except ConnectionAbortedError:
+            self.left.set()
+            raise
+
+
+def test_the_call_of_a_client_that_has_gone_is_left(examples):
+    pytest.importorskip("fastapi")
+    model = Endless()
+    with uvicorn_server(examples("serve_fastapi").make_app(model, encode, decode)) as url:
+        body = b'{"text": "a", "max_new_tokens": 6000}'
+        head = f"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
+            client.sendall(head.encode() + b"\r\n\r\n" + body)
+            assert model.began.wait(30.0)
+        assert model.left.wait(30.0)

@@ -189,7 +189,7 @@ def test_what_would_be_wrong_on_shares_is_refused(tmp_path):
     assert found["weights"].startswith("ApplyError: model.embed_tokens.weight has other values on process 1")
     assert found["resized"].startswith("ApplyError: resize_token_embeddings would change this process's share alone")
     assert found["copied"].startswith("ApplyError: a sharded model cannot be copied")
-    assert found["vocabulary"].startswith("IndexError: index out of range")
+    assert found["vocabulary"].startswith("IndexError: index out of range: 64 at [0, 3] of the ids of model.emb")
     assert found["checkpointed"] == 0.0
 
 

@@ -24,6 +24,11 @@ class Troubled(torch.nn.Module):
         alone = dist.is_initialized() and dist.get_rank() == 1
         if trouble == "together":
             raise KeyError("all ranks")
+        if trouble == "late":
+            time.sleep(1.5 * alone)
+            raise KeyError("one after the other")
+        if trouble == "device":
+            raise getattr(torch, "AcceleratorError", RuntimeError)("CUDA error: device-side assert triggered")
         if trouble == "alone" and alone:
             raise ValueError("only here")
         if trouble == "memory" and alone:

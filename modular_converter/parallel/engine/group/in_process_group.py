@@ -21,6 +21,7 @@ from modular_converter.parallel.engine.base.attention_heads import (
     wants_attentions,
     whole_heads,
 )
+from modular_converter.parallel.engine.base.checked_ids import check_ids, uncheck_ids
 from modular_converter.parallel.engine.base.memory import MemoryFigures, print_usage, usage
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.base.skeleton import dismantle, kept_types
@@ -164,11 +165,13 @@ def parallelize_here(given: Arguments) -> Any:
         part = local_part(parameter.detach(), piece, own)
         return part.to(place, kept(names[id(parameter)], parameter), copy=True)
 
+    checked = check_ids(model)
     applied = apply(model, plan, group, share)
     _move_whole(applied, kept, place)
     share_overflows()
     model.__dict__["_dropout"] = SharedDropout(model, skeleton, group.group)
     model.__dict__["_applied"] = applied
+    model.__dict__["_checked"] = checked
     model.__dict__["_own_class"] = own = type(model)
     body: dict[str, Any] = {
         name: _with_whole_heads(getattr(own, name)) for name in ("forward", "generate") if hasattr(own, name)
@@ -219,6 +222,7 @@ def _refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) 
 def _unswap(model: Any) -> None:
     model.__class__ = model.__dict__.pop("_own_class")
     model.__dict__.pop("_dropout").detach()
+    uncheck_ids(model.__dict__.pop("_checked"))
     del model.__dict__["_applied"]
 
 

@@ -26,24 +26,37 @@ _MAKERS = {
     "_get_logits_processor": ("logits_processor", "prefix_allowed_tokens_fn"),
 }
 
+# The list of these is called once a token.
+_EACH_TOKEN = "_get_stopping_criteria"
 
-def make_agree(model: torch.nn.Module, group: ProcessGroup) -> None:
-    """Make all parts of a rank's model that generate agree with the other ranks'."""
+
+def make_agree(model: torch.nn.Module, group: ProcessGroup, step: Callable[[], None] | None = None) -> None:
+    """Make all parts of a rank's model that generate agree with the other ranks'.
+
+    Args:
+        step: called at each token; it may raise on all ranks alike.
+    """
     for module in model.modules():
-        for name, method in agreeing_methods(type(module), group).items():
+        for name, method in agreeing_methods(type(module), group, step).items():
             module.__dict__[name] = types.MethodType(method, module)
     random.seed(0)
     numpy.random.seed(0)
 
 
-def agreeing_methods(kind: type[Any], group: ProcessGroup) -> dict[str, Callable[..., Any]]:
+def agreeing_methods(
+    kind: type[Any], group: ProcessGroup, step: Callable[[], None] | None = None
+) -> dict[str, Callable[..., Any]]:
     """New methods of a class, by name: the lists of criteria and processors that they make agree on all ranks."""
     return {
-        name: _agreeing(getattr(kind, name), asked, group) for name, asked in _MAKERS.items() if hasattr(kind, name)
+        name: _agreeing(getattr(kind, name), asked, group, step if name == _EACH_TOKEN else None)
+        for name, asked in _MAKERS.items()
+        if hasattr(kind, name)
     }
 
 
-def _agreeing(own: Callable[..., Any], asked: tuple[str, ...], group: ProcessGroup) -> Callable[..., Any]:
+def _agreeing(
+    own: Callable[..., Any], asked: tuple[str, ...], group: ProcessGroup, step: Callable[[], None] | None
+) -> Callable[..., Any]:
     signature = inspect.signature(own)
 
     @functools.wraps(own)
@@ -51,15 +64,19 @@ def _agreeing(own: Callable[..., Any], asked: tuple[str, ...], group: ProcessGro
         found = own(self, *args, **kwargs)
         given = signature.bind(self, *args, **kwargs).arguments
         settings = given.get("generation_config")
-        if any(given.get(name) or getattr(settings, name, None) for name in asked):
-            found.__class__ = _agreeing_list(type(found), group)
+        agrees = any(given.get(name) or getattr(settings, name, None) for name in asked)
+        if agrees or step is not None:
+            found.__class__ = _agreeing_list(type(found), group if agrees else None, step)
         return found
 
     return made
 
 
-def _agreeing_list(kind: type[Any], group: ProcessGroup) -> type[Any]:
+def _agreeing_list(kind: type[Any], group: ProcessGroup | None, step: Callable[[], None] | None) -> type[Any]:
     def verdict(self: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-        return group.from_first(kind.__call__(self, *args, **kwargs))
+        if step is not None:
+            step()
+        found: torch.Tensor = kind.__call__(self, *args, **kwargs)
+        return found if group is None else group.from_first(found)
 
     return type(kind.__name__, (kind,), {"__call__": verdict, "__module__": kind.__module__})

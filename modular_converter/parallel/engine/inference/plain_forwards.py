@@ -8,6 +8,7 @@ subclass of their class with such a forward; other code that reads ``module.weig
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions
 
+from modular_converter.parallel.engine.base.inner_forward import is_conv1d, swap_forward
 from modular_converter.parallel.engine.inference.small_sums import open_small_sums
 from modular_converter.parallel.shard.apply import Applied, attach
 from modular_converter.parallel.shard.collectives import ProcessGroup
@@ -28,10 +30,15 @@ OVERLAP_PIECES = 4
 
 
 class DirectGroup(ProcessGroup):
-    """Collectives without gradients and with as little Python as possible; ``torch.compile`` can trace them."""
+    """Collectives without gradients and with as little Python as possible; ``torch.compile`` can trace them.
 
-    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+    Args:
+        meet: called before each collective that is not part of a compiled graph.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None = None, meet: Callable[[], None] | None = None) -> None:
         super().__init__(group)
+        self.meet = meet or _not_counted
         handle: Any = group or dist.group.WORLD
         self.handle = handle
         self.name: str = self.handle.group_name
@@ -49,6 +56,7 @@ class DirectGroup(ProcessGroup):
             functions = torch.ops._c10d_functional
             summed: torch.Tensor = functions.wait_tensor(functions.all_reduce(tensor, "sum", self.name))
             return summed
+        self.meet()
         if self.small is not None and self.small.fits(tensor):
             return self.small(tensor)
         work = self.handle.allreduce([tensor], self.options)
@@ -58,7 +66,20 @@ class DirectGroup(ProcessGroup):
 
     def sum_later(self, tensor: torch.Tensor) -> Any:
         """Begin a sum in place, and return the work; ``wait`` orders the current stream behind it."""
+        self.meet()
         return self.handle.allreduce([tensor], self.later)
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.meet()
+        return super().all_reduce(tensor)
+
+    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        self.meet()
+        return super().all_gather(tensor)
+
+    def from_first(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.meet()
+        return super().from_first(tensor)
 
     def gather_last(self, tensor: torch.Tensor) -> torch.Tensor:
         """Shares of the last dimension put together."""
@@ -67,12 +88,17 @@ class DirectGroup(ProcessGroup):
             functions = torch.ops._c10d_functional
             found = functions.wait_tensor(functions.all_gather_into_tensor(flat, self.size, self.name))
         else:
+            self.meet()
             found = tensor.new_empty(self.size * flat.numel())
             work = self.handle._allgather_base(found, flat, self.gather_options)
             if work is not None:
                 work.wait()
         whole: torch.Tensor = found.view(self.size, *tensor.shape).movedim(0, -2).flatten(-2)
         return whole
+
+
+def _not_counted() -> None:
+    """For a group whose collectives nobody counts."""
 
 
 def _options(options: Any, later: bool) -> Any:
@@ -236,41 +262,12 @@ def _kind_of(module: torch.nn.Module, leaf: str, forms: set[Inference], packed: 
         return None
     if isinstance(module, torch.nn.Linear):
         return _RowLinear if rows else _GatherLinear
-    if any(map(_is_conv1d, type(module).__mro__)):
+    if any(map(is_conv1d, type(module).__mro__)):
         return _RowConv1D if rows else _GatherConv1D
     return None
 
 
-_MADE: dict[tuple[type[Any], type[Any]], type[Any]] = {}
-
-
 def _swap(module: torch.nn.Module, kind: type[Any], group: DirectGroup) -> None:
-    """Give a module a class of the same name with another forward."""
-    module.__class__ = _made(type(module), kind)
+    """Give a module another forward; a sum is of what all of the module's class gives."""
+    swap_forward(module, kind, outermost=kind is _SummedOutput)
     module.__dict__["_plain_group"] = group
-
-
-def _made(old: type[Any], kind: type[Any]) -> type[Any]:
-    """A class with another innermost forward, or for a sum with another outermost one.
-
-    A subclass of ``nn.Linear`` that calls ``super().forward`` keeps what it adds: the plain class goes between.
-    """
-    if (old, kind) not in _MADE:
-        standard = next((base for base in old.__mro__ if _is_standard(base)), old)
-        outermost = kind is _SummedOutput or old is standard
-        bases = (kind, old) if outermost else (old, _made(standard, kind))
-        body = {"__module__": old.__module__, "__qualname__": old.__qualname__}
-        _MADE[old, kind] = type(old.__name__, bases, body)
-    return _MADE[old, kind]
-
-
-def _is_standard(kind: type[Any]) -> bool:
-    return kind in (torch.nn.Linear, torch.nn.Embedding) or _is_conv1d(kind)
-
-
-def _is_conv1d(kind: type[Any]) -> bool:
-    return (
-        kind.__name__ == "Conv1D"
-        and kind.__module__.startswith("transformers.")
-        and not issubclass(kind, _PlainForward)
-    )

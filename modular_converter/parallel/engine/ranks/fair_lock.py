@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from modular_converter.parallel.errors import PlanError
 
@@ -14,20 +15,32 @@ WAIT_S = 1.0
 
 
 class FairLock:
-    """A lock that threads get in the order of their requests. An interrupted wait leaves the queue."""
+    """A lock that threads get in the order of their requests. An interrupted wait leaves the queue.
 
-    def __init__(self) -> None:
+    Args:
+        freed: called when the lock is free again; it may take the lock itself.
+    """
+
+    def __init__(self, freed: Callable[[], None] | None = None) -> None:
+        self.freed = freed
         self.guard = threading.RLock()  # a signal's handler may run while this thread holds it
         self.waiting: deque[threading.Lock] = deque()
         self.taken = False
         self.owner = 0
 
+    def take_if_free(self) -> bool:
+        """Take the lock if nobody has it; for code that runs at any moment, such as a finalizer."""
+        with self.guard:
+            if self.taken:
+                return False
+            self.taken, self.owner = True, threading.get_ident()
+            return True
+
     def __enter__(self) -> None:
         """Take the lock. Raises ``PlanError`` in the thread that has it already: it would wait for itself."""
         thread = threading.get_ident()
         with self.guard:
-            if not self.taken:
-                self.taken, self.owner = True, thread
+            if self.take_if_free():
                 return
             if self.owner == thread:
                 raise PlanError(
@@ -46,12 +59,18 @@ class FairLock:
         self.owner = thread
 
     def __exit__(self, *exception: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Give the lock back, in the thread that has it."""
         with self.guard:
             self.owner = 0
             if self.waiting:
                 self.waiting.popleft().release()
             else:
                 self.taken = False
+        if not self.taken and self.freed is not None:
+            self.freed()
 
     def _give_up(self, mine: threading.Lock) -> None:
         """Leave the queue; if the lock has come in the meantime, hand it to the next thread."""
@@ -59,4 +78,4 @@ class FairLock:
             if mine in self.waiting:
                 self.waiting.remove(mine)
             else:
-                self.__exit__()
+                self.leave()

@@ -20,13 +20,16 @@ from typing import Any
 from modular_converter.parallel.engine.base.main_guard import GUARD_TEXT, MISSING_GUARD, main_without_missing_file
 from modular_converter.parallel.engine.ranks.fair_lock import WAIT_S
 from modular_converter.parallel.engine.ranks.gpu_mailbox import Post
+from modular_converter.parallel.engine.ranks.progress import Progress, stop_all
 from modular_converter.parallel.engine.ranks.protocol import EARLY, EVENT, FAILURE, FATAL, Start
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.ranks.worker import serve
 
 
-# After one rank has failed, the others may be on their way to their answers, or wait for it in a collective.
-GRACE_S = 5.0
+# After one rank has failed: how long for one that has entered a collective which the failed one never will, and how long
+# for others, which may be on their way to the same error.
+GRACE_S = 2.0
+LATE_S = 60.0
 # Frames of a rank that waits for others: in our collectives, or in torch's.
 _WAITING = ("inference/plain_forwards.py", "distributed_c10d.py", "shard/collectives.py")
 _HUNG_SHOWN = 4
@@ -34,15 +37,22 @@ _HUNG_SHOWN = 4
 
 @dataclass
 class Rank:
-    """One process with its pipe, its areas of memory, and the file that it writes to when it crashes."""
+    """One process with its pipe, its areas of memory, and the file that it writes to when it crashes.
+
+    Attributes:
+        arrived: answers that nobody has taken.
+        torn: whether an interruption can have cut a message in two.
+    """
 
     process: Any
     pipe: Any
     lifeline: Any
     up: Arena
+    progress: Progress
     log: int
     arrived: deque[bytes] = field(default_factory=deque)
     post: Post = field(default_factory=Post)
+    torn: bool = False
 
 
 def begin(context: Any, start: Start, down: Arena) -> Rank:
@@ -50,6 +60,7 @@ def begin(context: Any, start: Start, down: Arena) -> Rank:
     ours, theirs = context.Pipe()
     far, near = context.Pipe(duplex=False)
     up, log = Arena.create(), Arena.create().descriptor  # made before the process, which may die at any moment
+    progress = Progress(Arena.create(), owner=True)
     process = context.Process(
         target=serve, args=(theirs, far, start), daemon=True, name=f"modular-parallel-rank-{start.rank}"
     )
@@ -57,9 +68,9 @@ def begin(context: Any, start: Start, down: Arena) -> Rank:
         process.start()
     theirs.close()
     far.close()
-    rank = Rank(process, ours, near, up, log)
+    rank = Rank(process, ours, near, up, progress, log)
     with contextlib.suppress(OSError):  # it died while it started: the wait for its answer says how
-        for descriptor in (log, down.descriptor, up.descriptor):
+        for descriptor in (log, down.descriptor, up.descriptor, progress.arena.descriptor):
             send_handle(ours, descriptor, process.pid)
     return rank
 
@@ -86,6 +97,7 @@ def finish(ranks: list[Rank], grace_s: float) -> None:
         rank.process.join(10.0)
         rank.lifeline.close()
         rank.up.close()
+        rank.progress.close()
         os.close(rank.log)
 
 
@@ -130,33 +142,51 @@ def collect_answers(
 
     Raises:
         Lost: a rank died, hung, or failed while the others wait for it.
+        BaseException: what interrupted the wait; messages that have arrived stay for the next one.
     """
-    answers = {number: rank.arrived.popleft() for number, rank in enumerate(ranks) if rank.arrived}
     trouble: Exception | None = None
     start = time.monotonic()
-    deadline, grace = start + limit_s, math.inf  # the grace begins with a failure, and no message moves it
-    while len(answers) < len(ranks):
-        left = min(deadline, grace) - time.monotonic()
+    deadline, failed_at = start + limit_s, math.inf  # no message moves the time that begins with a failure
+    while missing := [number for number, rank in enumerate(ranks) if not rank.arrived]:
+        left = min(deadline, failed_at + _patience(ranks, missing)) - time.monotonic()
         ready = _ready(selector, start + awake_s, left)
         if not ready and left <= WAIT_S:
-            raise _hung(ranks, answers, limit_s)
+            raise _hung(ranks, missing, limit_s)
         for kind, number in ready:
-            data = _received(ranks[number]) if kind == "pipe" else None
-            if data is None:
-                if number not in answers:
-                    raise _died(ranks[number], number, answers)
-            elif data[:1] == EVENT:
-                trouble = trouble or _handled(event, data)
+            data = _received(ranks[number]) if kind == "pipe" else b""
+            if (
+                not data
+            ):  # also of one that has answered: the others will wait for it, if not now then in the next call
+                raise _died(ranks, number)
+            if data[:1] == EVENT:
+                if trouble is None:
+                    trouble = _handled(event, data)
+                    if trouble is not None:
+                        stop_all([rank.progress for rank in ranks])
                 deadline = time.monotonic() + limit_s  # a rank that sends is not hung
             elif data[:1] == EARLY:
                 early(number, data[1:])
-            elif number in answers:
-                ranks[number].arrived.append(data)
-            else:
-                answers[number] = data
-                if data[:1] in (FAILURE, FATAL):
-                    grace = min(grace, time.monotonic() + GRACE_S)
-    return [answers[number] for number in range(len(ranks))], trouble
+            elif data[:1] in (FAILURE, FATAL):
+                failed_at = min(failed_at, time.monotonic())
+    return _taken(ranks), trouble
+
+
+def _patience(ranks: list[Rank], missing: list[int]) -> float:
+    """How long after a failure the other ranks may take: short if one waits for the rank that has failed."""
+    answered = [(rank.arrived[0][:1], rank.progress.met) for rank in ranks if rank.arrived]
+    failed = [met for kind, met in answered if kind == FAILURE]
+    stuck = failed and any(ranks[number].progress.met > min(failed) for number in missing)
+    return GRACE_S if stuck or any(kind == FATAL for kind, _ in answered) else LATE_S
+
+
+def _taken(ranks: list[Rank]) -> list[bytes]:
+    """The first message of each rank. An interruption in between would mix the answers to two calls."""
+    for rank in ranks:
+        rank.torn = True
+    found = [rank.arrived.popleft() for rank in ranks]
+    for rank in ranks:
+        rank.torn = False
+    return found
 
 
 def _ready(selector: selectors.BaseSelector, awake_until: float, left: float) -> list[tuple[str, int]]:
@@ -175,11 +205,16 @@ def _look(selector: selectors.BaseSelector, until: float) -> Any:
     return []
 
 
-def _received(rank: Rank) -> bytes | None:
+def _received(rank: Rank) -> bytes:
+    """The next message, kept in ``arrived`` if it is an answer; empty if the rank is gone."""
+    rank.torn = True
     try:
         data: bytes = rank.pipe.recv_bytes()
     except (EOFError, OSError):
-        return None
+        return b""
+    if data[:1] not in (EVENT, EARLY):
+        rank.arrived.append(data)
+    rank.torn = False
     return data
 
 
@@ -193,7 +228,8 @@ def _handled(event: Event | None, data: bytes) -> Exception | None:
     return None
 
 
-def _died(rank: Rank, number: int, answers: dict[int, bytes]) -> Lost:
+def _died(ranks: list[Rank], number: int) -> Lost:
+    rank = ranks[number]
     rank.process.join(2.0)
     code = rank.process.exitcode
     if code == MISSING_GUARD:
@@ -201,13 +237,12 @@ def _died(rank: Rank, number: int, answers: dict[int, bytes]) -> Lost:
     how = f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with exit code {code}"
     if code == -signal.SIGKILL:
         how += " (the system does this when memory runs out)"
-    words = _failed_before(answers) or _last_output(rank, number)
+    words = _failed_before(ranks) or _last_output(rank, number)
     return Lost(f"rank {number} died {how}", f"rank {number} died {how}; all ranks were ended{words}")
 
 
-def _hung(ranks: list[Rank], answers: dict[int, bytes], limit_s: float) -> Lost:
-    failure = _failed_before(answers)
-    missing = [number for number in range(len(ranks)) if number not in answers]
+def _hung(ranks: list[Rank], missing: list[int], limit_s: float) -> Lost:
+    failure = _failed_before(ranks)
     for number in missing:
         with contextlib.suppress(OSError, TypeError):
             os.kill(ranks[number].process.pid, signal.SIGUSR1)
@@ -228,10 +263,10 @@ def _places_of_hung(ranks: list[Rank], missing: list[int]) -> list[str]:
     return [*words, *(found[number] for number in (*others, *waiting))][:_HUNG_SHOWN]
 
 
-def _failed_before(answers: dict[int, bytes]) -> str:
-    for number, data in answers.items():
-        if data[:1] in (FAILURE, FATAL):
-            return f"; rank {number} failed:\n{pickle.loads(data[1:])[0]}"
+def _failed_before(ranks: list[Rank]) -> str:
+    for number, rank in enumerate(ranks):
+        if rank.arrived and rank.arrived[0][:1] in (FAILURE, FATAL):
+            return f"; rank {number} failed:\n{pickle.loads(rank.arrived[0][1:])[0]}"
     return ""
 
 

@@ -6,13 +6,9 @@ watches all ranks, and ends all of them when one cannot go on.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import multiprocessing
-import os
-import pickle
 import selectors
-import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,42 +17,26 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
+from modular_converter.parallel.engine.ranks.failures import RemoteError, error_in
 from modular_converter.parallel.engine.ranks.fair_lock import FairLock
+from modular_converter.parallel.engine.ranks.live_sessions import LIVE
 from modular_converter.parallel.engine.ranks.packing import pack, unpack
-from modular_converter.parallel.engine.ranks.processes import Lost, Rank, begin, collect_answers, disown, finish
-from modular_converter.parallel.engine.ranks.protocol import (
-    ANSWER,
-    FAILURE,
-    FATAL,
-    HEAD,
-    LOOPBACK,
-    SECONDS,
-    UNSENT,
-    WORKER,
-    Start,
-)
+from modular_converter.parallel.engine.ranks.processes import Lost, Rank, begin, collect_answers, finish
+from modular_converter.parallel.engine.ranks.progress import stop_all
+from modular_converter.parallel.engine.ranks.protocol import ANSWER, HEAD, LOOPBACK, SECONDS, WORKER, Start
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.ranks.store import local_store
 from modular_converter.parallel.errors import RankError
 
 
 START_LIMIT_S = 180.0
+# How long an interrupted call may take until its next token, where the ranks leave it.
+LEAVE_S = 5.0
+# Messages without an answer that may wait in the pipes, which hold many more.
+_OWED = 16
 # On a virtual machine a process that sleeps wakes 0.2 ms late, and is slow then; torch waits for a GPU in this way too.
 AWAKE_S = 0.1
 CPU = torch.device("cpu")
-
-
-class RemoteError(Exception):
-    """An error that all ranks raised alike, with a rank's traceback.
-
-    Attributes:
-        error: the exception itself, if it could travel.
-        about: kind of the message that raised the error, and the number of its model if it has one.
-    """
-
-    def __init__(self, error: Exception | None, text: str, about: tuple[Any, ...] = ()) -> None:
-        super().__init__(text)
-        self.error, self.about = error, about
 
 
 @dataclass(eq=False)
@@ -83,14 +63,16 @@ class Session:
     ended: str = ""
 
     def __post_init__(self) -> None:
-        self.lock = FairLock()
+        self.lock = FairLock(self._tidy)
         self.down = Arena.create()
         self.selector = selectors.DefaultSelector()
         self.store: Any = None
         self.awake_s = 0.0 if self.devices[0] == "cpu" else AWAKE_S
         self.times: list[float] = []
         self.owed: deque[tuple[Any, ...]] = deque()  # the first two entries of each message without an answer
-        _LIVE.add(self)
+        # Numbers of models, and of objects that they keep (None: the model itself), which the ranks can drop.
+        self.unneeded: list[tuple[int, range | None]] = []
+        LIVE.add(self)
 
     def __enter__(self) -> Session:
         return self
@@ -164,21 +146,54 @@ class Session:
             RankError: a rank died, hung or failed alone; all have been ended.
             RemoteError: all ranks raised the same; they go on.
         """
-        self._discard_answers()
+        self._send_unneeded()
+        self._discard_answers(self.limit_s)
         self.send(message)
         return self.answers(limit_s or self.limit_s, event, device, resolve)
 
-    def _discard_answers(self) -> None:
+    def _discard_answers(self, limit_s: float) -> None:
         """Throw away answers that nobody took: they belong to calls that were under way when something failed."""
         while self.owed and not self.ended:
             with contextlib.suppress(RemoteError):
-                self.answers(self.limit_s)
+                self.answers(limit_s)
+
+    def forget(self, model: int, numbers: range | None = None) -> None:
+        """Let the ranks drop a model, or objects that it keeps: at once, or when the lock is free.
+
+        This may be called at any moment, such as by a finalizer in the middle of a call, and does not wait.
+        """
+        self.unneeded.append((model, numbers))
+        self._tidy()
+
+    def remember(self, model: int, number: int) -> None:
+        """Take back that an object is not needed, if the ranks do not know it yet."""
+        for entry in [one for one in self.unneeded if one[0] == model and one[1] == range(number, number + 1)]:
+            self.unneeded.remove(entry)
+
+    def _tidy(self) -> None:
+        if self.unneeded and self.ranks and not self.ended and self.lock.take_if_free():
+            try:
+                with contextlib.suppress(RankError):  # another thread ends the ranks
+                    self._send_unneeded()
+            finally:
+                self.lock.leave()
+
+    def _send_unneeded(self) -> None:
+        batch = self.unneeded[:]  # finalizers may add to it meanwhile
+        if batch and not self.ended:
+            if len(self.owed) >= _OWED:
+                self._discard_answers(self.limit_s)
+            del self.unneeded[: len(batch)]
+            self.send(("forget", batch))
 
     def send(self, message: Any) -> None:
         """The first half of ``ask``; several may be under way, if their tensors do not overlap in the shared area."""
         if self.ended:
             raise self._gone()
         data = pack(message, self.down)
+        if not self.owed:
+            for rank in self.ranks:
+                rank.progress.begin()
         self.owed.append(message[:2])
         try:
             for rank in self.ranks:
@@ -199,53 +214,51 @@ class Session:
         resolve: Callable[[Any], Any] | None = None,
     ) -> list[Any]:
         """The second half of ``ask``, for the oldest message that has not been answered."""
+        found: dict[int, Any] = {}
+
+        def read(number: int, data: bytes) -> None:
+            rank = self.ranks[number]
+            found[number] = unpack(data, rank.up, device, resolve or _unknown, rank.post)
+
         try:
-            about = self.owed.popleft()
-            found: dict[int, Any] = {}
-
-            def read(number: int, data: bytes) -> None:
-                rank = self.ranks[number]
-                found[number] = unpack(data, rank.up, device, resolve or _unknown, rank.post)
-
             raw, trouble = collect_answers(self.ranks, self.selector, limit_s, event, read, self.awake_s)
-            failed = [number for number, data in enumerate(raw) if data[:1] in (FAILURE, FATAL, UNSENT)]
-            if failed:
-                self._raise(raw, failed, about)
-            self.times = [SECONDS.unpack(data[len(ANSWER) : HEAD])[0] for data in raw]
-            for number, rank in enumerate(self.ranks):
-                if number not in found:
-                    read(number, raw[number][HEAD:])
-                rank.post.fetch()
-            if device.type == "cuda":
-                torch.cuda.current_stream(device).synchronize()  # the next call writes to the mailbox again
-        except RemoteError:
-            raise
-        except Exception as error:
+            error = error_in(raw, self.ranks, self.owed.popleft())
+            if error is None:
+                self.times = [SECONDS.unpack(data[len(ANSWER) : HEAD])[0] for data in raw]
+                for number, rank in enumerate(self.ranks):
+                    if number not in found:
+                        read(number, raw[number][HEAD:])
+                    rank.post.fetch()
+                if device.type == "cuda":
+                    torch.cuda.current_stream(device).synchronize()  # the next call writes to the mailbox again
+        except Exception as failure:
             if self.ended:  # by another thread
-                raise self._gone() from error
-            self.end(error.reason if isinstance(error, Lost) else str(error), 0.0)
-            if isinstance(error, Lost):
-                raise RankError(str(error)) from None
+                raise self._gone() from failure
+            self.end(failure.reason if isinstance(failure, Lost) else str(failure), 0.0)
+            if isinstance(failure, Lost):
+                raise RankError(str(failure)) from None
             raise
         except BaseException:
-            self.end("a call was interrupted", 0.0)
+            self._leave()
             raise
-        if trouble is not None:
-            raise trouble
+        if trouble is not None or error is not None:
+            raise trouble or error  # type: ignore[misc]
         return [found[number] for number in range(len(raw))]
 
-    def _raise(self, raw: list[bytes], failed: list[int], about: tuple[Any, ...]) -> None:
-        """An error of all ranks is the caller's own; if only some have one, the ranks can no longer agree."""
-        for rank in self.ranks:
-            rank.post.announced.clear()
-        first = min(failed, key=lambda number: (raw[number][:1] != FATAL, raw[number][:1] != FAILURE, number))
-        text, error = pickle.loads(raw[first][1:])
-        if raw[first][:1] == FATAL:
-            said = str(error or "").partition("\n")[0] or "an error of the device"
-            raise Lost(said, f"rank {first} cannot go on; all ranks were ended: {said}\n{text}")
-        if len(failed) < len(raw) and raw[first][:1] == FAILURE:
-            raise Lost(f"rank {first} failed alone", f"rank {first} failed alone; all ranks were ended:\n{text}")
-        raise RemoteError(error, f"on rank {first}:\n{text}", about)
+    def _leave(self) -> None:
+        """After an interruption: let the ranks leave the call at the next token; end them if they do not."""
+        left = False
+        try:
+            if ("start",) not in self.owed and not any(rank.torn for rank in self.ranks):
+                stop_all([rank.progress for rank in self.ranks])
+                with contextlib.suppress(RankError):
+                    self._discard_answers(LEAVE_S)
+                for rank in self.ranks:
+                    rank.post.announced.clear()
+                left = True
+        finally:
+            if not left:
+                self.end("a call was interrupted", 0.0)
 
     def end(self, reason: str = "they were ended", grace_s: float = 2.0) -> None:
         """End all ranks and give everything back. May be called twice.
@@ -266,25 +279,3 @@ class Session:
 
 def _unknown(pid: Any) -> Any:
     raise RankError(f"an answer holds something that stays on the ranks: {pid}")
-
-
-_LIVE: weakref.WeakSet[Session] = weakref.WeakSet()
-
-
-@atexit.register
-def _end_all() -> None:
-    for session in list(_LIVE):
-        session.end("the interpreter ended")
-
-
-def _forget_all() -> None:
-    """In a forked child: the ranks are its parent's. The selector's descriptor is shared, so nothing is taken out."""
-    for session in list(_LIVE):
-        for rank in session.ranks:
-            disown(rank)
-        session.ranks, session.lock = [], FairLock()
-        session.ended = session.ended or "this is a forked child of the process that started them"
-    _LIVE.clear()
-
-
-os.register_at_fork(after_in_child=_forget_all)

@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import Any
 
+from modular_converter.parallel.engine.ranks.progress import Progress
 from modular_converter.parallel.engine.ranks.protocol import FAILURE, LOOPBACK, Start
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 
@@ -35,11 +36,11 @@ def serve(pipe: Connection, lifeline: Connection, start: Start) -> None:
     """Answer messages until the pipe closes. The process ends with the main process, whatever it is doing."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole foreground group; the main process decides
     threading.Thread(target=_watch, args=(lifeline, os.getppid()), daemon=True).start()
-    log, down, up = (recv_handle(pipe) for _ in range(3))
+    log, down, up, progress = (recv_handle(pipe) for _ in range(4))
     faulthandler.enable(log)
     faulthandler.register(signal.SIGUSR1, log)
     try:
-        worker = _join(pipe, start, Arena(down), Arena(up))
+        worker = _join(pipe, start, Arena(down), Arena(up), Progress(Arena(progress)))
     except BaseException as error:
         pipe.send_bytes(FAILURE + pickle.dumps((traceback.format_exc(), None)))
         raise SystemExit(1) from error
@@ -89,7 +90,7 @@ def _watch(lifeline: Connection, parent: int) -> None:
     os._exit(0)
 
 
-def _join(pipe: Connection, start: Start, down: Arena, up: Arena) -> Any:
+def _join(pipe: Connection, start: Start, down: Arena, up: Arena, progress: Progress) -> Any:
     os.environ.update(RANK=str(start.rank), LOCAL_RANK=str(start.rank), WORLD_SIZE=str(start.size))
     if start.rank:
         warnings.simplefilter("ignore")
@@ -114,7 +115,7 @@ def _join(pipe: Connection, start: Start, down: Arena, up: Arena) -> Any:
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=start.rank, world_size=start.size, timeout=limit, **more)
     _quiet_library(start.rank)
-    return worker(pipe, device, down, up, time.perf_counter)
+    return worker(pipe, device, down, up, progress, time.perf_counter)
 
 
 def _talk_on_this_machine() -> None:

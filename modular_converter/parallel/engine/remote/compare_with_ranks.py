@@ -13,7 +13,8 @@ from modular_converter.parallel.engine.base.without_data import META
 from modular_converter.parallel.engine.choice.preflight import OneOf
 from modular_converter.parallel.engine.choice.probe import Probe, probe_of, probe_with
 from modular_converter.parallel.engine.choice.select_plan import proven_inputs
-from modular_converter.parallel.engine.ranks.session import RemoteError, Session
+from modular_converter.parallel.engine.ranks.failures import RemoteError
+from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.placement import place
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
+from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, public_names, stand_in, write_tensor
 from modular_converter.parallel.engine.ranks.random_states import random_states, set_random_states
-from modular_converter.parallel.engine.ranks.session import RemoteError, Session
+from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.give_pages_back import empty_rows, is_alone, trim_heap
 from modular_converter.parallel.engine.remote.handover import Span, copy_rows, moves_of, parcels, slot_bytes
 from modular_converter.parallel.engine.remote.what_may_leave import caches_in, has_content, with_stream
@@ -26,8 +27,8 @@ from modular_converter.parallel.shard.shares import share_shape
 
 _NUMBERS = itertools.count(1)
 _CHUNK_BYTES = 32 << 20
-# Models of a session that several share, which were dropped without being taken back.
-_UNUSED: weakref.WeakKeyDictionary[Session, list[int]] = weakref.WeakKeyDictionary()
+# Objects that one answer can leave on the ranks.
+_NAMES = 1 << 12
 
 
 @dataclass
@@ -38,7 +39,6 @@ class Placement:
         tensors: the model's own tensors, emptied; they get their data back in the end.
         pieces: how each sharded item is split, by number.
         times: seconds that each rank took for the last call, by its own clock.
-        dropped: numbers of objects on the ranks whose handles are gone here; the next call drops them there.
         handles: what stands for objects on the ranks, by number.
         settings: the model's settings as the ranks have them; see ``config_changes.settings_of``.
     """
@@ -51,7 +51,6 @@ class Placement:
     pieces: dict[int, Piece]
     own_session: bool
     times: list[float] = field(default_factory=list)
-    dropped: list[int] = field(default_factory=list)
     handles: weakref.WeakValueDictionary[int, Any] = field(default_factory=weakref.WeakValueDictionary)
     settings: bytes = b""
     unused: weakref.finalize[Any, Any] | None = None
@@ -73,13 +72,12 @@ class Placement:
                 if not isinstance(cache, OnRanks):
                     self._lend(cache)
             states = random_states()
-            dropped = self.dropped[:]
-            del self.dropped[: len(dropped)]
-            message = ("call", self.number, method, args, kwargs, states, share, dropped, self._name())
+            name = self._name()
+            message = ("call", self.number, method, args, kwargs, states, share, name)
             try:
                 answers = self._ask(message, event=event, device=where, resolve=self._handle)
-            except BaseException:
-                self.dropped += dropped  # the ranks may not have come to read of them
+            except BaseException:  # the ranks may have answered, and keep what nobody has heard of
+                self.session.forget(self.number, range(name, name + _NAMES))
                 raise
             self.times = self.session.times
             result, drawn = answers[0]
@@ -95,8 +93,8 @@ class Placement:
             raise (error.error or RuntimeError(str(error))) from error
 
     def _name(self) -> int:
-        """The first of 4096 numbers for what one answer leaves on the ranks."""
-        return (self.number << 40) + (next(_NUMBERS) << 12)
+        """The first of ``_NAMES`` numbers for what one answer leaves on the ranks."""
+        return (self.number << 40) + next(_NUMBERS) * _NAMES
 
     def _lend(self, cache: Any) -> None:
         """Send an empty cache to the ranks for good; the caller's object becomes its handle."""
@@ -113,7 +111,8 @@ class Placement:
 
     def _keep(self, handle: Any, number: int) -> None:
         self.handles[number] = handle
-        weakref.finalize(handle, self.dropped.append, number).atexit = False
+        gone = weakref.finalize(handle, _forget_handle, weakref.ref(self.session), self.number, number, os.getpid())
+        gone.atexit = False
 
     def _handle(self, pid: Any) -> Any:
         _, number, kind, own = pid
@@ -121,8 +120,8 @@ class Placement:
         handle = self.handles.get(number)
         if handle is None:
             handle = handle_for(kind, number, names, self._call_held)
-            if number in self.dropped:  # the last handle went while the ranks were about to name the object again
-                self.dropped.remove(number)
+            # The last handle may have gone while the ranks were about to name the object again.
+            self.session.remember(self.number, number)
             self._keep(handle, number)
         vars(handle)["_names"] = names
         return handle
@@ -195,8 +194,7 @@ class Placement:
         if self.own_session:
             self.session.end()
         elif not self.session.ended:
-            with self.session.lock:
-                self.session.ask(("drop", self.number))
+            self.session.forget(self.number)
 
 
 def place(
@@ -215,14 +213,12 @@ def place(
     """
     number = next(_NUMBERS)
     with session.lock:
-        for gone in _UNUSED.pop(session, []):
-            session.ask(("drop", gone))
         try:
             session.ask(("load", number, skeleton, str(plan)))
             _stream(session, number, skeleton.items, tensors)
             session.ask(("finish", number, str(plan), compile))
         except KeyboardInterrupt:
-            _UNUSED.setdefault(session, []).append(number)
+            session.forget(number)
             raise
     placement = Placement(session, number, plan, skeleton, tensors, pieces, own_session)
     placement.unused = weakref.finalize(placement, _drop_unused, session, number, own_session, os.getpid())
@@ -230,15 +226,21 @@ def place(
     return placement
 
 
-def _drop_unused(session: Session, number: int, own_session: bool, process: int) -> None:
-    """A model was dropped without being taken back: end its ranks, or drop it there when they are next free.
+def _forget_handle(session: weakref.ref[Session], model: int, number: int, process: int) -> None:
+    """A handle is gone: the ranks drop its object."""
+    found = session()
+    if found is not None and os.getpid() == process:
+        found.forget(model, range(number, number + 1))
 
-    This runs wherever the garbage is collected, perhaps in a call of another model, so it asks the ranks nothing.
-    """
-    if not own_session:
-        _UNUSED.setdefault(session, []).append(number)
-    elif os.getpid() == process:  # not in a copy of the main process
+
+def _drop_unused(session: Session, number: int, own_session: bool, process: int) -> None:
+    """A model was dropped without being taken back: end its ranks, or drop it there."""
+    if os.getpid() != process:  # a copy of the main process
+        return
+    if own_session:
         session.end("their model was dropped")
+    else:
+        session.forget(number)
 
 
 def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: list[torch.Tensor]) -> None:

@@ -16,7 +16,8 @@ from modular_converter.parallel.engine.choice.kept import log_kept
 from modular_converter.parallel.engine.choice.other_plans import other_plans
 from modular_converter.parallel.engine.choice.preflight import check_fit, check_home, check_text, devices_for
 from modular_converter.parallel.engine.choice.select_plan import select_plan
-from modular_converter.parallel.engine.ranks.session import RemoteError, Session
+from modular_converter.parallel.engine.ranks.failures import RemoteError
+from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.compare_with_ranks import (
     difference_of_small,
     difference_on_ranks,
@@ -130,5 +131,6 @@ def _place(given: Arguments, session: Session, ready: _Ready) -> Placement:
 def _drop(session: Session, error: RemoteError) -> None:
     """Drop the parts of a model that could not be put on the ranks; other models on them stay."""
     with contextlib.suppress(RemoteError, RankError), session.lock:
-        session.ask(("drop", *error.about[1:]))
+        for number in error.about[1:]:
+            session.forget(number)
         session.down.release()

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.attention_heads import attentions_whole, local_modules, wants_attentions
+from modular_converter.parallel.engine.base.checked_ids import check_ids
 from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.inference.agreement import make_agree
@@ -21,6 +22,7 @@ from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
 from modular_converter.parallel.engine.ranks.packing import COPY, read_tensor, unpack
 from modular_converter.parallel.engine.ranks.profiling import profile
+from modular_converter.parallel.engine.ranks.progress import Progress
 from modular_converter.parallel.engine.ranks.protocol import EVENT
 from modular_converter.parallel.engine.ranks.random_states import adopt, changed_since
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
@@ -48,11 +50,17 @@ class Worker(Answering):
     """The state of one rank between messages."""
 
     def __init__(
-        self, pipe: Connection, device: torch.device, down: Arena, up: Arena, clock: Callable[[], float]
+        self,
+        pipe: Connection,
+        device: torch.device,
+        down: Arena,
+        up: Arena,
+        progress: Progress,
+        clock: Callable[[], float],
     ) -> None:
         super().__init__(pipe, device, up, clock)
-        self.down = down
-        self.group = DirectGroup()
+        self.down, self.progress = down, progress
+        self.group = DirectGroup(meet=progress.meet)
         self.models: dict[int, Loaded] = {}
 
     def handle(self, data: bytes) -> None:
@@ -74,6 +82,7 @@ class Worker(Answering):
     def on_load(self, number: int, skeleton: Skeleton, plan: str) -> None:
         """Build a model without weights and make room for this rank's shares."""
         model, made = assemble_model(skeleton, self.device)
+        check_ids(model)
         resolution = resolve(Plan.parse(plan), model)
         pieces = {n: resolution.pieces[i.name] for n, i in enumerate(skeleton.items) if i.name in resolution.pieces}
         shares = {}
@@ -120,19 +129,15 @@ class Worker(Answering):
         loaded.compiled = compile
         if compile:
             choose_cache(model, {})
-        make_agree(model, self.group)
+        make_agree(model, self.group, self.progress.step)
         self.answer(None)
 
-    def on_call(
-        self, number: int, method: str, args: Any, kwargs: Any, states: Any, share: bool, dropped: list[int], name: int
-    ) -> None:
+    def on_call(self, number: int, method: str, args: Any, kwargs: Any, states: Any, share: bool, name: int) -> None:
         """Run a method of a model under the caller's random state; the first rank answers with the result.
 
         The model's own hooks run in the main process, around ``forward``; inside other methods they run here.
         """
         loaded = self.models[number]
-        for gone in dropped:
-            loaded.held.pop(gone, None)
         adopt(states, self.device)
         args, kwargs = as_on_rank(args, kwargs, self._event, lambda other: self.models[other].model)
         if loaded.compiled:
@@ -250,9 +255,15 @@ class Worker(Answering):
         """The memory of this rank's device."""
         self.answer(usage(self.device))
 
-    def on_drop(self, number: int) -> None:
-        """Forget a model."""
-        self.models.pop(number, None)
-        if self.device.type == "cuda":
+    def on_forget(self, unneeded: list[tuple[int, range | None]]) -> None:
+        """Drop models, or objects that are kept for the caller."""
+        for number, objects in unneeded:
+            if objects is None:
+                self.models.pop(number, None)
+            elif number in self.models:
+                held = self.models[number].held
+                for key in [key for key in held if key in objects]:
+                    del held[key]
+        if self.device.type == "cuda" and any(objects is None for _, objects in unneeded):
             torch.cuda.empty_cache()
         self.answer(None)

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from modular_converter.parallel.engine.ranks import processes
+from modular_converter.parallel.engine.ranks.failures import error_in
 from modular_converter.parallel.engine.ranks.protocol import ANSWER, EVENT, FAILURE, Start
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
@@ -135,12 +136,25 @@ def test_a_session_of_cpus_sleeps():
 class Script:
     """Stands for the selector, the ranks' pipes and the clock: messages that come after so many seconds each."""
 
-    def __init__(self, messages):
+    def __init__(self, messages, met=(0, 0)):
         self.messages, self.now, self.arriving = deque(messages), 0.0, None
-        pipes = [SimpleNamespace(recv_bytes=lambda: self.arriving) for _ in range(2)]
+        process = SimpleNamespace(pid=None, exitcode=-9, join=lambda seconds: None)
         self.ranks = [
-            SimpleNamespace(arrived=deque(), pipe=pipe, log=-1, process=SimpleNamespace(pid=None)) for pipe in pipes
+            SimpleNamespace(
+                arrived=deque(),
+                pipe=SimpleNamespace(recv_bytes=self._received),
+                log=-1,
+                process=process,
+                progress=SimpleNamespace(met=count, cells=[count, 0, 0]),
+                torn=False,
+            )
+            for count in met
         ]
+
+    def _received(self):
+        if self.arriving is None:
+            raise EOFError
+        return self.arriving
 
     def select(self, timeout):
         after, rank, arriving = self.messages.popleft() if self.messages else (math.inf, 0, b"")
@@ -180,12 +194,61 @@ def test_silence_ends_the_wait(monkeypatch, tokens):
     assert script.now == 3.0 * tokens + 4.0
 
 
-def test_tokens_do_not_lengthen_the_wait_for_ranks_after_a_failure(monkeypatch):
-    failure = FAILURE + pickle.dumps(("its traceback", None))
-    script = Script([(1.0, 1, failure), *[(2.0, 0, TOKEN)] * 100])
+FAILED = FAILURE + pickle.dumps(("its traceback", None))
+
+
+@pytest.mark.parametrize("met, limit_s", [((3, 2), processes.GRACE_S), ((2, 2), processes.LATE_S)])
+def test_tokens_do_not_lengthen_the_wait_for_ranks_after_a_failure(monkeypatch, met, limit_s):
+    """It is short for a rank that waits for the one that has failed, in a collective that this has not entered."""
+    script = Script([(1.0, 1, FAILED), *[(0.5, 0, TOKEN)] * 1000], met)
     with pytest.raises(processes.Lost, match="its traceback"):
-        script.collect(monkeypatch, 60.0)
-    assert script.now <= 1.0 + processes.GRACE_S
+        script.collect(monkeypatch, 600.0)
+    assert limit_s <= script.now <= 1.0 + limit_s
+
+
+def test_ranks_that_fail_one_after_the_other_all_answer(monkeypatch):
+    script = Script([(1.0, 1, FAILED), (50.0, 0, FAILED)], (2, 2))
+    assert script.collect(monkeypatch, 600.0) == ([FAILED, FAILED], None)
+
+
+def test_a_rank_that_dies_after_its_answer_ends_the_wait(monkeypatch):
+    script = Script([(0.0, 1, ANSWER), (1.0, 1, None)])
+    with pytest.raises(processes.Lost, match="rank 1 died by SIGKILL"):
+        script.collect(monkeypatch, 600.0)
+    assert script.now == 1.0
+
+
+def test_an_interrupted_wait_keeps_what_has_arrived(monkeypatch):
+    script = Script([(0.0, 1, ANSWER + b"two"), (1.0, 0, TOKEN), (0.0, 0, ANSWER + b"one")])
+
+    def interrupt(kind, value):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        script.collect(monkeypatch, 600.0, interrupt)
+    assert not any(rank.torn for rank in script.ranks)
+    assert script.collect(monkeypatch, 600.0) == ([ANSWER + b"one", ANSWER + b"two"], None)
+
+
+def test_an_interruption_may_have_cut_a_message(monkeypatch):
+    script = Script([(0.0, 1, ANSWER)])
+
+    def cut():
+        raise KeyboardInterrupt
+
+    script.ranks[1].pipe.recv_bytes = cut
+    with pytest.raises(KeyboardInterrupt):
+        script.collect(monkeypatch, 600.0)
+    assert [rank.torn for rank in script.ranks] == [False, True]
+
+
+def test_errors_in_different_places_end_the_group():
+    """A sum that one rank has begun would be taken for the first of the next call."""
+    script = Script([], (2, 3))
+    for rank in script.ranks:
+        rank.post = SimpleNamespace(announced={})
+    with pytest.raises(processes.Lost, match="in different places"):
+        error_in([FAILED, FAILED], script.ranks, ())
 
 
 def test_no_other_machine_reaches_the_ranks(ranks):

@@ -13,10 +13,12 @@ import torch
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.base.main_guard import GUARD_TEXT
+from modular_converter.parallel.engine.ranks import processes
+from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.fair_lock import FairLock
 from modular_converter.parallel.engine.ranks.packing import pack
 from modular_converter.parallel.engine.ranks.protocol import ANSWER, EARLY, SECONDS
-from modular_converter.parallel.engine.ranks.session import RemoteError, Session
+from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.rank_models import Worker
 from modular_converter.parallel.errors import PlanError, RankError
 from tests.parallel.troubled import PLAN, Troubled
@@ -70,7 +72,7 @@ def test_turns_are_taken_in_order():
     assert seen == list(range(20))
 
 
-def test_an_error_of_all_ranks_is_the_callers_own_and_they_go_on(ranks):
+def test_an_error_of_all_ranks_is_the_callers_own_and_they_go_on(ranks, monkeypatch):
     torch.manual_seed(0)
     model = Troubled().eval()
     want = model(X)
@@ -80,6 +82,9 @@ def test_an_error_of_all_ranks_is_the_callers_own_and_they_go_on(ranks):
     assert "troubled.py" in str(caught.value.__cause__)
     with pytest.raises(Exception, match="a module .Linear. cannot travel"):
         model(X, trouble="module")
+    monkeypatch.setattr(processes, "GRACE_S", 0.2)
+    with pytest.raises(KeyError, match="one after the other"):
+        model(X, trouble="late")
     assert torch.allclose(model(X), want, atol=1e-5)
     assert not model(X).requires_grad
     model.cpu()
@@ -180,6 +185,7 @@ def test_calls_of_several_threads_all_get_their_own_answer(ranks):
     "trouble, said",
     [
         ("alone", r"rank 1 failed(.|\n)*ValueError: only here"),
+        ("device", r"rank 0 cannot go on; all ranks were ended: CUDA error: device-side assert(.|\n)*troubled.py"),
         ("memory", r"rank 1 failed(.|\n)*no room left"),
         ("dies", "rank 1 died by SIGKILL .*memory runs out"),
         ("crashes", r"rank 1 died by SIGSEGV(.|\n)*troubled.py"),

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modular_converter.parallel.engine.base.skeleton import Item, assemble_model, dismantle
-from modular_converter.parallel.engine.ranks.session import RemoteError
+from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.remote.handover import copy_rows, moves_of, parcels, slot_bytes
-from modular_converter.parallel.engine.remote.placement import _UNUSED
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.shards import shard, unshard
 from modular_converter.parallel.shard.shares import share_shape
@@ -145,9 +144,7 @@ def test_a_model_that_is_dropped_leaves_the_ranks_that_it_shares(ranks):
 
     number = parallelize(Troubled(), plan=PLAN, session=ranks)._placement.number
     gc.collect()
-    assert number in _UNUSED[ranks]
-    parallelize(Troubled(), plan=PLAN, session=ranks).cpu()
-    assert ranks not in _UNUSED
+    assert not ranks.unneeded
     with ranks.lock, pytest.raises(RemoteError, match="KeyError"):
         ranks.ask(("rows", number, 0, 0, 1))
 

@@ -154,18 +154,31 @@ def test_a_cache_of_a_model_that_was_taken_back_says_so(ranks, model):
         model(IDS, past_key_values=cache)
 
 
-def test_caches_that_are_dropped_are_dropped_on_the_ranks(model):
+def test_caches_that_are_dropped_are_dropped_on_the_ranks_at_once(model):
     placement = model._placement
     gc.collect()  # caches of earlier tests, which tracebacks of expected errors keep
-    for _ in range(3):
+    for _ in range(20):
         cache = DynamicCache(config=model.config)
         model(IDS, past_key_values=cache)
     number = cache._number
-    del cache
-    model(IDS, use_cache=False)
-    assert not placement.handles and not placement.dropped
+    with placement.session.lock:
+        del cache
+        assert placement.session.unneeded  # a call is under way
+    assert not placement.handles and not placement.session.unneeded
+    assert placement.session.owed[-1][0] == "forget"
+    for _ in range(20):
+        placement.session.forget(placement.number, range(1))  # more than the pipes would hold without a reader
     with pytest.raises(KeyError, match=str(number)):
         placement._call_held(number, "get_seq_length", (), {})
+
+
+def test_what_an_answer_names_again_is_kept(model):
+    cache = model(IDS, use_cache=True).past_key_values
+    session, number = model._placement.session, cache._number
+    with session.lock:
+        session.forget(model._placement.number, range(number, number + 1))
+        session.remember(model._placement.number, number)
+    assert cache.get_seq_length() == 9
 
 
 @pytest.mark.parametrize("given", [{}, {"return_dict": False}])

@@ -1,0 +1,39 @@
+"""Modules with another forward than their class: they get a class of the same name, made once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+_MADE: dict[tuple[type[Any], type[Any], bool], type[Any]] = {}
+_INSERTED = "_inserted"
+
+
+def swap_forward(module: torch.nn.Module, kind: type[Any], outermost: bool = False) -> None:
+    """Give a module the forward of ``kind``, below what its own class adds to a standard one; outermost: above all."""
+    module.__class__ = _made(type(module), kind, outermost)
+
+
+def _made(old: type[Any], kind: type[Any], outermost: bool) -> type[Any]:
+    """A class with another innermost forward, or with another outermost one.
+
+    A subclass of ``nn.Linear`` that calls ``super().forward`` keeps what it adds: the plain class goes between.
+    """
+    if (old, kind, outermost) not in _MADE:
+        standard = next((base for base in old.__mro__ if _is_standard(base)), old)
+        above = outermost or old is standard
+        bases = (kind, old) if above else (old, _made(standard, kind, False))
+        body = {"__module__": old.__module__, "__qualname__": old.__qualname__, _INSERTED: True}
+        _MADE[old, kind, outermost] = type(old.__name__, bases, body)
+    return _MADE[old, kind, outermost]
+
+
+def _is_standard(kind: type[Any]) -> bool:
+    return kind in (torch.nn.Linear, torch.nn.Embedding) or is_conv1d(kind)
+
+
+def is_conv1d(kind: type[Any]) -> bool:
+    """Whether a class is transformers' ``Conv1D``, a linear layer whose weight is stored the other way round."""
+    return kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers.") and _INSERTED not in vars(kind)
