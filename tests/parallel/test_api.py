@@ -15,7 +15,7 @@ from modular_converter.parallel import Session, api, parallelize
 from modular_converter.parallel.engine.choice import arguments
 from modular_converter.parallel.engine.group import in_process_group
 from modular_converter.parallel.engine.ranks import session as ranks_session
-from modular_converter.parallel.engine.remote import placement, put_on_ranks
+from modular_converter.parallel.engine.remote import place, put_on_ranks
 from modular_converter.parallel.errors import ApplyError, RankError
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from tests.parallel.troubled import PLAN, Troubled
@@ -84,7 +84,7 @@ def test_a_model_that_fails_after_its_weights_have_gone_has_to_be_loaded_again(s
 
 
 def test_parcels_that_fail_leave_no_answer_behind(shared, monkeypatch):
-    first = placement.parcels
+    first = place.parcels
 
     def of_nothing(items, slot):  # tensors that ranks do not know, in several messages under way at once
         for parcel in first(items, slot):
@@ -92,7 +92,7 @@ def test_parcels_that_fail_leave_no_answer_behind(shared, monkeypatch):
                 dataclasses.replace(span, first=span.first + (1 << 40), last=span.last + (1 << 40)) for span in parcel
             ]
 
-    monkeypatch.setattr(placement, "parcels", of_nothing)
+    monkeypatch.setattr(place, "parcels", of_nothing)
     with pytest.raises(RankError, match=r"could not be put on the ranks; it is as it was"):
         parallelize(Troubled(256).eval(), plan=PLAN, session=shared)
     assert not shared.ended

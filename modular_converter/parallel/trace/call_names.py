@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import functools
 import inspect
 import os
 import sys
+import types
 from collections.abc import Mapping
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -24,13 +26,25 @@ _NOT_THE_MODEL = (os.path.dirname(torch.__file__), os.path.dirname(__file__), co
 def forward_names(module: torch.nn.Module) -> tuple[str, ...]:
     """The parameter names of a module's forward, without ``*args`` and ``**kwargs``."""
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    found = inspect.signature(module.forward).parameters.values()
+    found = _signature(module).parameters.values()
     return tuple(parameter.name for parameter in found if parameter.kind not in variable)
+
+
+def _signature(module: torch.nn.Module) -> inspect.Signature:
+    forward = module.forward
+    own = getattr(forward, "__func__", None)
+    return inspect.signature(forward) if own is None else _signature_of_method(own)
+
+
+@functools.lru_cache(maxsize=1024)
+def _signature_of_method(function: Any) -> inspect.Signature:
+    """Without ``self``; the modules of one class ask often."""
+    return inspect.signature(types.MethodType(function, object()))
 
 
 def bound_arguments(module: torch.nn.Module, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call by the names that the forward gives them; ``**kwargs`` by their own."""
-    signature = inspect.signature(module.forward)
+    signature = _signature(module)
     bound = signature.bind_partial(*args, **kwargs).arguments
     result: dict[str, Any] = {}
     for name, value in bound.items():
@@ -69,9 +83,12 @@ def local_names(frame: FrameType | None, tensor: torch.Tensor) -> tuple[str, ...
 
 def result_name(frame: FrameType | None) -> str:
     """The local variable to which the call that a frame is making assigns its result; empty if it is used otherwise."""
-    if frame is None:
-        return ""
-    after = (item for item in dis.get_instructions(frame.f_code) if item.offset > frame.f_lasti)
+    return "" if frame is None else _stored_after(frame.f_code, frame.f_lasti)
+
+
+@functools.lru_cache(maxsize=4096)
+def _stored_after(code: CodeType, offset: int) -> str:
+    after = (item for item in dis.get_instructions(code) if item.offset > offset)
     following = next((item for item in after if item.opname not in ("CACHE", "PRECALL", "NOT_TAKEN")), None)
     if following is None or not following.opname.startswith("STORE_FAST"):
         return ""

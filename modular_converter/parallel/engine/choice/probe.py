@@ -6,6 +6,7 @@ weights, and the types in use.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -63,12 +64,12 @@ def probe_of(model: torch.nn.Module) -> Probe | str:
     reason = ""
     for candidate in tried:
         try:
-            found = probe_with(candidate, _inputs(candidate, model))
+            pairs = list(_answered(candidate, model))
         except Exception as error:  # what the model's own code raises for inputs that it does not know
             reason = one_line(error)
             continue
-        if any(bool(t.isfinite().any()) for answer in found.answers for t in answer if t.is_floating_point()):
-            return found
+        if any(bool(t.isfinite().any()) for _, answer in pairs for t in answer if t.is_floating_point()):
+            return Probe(candidate, *zip(*pairs))
         reason = "its answers are not finite"
     return reason
 
@@ -79,8 +80,8 @@ def probe_with(model: torch.nn.Module, inputs: Iterable[dict[str, Any]]) -> Prob
     return Probe(model, given, tuple(_answer(model, one) for one in given))
 
 
-def _inputs(candidate: Any, model: Any) -> Iterator[dict[str, Any]]:
-    """Inputs of one forward, with padding if the forward takes a mask."""
+def _answered(candidate: Any, model: Any) -> Iterator[tuple[dict[str, Any], list[torch.Tensor]]]:
+    """Inputs with the answers to them, with padding too if the forward takes a mask."""
     given = make_inputs(model)
     types = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     kind = next(iter(types)) if len(types) == 1 else torch.float32
@@ -91,12 +92,9 @@ def _inputs(candidate: Any, model: Any) -> Iterator[dict[str, Any]]:
         # Padded at the end: a first token that may look at no token is left to each device's kernel.
         mask[0, ids.shape[1] - ids.shape[1] // 4 :] = 0
         padded = {**given, "attention_mask": mask}
-        try:
-            _answer(candidate, padded)
-            yield padded
-        except Exception:  # its forward takes no mask
-            pass
-    yield given
+        with contextlib.suppress(Exception):  # its forward takes no mask
+            yield padded, _answer(candidate, padded)
+    yield given, _answer(candidate, given)
 
 
 def _as(value: Any, kind: torch.dtype) -> Any:

@@ -157,6 +157,12 @@ class Session:
             with contextlib.suppress(RemoteError):
                 self.answers(limit_s)
 
+    def settle(self) -> None:
+        """Wait until the ranks are idle, and give the shared memory back."""
+        with contextlib.suppress(RankError), self.lock:
+            self._discard_answers(self.limit_s)
+            self.down.release()
+
     def forget(self, model: int, numbers: range | None = None) -> None:
         """Let the ranks drop a model, or objects that it keeps: at once, or when the lock is free.
 

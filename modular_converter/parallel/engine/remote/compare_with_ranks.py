@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ from modular_converter.parallel.engine.choice.probe import Probe, probe_of, prob
 from modular_converter.parallel.engine.choice.select_plan import proven_inputs
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.session import Session
-from modular_converter.parallel.engine.remote.placement import place
+from modular_converter.parallel.engine.remote.place import place
+from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
@@ -28,20 +30,28 @@ logger = logging.getLogger(__name__)
 _AGREED: set[tuple[Any, ...]] = set()
 
 
-def difference_on_ranks(model: Any, plan: Plan, session: Session, dtype: torch.dtype | None) -> str:
-    """How one layer of each kind of a model differs on the ranks from the main process, in words; empty if it agrees.
+@dataclass(frozen=True)
+class Compared:
+    """How answers differ, in words, empty if they agree; and where the ranks keep what was compared."""
 
-    The weights stay here: the ranks get copies of the few layers, and drop them.
+    said: str = ""
+    placement: Placement | None = None
+
+
+def difference_on_ranks(model: Any, plan: Plan, session: Session, dtype: torch.dtype | None) -> Compared:
+    """How one layer of each kind of a model differs on the ranks from the main process.
+
+    The weights stay here too: the ranks get copies of the few layers. They drop them when the result is dropped.
 
     Raises:
         RankError: a rank died or hung.
     """
     if len(session.devices) == 1:
-        return ""
+        return Compared()
     probe = probe_of(model)
     if isinstance(probe, str):
         logger.info("%s is not compared with the ranks before it is handed over: %s", type(model).__name__, probe)
-        return ""
+        return Compared()
     types = {dtype or parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     return _said(probe, plan, session, kept_types(model, dtype), not types.isdisjoint(HALF_TYPES))
 
@@ -56,37 +66,36 @@ def difference_of_small(model: Any, plan: Plan, session: Session) -> str:
     except PlanError:  # none can be built, or it does not divide over so many ranks
         return ""
     if key not in _AGREED:
-        said = _said(probe_with(small, inputs), part, session, kept_types(small, None), False)
-        if said:
-            return said
+        found = _said(probe_with(small, inputs), part, session, kept_types(small, None), False)
+        if found.said:
+            return found.said
         _AGREED.add(key)
     return ""
 
 
-def _said(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> str:
+def _said(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> Compared:
     try:
-        return _difference(probe, fitting(plan, probe.model), session, kept, half)
+        placement = _placed(probe.model, fitting(plan, probe.model), session, kept)
+        said = probe.difference(lambda inputs: placement.call("forward", (), dict(inputs)), half)
+        return Compared(said, placement)
     except RemoteError as error:
-        return str(error).strip().splitlines()[-1]
+        return Compared(str(error).strip().splitlines()[-1])
     except Exception as error:
         if session.ended:
             raise
-        return one_line(error, 200)
+        return Compared(one_line(error, 200))
 
 
-def _difference(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> str:
-    skeleton, tensors = dismantle(probe.model, kept)
+def _placed(model: torch.nn.Module, plan: Plan, session: Session, kept: Any) -> Placement:
+    skeleton, tensors = dismantle(model, kept)
     pieces = apply(assemble_model(skeleton, META)[0], plan, OneOf(len(session.devices))).resolution.pieces
     parameters = {n: item.name for n, item in enumerate(skeleton.items) if item.parameter}
     split = {n: pieces[name] for n, name in parameters.items() if name in pieces}
     borrowed = [tensor.detach() for tensor in tensors]  # the hand-over empties these, and not the model's own
     placement = place(session, skeleton, borrowed, plan, split, False, False)
-    try:
-        placement.on_trial()
-        return probe.difference(lambda inputs: placement.call("forward", (), dict(inputs)), half)
-    finally:
-        if not session.ended:
-            placement.end()
+    placement.lent = {id(tensor): number for number, tensor in enumerate(tensors)}
+    placement.on_trial()
+    return placement
 
 
 def refuse_difference(said: str) -> None:

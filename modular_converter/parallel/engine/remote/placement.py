@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,10 @@ import torch
 
 from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
 from modular_converter.parallel.engine.ranks.failures import RemoteError
-from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, public_names, stand_in, write_tensor
+from modular_converter.parallel.engine.ranks.packing import OnRanks, handle_for, public_names, stand_in
 from modular_converter.parallel.engine.ranks.random_states import random_states, set_random_states
 from modular_converter.parallel.engine.ranks.session import Session
-from modular_converter.parallel.engine.remote.give_pages_back import empty_rows, is_alone, trim_heap
-from modular_converter.parallel.engine.remote.handover import Span, copy_rows, moves_of, parcels, slot_bytes
+from modular_converter.parallel.engine.remote.handover import copy_rows, moves_of
 from modular_converter.parallel.engine.remote.what_may_leave import caches_in, has_content, with_stream
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
@@ -25,7 +24,7 @@ from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.shares import share_shape
 
 
-_NUMBERS = itertools.count(1)
+NUMBERS = itertools.count(1)
 _CHUNK_BYTES = 32 << 20
 # Objects that one answer can leave on the ranks.
 _NAMES = 1 << 12
@@ -40,6 +39,7 @@ class Placement:
         pieces: how each sharded item is split, by number.
         times: seconds that each rank took for the last call, by its own clock.
         handles: what stands for objects on the ranks, by number.
+        lent: identity of a tensor that stays in the main process too -> its number here.
         settings: the model's settings as the ranks have them; see ``config_changes.settings_of``.
     """
 
@@ -52,6 +52,7 @@ class Placement:
     own_session: bool
     times: list[float] = field(default_factory=list)
     handles: weakref.WeakValueDictionary[int, Any] = field(default_factory=weakref.WeakValueDictionary)
+    lent: dict[int, int] = field(default_factory=dict)
     settings: bytes = b""
     unused: weakref.finalize[Any, Any] | None = None
 
@@ -94,7 +95,7 @@ class Placement:
 
     def _name(self) -> int:
         """The first of ``_NAMES`` numbers for what one answer leaves on the ranks."""
-        return (self.number << 40) + next(_NUMBERS) * _NAMES
+        return (self.number << 40) + next(NUMBERS) * _NAMES
 
     def _lend(self, cache: Any) -> None:
         """Send an empty cache to the ranks for good; the caller's object becomes its handle."""
@@ -197,89 +198,11 @@ class Placement:
             self.session.forget(self.number)
 
 
-def place(
-    session: Session,
-    skeleton: Skeleton,
-    tensors: list[torch.Tensor],
-    plan: Plan,
-    pieces: dict[int, Piece],
-    compile: bool,
-    own_session: bool,
-) -> Placement:
-    """Hand a model to the ranks of a started session; its own tensors are empty afterwards.
-
-    Raises:
-        RankError: a rank failed on the way; the model has to be loaded again.
-    """
-    number = next(_NUMBERS)
-    with session.lock:
-        try:
-            session.ask(("load", number, skeleton, str(plan)))
-            _stream(session, number, skeleton.items, tensors)
-            session.ask(("finish", number, str(plan), compile))
-        except KeyboardInterrupt:
-            session.forget(number)
-            raise
-    placement = Placement(session, number, plan, skeleton, tensors, pieces, own_session)
-    placement.unused = weakref.finalize(placement, _drop_unused, session, number, own_session, os.getpid())
-    placement.unused.atexit = False
-    return placement
-
-
 def _forget_handle(session: weakref.ref[Session], model: int, number: int, process: int) -> None:
     """A handle is gone: the ranks drop its object."""
     found = session()
     if found is not None and os.getpid() == process:
         found.forget(model, range(number, number + 1))
-
-
-def _drop_unused(session: Session, number: int, own_session: bool, process: int) -> None:
-    """A model was dropped without being taken back: end its ranks, or drop it there."""
-    if os.getpid() != process:  # a copy of the main process
-        return
-    if own_session:
-        session.end("their model was dropped")
-    else:
-        session.forget(number)
-
-
-def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: list[torch.Tensor]) -> None:
-    """Write parcels into two slots in turn, while the ranks read the other one; free each tensor as it has been read."""
-    slot = slot_bytes(items)
-    session.down.reserve(2 * slot)
-    waiting: list[Sequence[Span]] = []
-    torn: set[int] = set()
-    opened = {n for n, item in enumerate(items) if item.parameter and is_alone(tensors[n])}
-
-    def finish_oldest() -> None:
-        session.answers(session.limit_s)
-        for span in waiting.pop(0):
-            item = items[span.number]
-            if item.parameter and span.last == item.rows:
-                tensors[span.number].data = torch.empty(0, dtype=item.dtype)
-            elif span.number in opened:
-                torn.add(span.number)
-                empty_rows(tensors[span.number], span.first, span.last)
-        trim_heap()
-
-    try:
-        for turn, parcel in enumerate(parcels(items, slot)):
-            if len(waiting) == 2:
-                finish_oldest()
-            base = (turn % 2) * slot
-            for span in parcel:
-                tensor = tensors[span.number].detach()
-                rows = (tensor if tensor.dim() else tensor.view(1))[span.first : span.last]
-                write_tensor(session.down, base + span.offset, rows)
-            session.send(("parcel", number, base, parcel))
-            waiting.append(parcel)
-        while waiting:
-            finish_oldest()
-    except BaseException:
-        for n in torn:  # what has lost a row is lost
-            tensors[n].data = torch.empty(0, dtype=items[n].dtype)
-        raise
-    session.down.release()
 
 
 def _place_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,11 +18,13 @@ from modular_converter.parallel.engine.choice.select_plan import select_plan
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.compare_with_ranks import (
+    Compared,
     difference_of_small,
     difference_on_ranks,
     refuse_difference,
 )
-from modular_converter.parallel.engine.remote.placement import Placement, place
+from modular_converter.parallel.engine.remote.place import place
+from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.proxy import install
 from modular_converter.parallel.errors import RankError
 from modular_converter.parallel.plans.plan import Plan
@@ -40,6 +41,7 @@ class _Ready:
     Attributes:
         origin: where the plan is from, in words.
         pieces: how each sharded tensor is split, by number.
+        tried: where the ranks have some of the layers already.
     """
 
     plan: Plan
@@ -47,6 +49,7 @@ class _Ready:
     skeleton: Skeleton
     tensors: list[torch.Tensor]
     pieces: dict[int, Piece]
+    tried: Placement | None = None
 
     def has_lost_weights(self) -> bool:
         """Whether the model has given a weight up already."""
@@ -98,39 +101,33 @@ def _prepare(given: Arguments, session: Session) -> _Ready:
 def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
     """The model with a plan that leaves its numbers as they are on these ranks."""
 
-    def difference(plan: Plan) -> str:
+    def compared(plan: Plan) -> Compared:
         own = difference_on_ranks(given.model, plan, session, given.weight_type)
-        return own or (difference_of_small(given.model, plan, session) if given.plan is None else "")
+        if own.said or given.plan is not None:
+            return own
+        return replace(own, said=difference_of_small(given.model, plan, session))
 
-    said, name = difference(ready.plan), type(given.model).__name__
-    if said and given.plan is None:
+    found, name = compared(ready.plan), type(given.model).__name__
+    if found.said and given.plan is None:
         with torch.random.fork_rng(devices=[]):
             for plan, origin in other_plans(given.model, ready.plan, 4 if len(session.devices) % 4 == 0 else 2):
-                if not difference(plan):
-                    logger.warning(
-                        "%s: %s fails on one layer of each kind (%s); taken is %s", name, ready.origin, said, origin
-                    )
+                other = compared(plan)
+                if not other.said:
+                    said = (name, ready.origin, found.said, origin)
+                    logger.warning("%s: %s fails on one layer of each kind (%s); taken is %s", *said)
                     pieces = check_fit(ready.skeleton, plan, len(session.devices))
                     log_kept(given.model, plan, len(session.devices))
-                    return replace(ready, plan=plan, origin=origin, pieces=pieces)
-    refuse_difference(said)
-    return ready
+                    return replace(ready, plan=plan, origin=origin, pieces=pieces, tried=other.placement)
+    refuse_difference(found.said)
+    return replace(ready, tried=found.placement)
 
 
 def _place(given: Arguments, session: Session, ready: _Ready) -> Placement:
     own = given.session is None
     try:
-        return place(session, ready.skeleton, ready.tensors, ready.plan, ready.pieces, given.compile, own)
+        return place(session, ready.skeleton, ready.tensors, ready.plan, ready.pieces, given.compile, own, ready.tried)
     except RemoteError as error:
-        if not own:
-            _drop(session, error)
+        if not own:  # other models on the ranks stay
+            session.settle()
         state = "some of its weights are gone, load it again" if ready.has_lost_weights() else "it is as it was"
         raise RankError(f"the model could not be put on the ranks; {state}: {error}") from error
-
-
-def _drop(session: Session, error: RemoteError) -> None:
-    """Drop the parts of a model that could not be put on the ranks; other models on them stay."""
-    with contextlib.suppress(RemoteError, RankError), session.lock:
-        for number in error.about[1:]:
-            session.forget(number)
-        session.down.release()

@@ -79,14 +79,17 @@ class Worker(Answering):
                 return loaded.held[number]
         raise ApplyError("a cache among the arguments is no longer on these ranks: its model has been taken back")
 
-    def on_load(self, number: int, skeleton: Skeleton, plan: str) -> None:
-        """Build a model without weights and make room for this rank's shares."""
+    def on_load(self, number: int, skeleton: Skeleton, plan: str, tried: int, there: dict[int, int]) -> None:
+        """Build a model without weights and make room for this rank's shares, but for those of a model that was tried."""
         model, made = assemble_model(skeleton, self.device)
         check_ids(model)
         resolution = resolve(Plan.parse(plan), model)
         pieces = {n: resolution.pieces[i.name] for n, i in enumerate(skeleton.items) if i.name in resolution.pieces}
         shares = {}
         for index, item in enumerate(skeleton.items):
+            if index in there:
+                shares[index] = self.models[tried].shares[there[index]]
+                continue
             piece = pieces.get(index)
             shape = share_shape(item.shape, piece.dim if piece else -1, self.group.size)
             shares[index] = torch.empty(shape, dtype=item.kept, device=self.device) if item.parameter else made[index]

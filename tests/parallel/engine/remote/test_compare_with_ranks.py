@@ -13,6 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, one_of_each_kind  # noqa: E402
 from modular_converter.parallel.engine.choice.probe import probe_of  # noqa: E402
+from modular_converter.parallel.engine.remote import place  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402
@@ -94,3 +95,18 @@ def test_a_model_that_is_run_whole_and_one_that_cannot_be_run():
     assert [set(given) >= {"input_ids"} for given in found.inputs] == [True, True]
     assert "attention_mask" in found.inputs[0] and model.training is False
     assert "AttributeError" in probe_of(torch.nn.Linear(3, 3))
+
+
+def test_layers_that_were_tried_are_not_sent_again(ranks, monkeypatch):
+    model, sent, write = llama(4), [], place.write_tensor
+    with torch.no_grad():
+        want = copy.deepcopy(model)(IDS)[0]
+    size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    monkeypatch.setattr(place, "write_tensor", lambda *given: sent.append(given[2].nbytes) or write(*given))
+    plan = "plan x\nrule model.layers.*.mlp.up_proj colwise\nrule model.layers.*.mlp.gate_proj colwise\n"
+    parallelize(model, session=ranks, plan=f"{plan}rule model.layers.*.mlp.down_proj rowwise\n")
+    got = model(IDS)[0]
+    model.cpu()
+    assert relative_error(got, want) < 2e-4 and size <= sum(sent) < size + 100
+    with torch.no_grad():
+        assert relative_error(model(IDS)[0], want) < 1e-6

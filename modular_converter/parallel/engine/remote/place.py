@@ -1,0 +1,120 @@
+"""A model's way to the ranks of a session: its parts that they lack, a few megabytes at a time."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
+from modular_converter.parallel.engine.ranks.packing import write_tensor
+from modular_converter.parallel.engine.ranks.session import Session
+from modular_converter.parallel.engine.remote.give_pages_back import empty_rows, is_alone, trim_heap
+from modular_converter.parallel.engine.remote.handover import Span, parcels, slot_bytes
+from modular_converter.parallel.engine.remote.placement import NUMBERS, Placement
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import Piece
+
+
+def place(
+    session: Session,
+    skeleton: Skeleton,
+    tensors: list[torch.Tensor],
+    plan: Plan,
+    pieces: dict[int, Piece],
+    compile: bool,
+    own_session: bool,
+    tried: Placement | None = None,
+) -> Placement:
+    """Hand a model to the ranks of a started session; its own tensors are empty afterwards.
+
+    Args:
+        tried: a part of the model that the ranks have already; it is not sent again.
+
+    Raises:
+        RankError: a rank failed on the way; the model has to be loaded again.
+    """
+    number, there = next(NUMBERS), _on_ranks_already(skeleton, tensors, pieces, tried)
+    left = tuple(replace(item, shape=(0,)) if n in there else item for n, item in enumerate(skeleton.items))
+    with session.lock:
+        try:
+            session.ask(("load", number, skeleton, str(plan), tried.number if tried is not None else 0, there))
+            _stream(session, number, left, tensors)
+            for n in there:
+                tensors[n].data = torch.empty(0, dtype=skeleton.items[n].dtype)
+            session.ask(("finish", number, str(plan), compile))
+        except BaseException:
+            session.forget(number)
+            raise
+    placement = Placement(session, number, plan, skeleton, tensors, pieces, own_session)
+    placement.unused = weakref.finalize(placement, _drop_unused, session, number, own_session, os.getpid())
+    placement.unused.atexit = False
+    return placement
+
+
+def _on_ranks_already(
+    skeleton: Skeleton, tensors: list[torch.Tensor], pieces: dict[int, Piece], tried: Placement | None
+) -> dict[int, int]:
+    """The parameters that the ranks have in the same form: number -> number among those that were tried."""
+    if tried is None:
+        return {}
+    found = {
+        n: tried.lent[id(t)] for n, t in enumerate(tensors) if id(t) in tried.lent and skeleton.items[n].parameter
+    }
+    return {
+        n: other
+        for n, other in found.items()
+        if pieces.get(n) == tried.pieces.get(other) and skeleton.items[n].kept == tried.skeleton.items[other].kept
+    }
+
+
+def _drop_unused(session: Session, number: int, own_session: bool, process: int) -> None:
+    """A model was dropped without being taken back: end its ranks, or drop it there."""
+    if os.getpid() != process:  # a copy of the main process
+        return
+    if own_session:
+        session.end("their model was dropped")
+    else:
+        session.forget(number)
+
+
+def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: list[torch.Tensor]) -> None:
+    """Write parcels into two slots in turn, while the ranks read the other one; free each tensor as it has been read."""
+    slot = slot_bytes(items)
+    session.down.reserve(2 * slot)
+    waiting: list[Sequence[Span]] = []
+    torn: set[int] = set()
+    opened = {n for n, item in enumerate(items) if item.parameter and is_alone(tensors[n])}
+
+    def finish_oldest() -> None:
+        session.answers(session.limit_s)
+        for span in waiting.pop(0):
+            item = items[span.number]
+            if item.parameter and span.last == item.rows:
+                tensors[span.number].data = torch.empty(0, dtype=item.dtype)
+            elif span.number in opened:
+                torn.add(span.number)
+                empty_rows(tensors[span.number], span.first, span.last)
+        trim_heap()
+
+    try:
+        for turn, parcel in enumerate(parcels(items, slot)):
+            if len(waiting) == 2:
+                finish_oldest()
+            base = (turn % 2) * slot
+            for span in parcel:
+                tensor = tensors[span.number].detach()
+                rows = (tensor if tensor.dim() else tensor.view(1))[span.first : span.last]
+                write_tensor(session.down, base + span.offset, rows)
+            session.send(("parcel", number, base, parcel))
+            waiting.append(parcel)
+        while waiting:
+            finish_oldest()
+    except BaseException:
+        for n in torn:  # what has lost a row is lost
+            tensors[n].data = torch.empty(0, dtype=items[n].dtype)
+        raise
+    session.down.release()
