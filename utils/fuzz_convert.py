@@ -5,7 +5,8 @@ file, and compares. Prints what became of them, and each sort of silent differen
 saved with `--save`. Program 17 of seed 5 is always the same: `--seed 5 --first 17 --examples 1`.
 
 With `--mutants N` it damages modular files of the installed `transformers` instead, and converts them: no internal
-error, no generated text that does not compile, no hang, and the same result twice.
+error, no generated text that does not compile, no hang, and, for each twentieth, the same result twice. Files are drawn
+by the inverse of their size.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tests.oracle.verdict import Outcome, Verdict, judge, settings  # noqa: E402
 
 
 T = TypeVar("T")
-TWICE = 5
+TWICE = 20
 """Of so many mutants, one is converted twice."""
 FAILED = (Outcome.SILENT, Outcome.CRASHED)
 
@@ -141,7 +142,8 @@ def search_mutants(seed: int, numbers: range, workers: int, folder: str | None) 
             os.makedirs(folder, exist_ok=True)
             with open(name, "w", encoding="utf-8") as file:
                 file.write(mutant_of(seed, number)[1])
-    print(f"seed {seed}: {len(numbers)} mutants in {time.monotonic() - began:.0f} s")
+    twice = sum(number % TWICE == 0 for number in numbers)
+    print(f"seed {seed}: {len(numbers)} mutants in {time.monotonic() - began:.0f} s, {twice} of them converted twice")
     print("\n".join(f"{count:7} {what}" for what, count in [*sorted(counts.items()), ("complaints", complaints)]))
     return complaints
 
@@ -149,16 +151,18 @@ def search_mutants(seed: int, numbers: range, workers: int, folder: str | None) 
 def mutant_of(seed: int, number: int) -> tuple[str, str]:
     """A modular file of the installed library, and a damaged text of it."""
     draw = random.Random(f"{seed}/{number}")
-    path = draw.choice(_published())
+    path = draw.choices(*_published())[0]
     with open(path, encoding="utf-8") as file:
         return path, mutate(file.read(), draw)
 
 
 @cache
-def _published() -> tuple[str, ...]:
+def _published() -> tuple[list[str], list[float]]:
+    """The modular files, and how often each is drawn: small ones more often, since a campaign then sees more damage."""
     spec = importlib.util.find_spec("transformers")
     assert spec is not None and spec.origin is not None, "transformers is not installed"
-    return tuple(discover([os.path.join(os.path.dirname(spec.origin), "models")], None).paths)
+    paths = [*discover([os.path.join(os.path.dirname(spec.origin), "models")], None).paths]
+    return paths, [1 / os.path.getsize(path) for path in paths]
 
 
 def _complained(seed: int, number: int) -> tuple[str, str, str]:

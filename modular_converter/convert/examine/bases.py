@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from modular_converter.convert.examine.fault import Fault, FaultKind
+from modular_converter.convert.examine.statements import all_statements, statements_in
 
 
 DEEPEST = 200
@@ -89,7 +90,7 @@ def _classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
         if isinstance(node, ast.ClassDef):
             yield node
         elif isinstance(node, (ast.If, ast.Try, ast.With, ast.ExceptHandler)):
-            waiting.extend(reversed(list(ast.iter_child_nodes(node))))
+            waiting.extend(reversed(statements_in(node)))
 
 
 def _modules_in(imported: str, rest: str) -> Iterator[str]:
@@ -102,7 +103,7 @@ def _modules_in(imported: str, rest: str) -> Iterator[str]:
 
 def _imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """`(name, what it stands for)` of each import, anywhere in the file; a class stands for the module it is from."""
-    for node in ast.walk(tree):
+    for node in all_statements(tree):
         if isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
             for alias in node.names:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from modular_converter.convert.examine.bases import base_faults
 from modular_converter.convert.examine.fault import Fault, FaultKind
+from modular_converter.convert.examine.statements import statements_in
 from modular_converter.convert.examine.typing_only import bound_names, is_type_checking, typing_only_faults
 
 
@@ -61,4 +62,4 @@ def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
         elif isinstance(node, ast.Try):
             waiting.extend([*node.handlers, *node.orelse, *node.finalbody])
         else:
-            waiting.extend(ast.iter_child_nodes(node))
+            waiting.extend(statements_in(node))

@@ -17,27 +17,32 @@ DEEPEST = 20
 """Ancestors of a class that are followed, one above the other; more are a circle."""
 
 
-def lineage(name: str, module: Module, library: Library, depth: int = 0) -> Iterator[Statement | None]:
-    """A class and its ancestors; None for each that cannot be read. `object` is left out."""
+def lineage(
+    name: str, module: Module, library: Library, mentions: str = "", depth: int = 0
+) -> Iterator[Statement | None]:
+    """A class and its ancestors; None for each that cannot be read, or whose module does not hold the text `mentions`.
+
+    `object` is left out.
+    """
     if name == "object":
         return
     statement = module.definitions.get(name)
     if statement is None:
-        elsewhere = _module_of(name, module, library) if depth <= DEEPEST else None
+        elsewhere = _module_of(name, module, library, mentions) if depth <= DEEPEST else None
         if elsewhere is None:
             yield None
         else:
-            yield from lineage(name, elsewhere, library, depth + 1)
+            yield from lineage(name, elsewhere, library, mentions, depth + 1)
     elif statement.role is not Role.CLASS or depth > DEEPEST:
         yield None
     else:
         yield statement
         for base in statement.bases:
-            yield from lineage(base, module, library, depth + 1)
+            yield from lineage(base, module, library, mentions, depth + 1)
 
 
-def _module_of(name: str, module: Module, library: Library) -> Module | None:
-    """The module that a class is imported from, if its file can be read."""
+def _module_of(name: str, module: Module, library: Library, mentions: str) -> Module | None:
+    """The module that a class is imported from, if its file can be read and holds a text."""
     imported = module.imported.get(name)
     if imported is None or imported.name != name:
         return None
@@ -45,23 +50,24 @@ def _module_of(name: str, module: Module, library: Library) -> Module | None:
     if path is None or not library.exists(path):
         return None
     try:
-        return library.module(path)
+        # Parsing the base of all models takes as long as converting a small one.
+        return library.module(path) if not mentions or mentions in library.text(path) else None
     except ConversionError:
         return None
 
 
-def attributes_set(statement: Statement, method: str) -> frozenset[str]:
-    """The attributes that a method of a class sets on its first parameter."""
-    if f"def {method}(" not in statement.text:
-        return frozenset()
+def sets_attribute(statement: Statement, method: str, attribute: str) -> bool:
+    """Whether a method of a class sets an attribute of its first parameter."""
+    if f"def {method}(" not in statement.text or attribute not in statement.uses:
+        return False
     functions = (node for node in class_node(statement.text).body if isinstance(node, ast.FunctionDef))
-    return frozenset(
-        node.attr
-        for function in functions
-        if function.name == method and function.args.args
-        for node in ast.walk(function)
-        if isinstance(node, ast.Attribute)
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == attribute
         and isinstance(node.ctx, ast.Store)
         and isinstance(node.value, ast.Name)
         and node.value.id == function.args.args[0].arg
+        for function in functions
+        if function.name == method and function.args.args
+        for node in ast.walk(function)
     )

@@ -11,8 +11,8 @@ from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.settings.values import Settings
 
 
-def _nothing(method: str) -> frozenset[str]:
-    return frozenset()
+def _never(method: str, attribute: str) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -27,24 +27,27 @@ class ClassShape:
     """See `Settings`."""
     module_names: frozenset[str] = frozenset()
     """What the modular file defines and imports."""
-    set_above: Callable[[str], frozenset[str]] = _nothing
-    """Gives the attributes that a method of this name sets in the ancestors of the parent."""
+    attributes: frozenset[str] = frozenset()
+    """What the bodies of the child and of the parent bind."""
+    is_set_above: Callable[[str, str], bool] = _never
+    """Tells whether a method of this name, in an ancestor of the parent, sets an attribute of this name."""
 
 
 def shape_of(
     child: ClassBlock,
+    parent: ClassBlock,
     bases: Sequence[str],
     settings: Settings,
     module_names: frozenset[str] = frozenset(),
-    set_above: Callable[[str], frozenset[str]] = _nothing,
+    is_set_above: Callable[[str, str], bool] = _never,
 ) -> ClassShape:
     """The class that has the child's name and the merged bases."""
     reached = {*bases, *(settings.implied_bases[base] for base in bases if base in settings.implied_bases)}
     if settings.model_base and any(settings.model_base in base for base in bases):
         reached.add(settings.model_base)
-    return ClassShape(
-        child.node.name, tuple(bases), frozenset(reached), settings.last_statement, module_names, set_above
-    )
+    attributes = frozenset[str]().union(*(member.binds for member in (*child.members, *parent.members)))
+    last = settings.last_statement
+    return ClassShape(child.node.name, tuple(bases), frozenset(reached), last, module_names, attributes, is_set_above)
 
 
 def merge_bases(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from modular_converter.convert.inherit.ancestors import attributes_set, lineage
+from modular_converter.convert.inherit.ancestors import lineage, sets_attribute
 from modular_converter.convert.inherit.class_findings import ClassFinding
 from modular_converter.convert.inherit.merge import merge_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
@@ -92,7 +93,7 @@ def _merge(
             siblings,
             library.settings,
             neighbours.target.module.names,
-            lambda method: _set_above(neighbours, base, method, library),
+            lambda method, attribute: _is_set_above(neighbours, base, method, attribute, library),
         )
     except SyntaxError as error:
         place = Location(neighbours.target.path, statement.line)
@@ -103,13 +104,23 @@ def _merge(
     return BuiltClass(statement, merged.text, parent.lead, uses, dotted, parent, findings)
 
 
-def _set_above(neighbours: Neighbourhood, base: str, method: str, library: Library) -> frozenset[str]:
-    """The attributes, renamed, that a method sets in the ancestors of a parent, as far as these can be read."""
+def _is_set_above(neighbours: Neighbourhood, base: str, method: str, attribute: str, library: Library) -> bool:
+    """Whether a method of the ancestors of a parent, as far as these can be read, sets an attribute, renamed or not."""
     taken = neighbours.resolution.taken[base]
     renamed = neighbours.neighbours[taken.neighbour]
-    above = [one for one in lineage(taken.name, renamed.neighbour.module, library) if one is not None][1:]
-    found = frozenset[str]().union(*(attributes_set(statement, method) for statement in above))
-    return frozenset(map(renamed.definitions.renamer.name, found))
+    names = {
+        attribute,
+        *(
+            name
+            for name in renamed.neighbour.module.definitions[taken.name].uses
+            if renamed.definitions.renamer.name(name) == attribute
+        ),
+    }
+    return any(
+        one is not None and sets_attribute(one, method, name)
+        for name in sorted(names)
+        for one in itertools.islice(lineage(taken.name, renamed.neighbour.module, library, f".{name}"), 1, None)
+    )
 
 
 def _diagnostic(finding: ClassFinding, statement: Statement, path: str) -> Diagnostic:

@@ -45,17 +45,24 @@ def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iter
                 )
 
 
-def check_names_of_classes(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
-    """Names that Python keeps apart for the two classes: private ones (`self.__x`), and slots."""
-    if not any("__" in member.text for member in child.members):
-        return
+def check_names_of_classes(child: ClassBlock, parent: ClassBlock, bases: Sequence[str]) -> Iterator[ClassFinding]:
+    """Names that Python keeps apart for the two classes: private ones (`self.__x`), and slots.
+
+    `bases` are those of the generated class. Where one of them has no slots, slots forbid nothing.
+    """
     theirs = frozenset[str]().union(*map(_private_names, parent.members))
-    for member in child.members:
+    for member in child.members if theirs else ():
         for name in sorted(_private_names(member) & theirs):
             reason = f"`{name}` is private to each class that uses it, and the generated class would have one for both"
             yield not_mergeable(member.node, name, reason, "Give yours another name.")
-        if SLOTS in member.binds and any(SLOTS in other.binds for other in parent.members):
-            yield not_mergeable(member.node, SLOTS, "they add to the parent's", "Name the slots of both.")
+    own, inherited = ([one for one in block.members if SLOTS in one.binds] for block in (child, parent))
+    place = own[0].node if own else child.node
+    if own and inherited:
+        yield not_mergeable(place, SLOTS, "they add to the parent's", "Write the class out, with the slots of both.")
+    elif (own or inherited) and not set(bases) - {"object"}:
+        whose = "your" if own else "the parent's"
+        reason = f"only {whose} class has slots, and instances of the other take any attribute"
+        yield not_mergeable(place, SLOTS, reason, "Write the class out, with or without slots for all.")
 
 
 def _private_names(member: Member) -> frozenset[str]:

@@ -40,7 +40,7 @@ def merge_class(
     siblings: Mapping[str, str],
     settings: Settings,
     module_names: frozenset[str] = frozenset(),
-    set_above: Callable[[str], frozenset[str]] = lambda method: frozenset(),
+    is_set_above: Callable[[str, str], bool] = lambda method, attribute: False,
 ) -> Merged:
     """The generated class.
 
@@ -52,18 +52,18 @@ def merge_class(
         ancestors: see `merge_bases`.
         siblings: the classes of the modular file above this one, as they are generated.
         module_names: what the modular file defines and imports.
-        set_above: see `ClassShape`.
+        is_set_above: see `ClassShape`.
     """
     child = parse_class(child_text)
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(parent_text)
     bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
-    merger = _MethodMerger(shape_of(child, bases, settings, module_names, set_above), Overrides(), [])
+    merger = _MethodMerger(shape_of(child, parent, bases, settings, module_names, is_set_above), Overrides(), [])
     merger.findings.extend(check_class(child, parent, parent_base))
     merger.findings.extend(check_mixins(child, parent, parent_base, siblings))
     merger.findings.extend(check_halves(child, parent))
-    merger.findings.extend(check_names_of_classes(child, parent))
+    merger.findings.extend(check_names_of_classes(child, parent, bases))
     members = merge_members(child, parent, merger.override, merger.new)
     decorators = _decorators(child, parent)
     docstring = _docstring(child) or parent.docstring

@@ -112,19 +112,19 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
         place = history.place(line)
         if place is None:
             continue
-        for path in order.attributes(line.effects.reads) if not _only_removes(line) else ():
+        for path in order.attributes(line.effects.reads) if not only_removes(line) else ():
             if path not in deleted:
                 ends = written.turn[line.origin], place
                 found |= _differing(order, history, path, ends, {line})
         if any(_is_too_high(name, line, place, order, history) for name in line.effects.reads):
             found.add(line)
-    changed = {path for line in order.after if not _only_removes(line) for path in line.effects.binds}
+    changed = {path for line in order.after if not only_removes(line) for path in line.effects.binds}
     for path in order.attributes(changed):
         found |= _differing(order, history, path, (len(written.lines), len(merged)), set())
     return found.union(_too_early_removals(order, history, deleted)).intersection(order.after)
 
 
-def _only_removes(line: Line) -> bool:
+def only_removes(line: Line) -> bool:
     """Whether this is `self.x = self.x`, which takes the parent's assignment away, as the corpus has it (qwen3_omni)."""
     return ast.unparse(getattr(line.node, "value", None) or ast.Pass()) in line.targets
 

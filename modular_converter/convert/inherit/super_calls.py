@@ -21,7 +21,7 @@ from modular_converter.convert.inherit.class_findings import (
 )
 from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.reaching import Order, counts_twice, misplaced
+from modular_converter.convert.inherit.reaching import Order, counts_twice, misplaced, only_removes
 from modular_converter.convert.inherit.scopes import Function, own_nodes
 from modular_converter.convert.inherit.statements import Body, Line
 
@@ -85,12 +85,18 @@ def merge_statements(merge: Merge) -> list[Line]:
     return _moved_last(lines, merge.shape.last_statement) if merge.name == "__init__" else lines
 
 
-def _is_set_above(merge: Merge, order: Order, removal: Line) -> bool:
-    """Whether a base of the generated class sets what a `del` removes, so that without the parent's it would be there."""
-    if not any("super" in part.reads for part in (*order.before, *order.inherited)):
+def _removes_too_much(merge: Merge, order: Order, part: Line) -> bool:
+    """Whether `del self.x` or `self.x = self.x` does not leave what inheritance would, with the parent's `x` gone.
+
+    Where a base sets it, the value of that base would show. Where nothing else has it, `self.x` cannot be read.
+    """
+    if not (part.deleted or only_removes(part)):
         return False
-    above = merge.shape.set_above(merge.name)
-    return any(target in above for target in (path.removeprefix(f"{order.instance}.") for path in removal.deleted))
+    attributes = {path.removeprefix(f"{order.instance}.") for path in (*part.deleted, *part.targets)}
+    if part.targets and not attributes & merge.shape.attributes:
+        return True
+    calls_base = any("super" in line.reads for line in (*order.before, *order.inherited))
+    return calls_base and any(merge.shape.is_set_above(merge.name, attribute) for attribute in attributes)
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ def _merge_behind(merge: Merge, order: Order) -> _Merged:
     """
     for part in order.after:
         merge.overrides.lines.update(dict.fromkeys(part.targets, (part, merge.name)))
-    held = {part for part in order.after if part.deleted and _is_set_above(merge, order, part)}
+    held = {part for part in order.after if _removes_too_much(merge, order, part)}
     for _ in range(ROUNDS):
         body = _proposed(merge, order, held)
         more = misplaced(order, [*order.before, *body.merged, *body.appended]) - held

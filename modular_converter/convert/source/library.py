@@ -153,7 +153,7 @@ class Library:
         paths = [os.path.join(models_folder, *table.split("/")) for table in self.settings.auto_tables]
         paths = [path for path in paths if self.exists(path)]
         if names is None:
-            sources = [self.text(path) for path in paths]
+            sources = tuple(self.text(path) for path in paths)
             names = self._names[models_folder] = read_model_names(
                 sources, self.settings.config_table, self.settings.config_suffix
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,7 +31,8 @@ class ModelNames:
         return "_".join(part.lower() for part in re.findall(r"[A-Z][^A-Z]*", cased)) or cased.lower()
 
 
-def read_model_names(sources: list[str], variable: str, suffix: str) -> ModelNames:
+@functools.lru_cache(maxsize=8)
+def read_model_names(sources: tuple[str, ...], variable: str, suffix: str) -> ModelNames:
     """The names in the literals that `variable` is built from, in the order of `sources`. Nothing is executed.
 
     Args:
@@ -41,7 +43,7 @@ def read_model_names(sources: list[str], variable: str, suffix: str) -> ModelNam
     return ModelNames({model: config.replace(suffix, "") for model, config in table.items()})
 
 
-def _read_table(sources: list[str], variable: str) -> dict[str, str]:
+def _read_table(sources: tuple[str, ...], variable: str) -> dict[str, str]:
     table: dict[str, str] = {}
     for source in sources:
         if variable not in source:

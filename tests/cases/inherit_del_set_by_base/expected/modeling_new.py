@@ -27,3 +27,13 @@ class NewNorm(NewBase):
 
     def __init__(self, config):
         pass
+
+
+class NewSecondMLP(NewBase):
+    def __init__(self, config):
+        super().__init__(config)
+        self.width = 2
+        self.height = 3
+        self.depth = 4
+        self.width = self.width
+        self.height = self.height

@@ -238,6 +238,12 @@ def test_what_one_class_cannot_say_is_an_error_with_its_place(child: str, parent
     assert line > 1
 
 
+@pytest.mark.parametrize(("child", "parent"), [("__slots__ = ('b',)", "a = 2"), ("a = 1", "__slots__ = ('b',)")])
+def test_slots_of_one_class_alone_would_bind_the_other_too(child: str, parent: str) -> None:
+    assert [code for code, _, _ in findings(child, parent, bases="object")] == ["MC204"]
+    assert not findings(child, parent), "instances of `nn.Module` take any attribute"
+
+
 TOLD = {
     "a parameter that the parent rebinds": (
         "def f(self, x):\n    super().f(x)\n    return x",

@@ -15,3 +15,10 @@ class NewNorm(OldNorm):
     def __init__(self, config):
         super().__init__(config)
         del self.width
+
+
+class NewSecondMLP(OldMLP):
+    def __init__(self, config):
+        super().__init__(config)
+        self.width = self.width
+        self.height = self.height
