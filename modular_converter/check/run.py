@@ -6,7 +6,7 @@ which files -> which formatter -> what still holds -> convert the rest -> compar
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,7 @@ from modular_converter.diagnostics import ConversionError, Diagnostic, exit_code
 from modular_converter.files.arguments import ALL, is_modular_name
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.listing import Listings
+from modular_converter.files.model_folders import ModelFolders
 from modular_converter.files.selection import Selection, select_files
 
 
@@ -67,7 +68,7 @@ class CheckResult(NamedTuple):
 
 def check(options: CheckOptions) -> CheckResult:
     """Check that generated files equal their conversion. Nothing is written without `fix`."""
-    listings = Listings()
+    listings = Listings(_unignored)
     unchecked: list[Diagnostic] = []
     try:
         selection = _select(options, listings)
@@ -95,6 +96,13 @@ def check(options: CheckOptions) -> CheckResult:
         incomplete=bool(unchecked or differences.failures),
         converted=len(found.made),
     )
+
+
+def _unignored(folder: str, names: Sequence[str]) -> Collection[str] | None:
+    """The files below hidden and output folders that git does not ignore."""
+    from modular_converter.git.work_tree import unignored  # an ordinary check needs no git
+
+    return unignored(folder, names)
 
 
 def _select(options: CheckOptions, listings: Listings) -> Selection:
@@ -135,4 +143,4 @@ def _folders_given(arguments: Sequence[str], models: str | None, listings: Listi
     for argument in arguments:
         folder = models if argument == ALL else argument
         if folder and os.path.isdir(folder):
-            yield from listings.folders(os.path.abspath(folder), is_modular_name)
+            yield from ModelFolders(listings, is_modular_name).below(os.path.abspath(folder))

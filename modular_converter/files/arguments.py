@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.listing import Listings
+from modular_converter.files.model_folders import ModelFolders
 from modular_converter.rules import missing_file, nothing_to_convert
 from modular_converter.settings.parent_folders import project_above
 
@@ -141,4 +142,4 @@ def _modular_files_below(folder: str | None, listings: Listings) -> list[str]:
     """The modular files at any depth of a folder, sorted."""
     if folder is None:
         return []
-    return sorted(listings.below(os.path.abspath(folder), is_modular_name))
+    return sorted(ModelFolders(listings, is_modular_name).files_below(os.path.abspath(folder)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from modular_converter.git.snapshot import Snapshot, blob_name
@@ -65,6 +65,12 @@ class Repository:
         """What a commit has changed against any of its parents."""
         shape = ("-r", "-m", "--root", "--no-commit-id", "--name-only", "-z")
         return self._paths(_git(self.top, "diff-tree", *_PLAIN, *shape, commit))
+
+    def unignored(self, folders: Collection[str]) -> frozenset[str]:
+        """The files below some folders that git does not ignore, links and the tops of other repositories included."""
+        names = (self._name(folder) for folder in folders)
+        shape = ("-z", "--cached", "--others", "--exclude-standard", "--full-name")
+        return self._paths(_git(self.top, "ls-files", *shape, "--", *names))
 
     def _paths(self, names: bytes) -> frozenset[str]:
         found = (os.fsdecode(name).rstrip("/") for name in names.split(b"\0") if name)
@@ -142,6 +148,16 @@ class WorkTrees:
             ends = above == folder or os.path.lexists(os.path.join(folder, ".git"))
             self._marked[folder] = folder if ends else self._marked_above(above)
         return self._marked[folder]
+
+
+def unignored(folder: str, names: Sequence[str]) -> frozenset[str] | None:
+    """The paths below folders of these names that git does not ignore; None where it cannot tell (`files/listing.py`)."""
+    real = os.path.realpath(folder)
+    try:
+        found = WorkTrees().of(real).unignored([os.path.join(real, name) for name in names])
+    except GitError:
+        return None
+    return frozenset(os.path.join(folder, os.path.relpath(path, real)) for path in found)
 
 
 def open_repository(folder: str) -> Repository:

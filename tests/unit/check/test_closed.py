@@ -124,9 +124,45 @@ def test_a_model_with_the_name_of_an_output_folder_is_checked(tree, name):
     assert found.exit_code == 1 and codes(found) == {"MC402"}
 
 
-def test_folders_of_build_tools_are_not_searched(tree):
-    for name in ("build", "dist", "node_modules", ".venv"):
+ASIDE = ["build", "dist", "node_modules", ".venv", ".deep/er"]
+
+
+def test_hidden_and_output_folders_that_git_ignores_are_not_searched(tree):
+    for name in ASIDE:
         shutil.copytree(tree / "models", tree / name / "lib/models")
+    (tree / ".gitignore").write_text("".join(f"/{name}\n" for name in ASIDE))
+    assert len(result(tree, str(tree)).conversions) == 2
+
+
+@pytest.mark.parametrize(
+    "state", ["committed", "new", "committed and ignored", "a repository", "no git", "broken git"]
+)
+@pytest.mark.parametrize("name", ["build", ".deep/er"])
+def test_no_model_is_hidden_by_the_name_of_a_folder(tree, name, state):
+    (tree / "models/setup.py").touch()
+    place = tree / "models" / name / "family/leaf"
+    shutil.copytree(tree / "models/leaf", place)
+    (place / "modular_leaf.py").write_text("class LeafMLP:\n    x = 2\n")
+    if state == "a repository":
+        commit(place.parent, new=True)
+    elif "committed" in state:
+        commit(tree)
+    if state == "committed and ignored":
+        (tree / ".gitignore").write_text(f"{name}\n")
+    if "git" in state:
+        shutil.rmtree(tree / ".git")
+    if state == "broken git":
+        (tree / ".git").write_text("gitdir: nowhere\n")
+    found = result(tree)
+    assert found.exit_code == 1 and len(found.conversions) == 3
+    assert [str(place / "modeling_leaf.py")] == [one.path for one in found.differences]
+
+
+def test_a_virtual_environment_outside_of_git_is_not_searched(tree):
+    shutil.rmtree(tree / ".git")
+    for name in (".venv", "build"):
+        shutil.copytree(tree / "models", tree / name / "lib/models")
+        (tree / name / "pyvenv.cfg").touch()
     assert len(result(tree, str(tree)).conversions) == 2
 
 
