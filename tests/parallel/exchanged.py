@@ -35,6 +35,10 @@ class NormalisedLinear(nn.Linear):
         return super().forward(F.normalize(input, dim=-1) * 4)
 
 
+class SameLinear(nn.Linear):
+    """Another class with the same product."""
+
+
 def exchanged(model, kind, name):
     """The model with another class for each linear layer of a name."""
     for path, module in list(model.named_modules()):

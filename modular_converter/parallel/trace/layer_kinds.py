@@ -50,6 +50,10 @@ def _facts(trace: Trace, layer: str, first: int, last: int) -> Iterator[tuple[st
 
 
 def _inside(path: str, layer: str) -> str:
-    """A path relative to a layer; numbers inside it, such as those of experts, count as one."""
-    rest = path.removeprefix(layer).lstrip(".") if path.startswith(layer) else f"outside:{path}"
+    """A path relative to a layer."""
+    return inner_path(path.removeprefix(layer).lstrip(".") if path.startswith(layer) else f"outside:{path}")
+
+
+def inner_path(rest: str) -> str:
+    """A path inside a layer with its numbers as ``*``, such as those of experts."""
     return re.sub(r"(^|\.)\d+(?=\.|$)", r"\1*", rest)

@@ -9,43 +9,65 @@ import torch
 from modular_converter.parallel.engine.base.skeleton import assemble_model, dismantle
 from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta
 from modular_converter.parallel.tiny.inputs import make_inputs
-from modular_converter.parallel.trace.layer_kinds import Kind, is_layer, layer_kinds, layer_of
+from modular_converter.parallel.trace.layer_kinds import Kind, inner_path, is_layer, layer_kinds, layer_of
 from modular_converter.parallel.trace.record import record
 
 
+# Attributes that every run may set otherwise.
+_NO_SWITCHES = ("training",)
+# Arguments of torch's own modules without which they compute otherwise.
+_OPTIONS = ("max_norm",)
+
+
 def kinds_of(model: torch.nn.Module) -> dict[str, Kind]:
-    """Path of each layer -> its kind, of a run without data; of its modules' classes alone where there is no such run.
+    """Path of each layer -> its kind, of a run without data; of its modules alone where there is no such run.
 
     Adapters, quantised layers and others that were put into the model after its construction are seen too.
     """
-    skeleton, _ = dismantle(model, lambda name, tensor: tensor.dtype)
-    bare = assemble_model(skeleton, META)[0].eval()
+    found = traced_kinds(model)
+    return kinds_by_modules(model) if found is None else found
+
+
+def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
+    """The kinds that one run without data shows; None where the model has no such run."""
     try:
+        skeleton, _ = dismantle(model, lambda name, tensor: tensor.dtype)
+        bare = assemble_model(skeleton, META)[0].eval()
         inputs = {name: on_meta(value) for name, value in make_inputs(model).items()}
         with guesses():
             found = layer_kinds(record(bare, inputs))
-        return {path: kind | _settings(model.get_submodule(path)) for path, kind in found.items()}
     except Exception:  # what the model's own code raises for inputs that it does not know, or without data
-        return _by_classes(model)
+        return None
+    return {path: kind | _facts_of(model.get_submodule(path)) for path, kind in found.items()}
 
 
-def _by_classes(model: torch.nn.Module) -> dict[str, Kind]:
-    found: dict[str, set[tuple[str, ...]]] = {path: set() for path, _ in model.named_modules() if is_layer(path)}
-    for path, module in model.named_modules():
-        layer = layer_of(path)
-        if layer:
-            found[layer].add((path[len(layer) :], type(module).__name__))
-    return {path: frozenset(facts) | _settings(model.get_submodule(path)) for path, facts in found.items()}
+def kinds_by_modules(model: torch.nn.Module) -> dict[str, Kind]:
+    """The kinds of layers by their modules alone, without a run."""
+    return {path: _facts_of(module) for path, module in model.named_modules() if is_layer(path)}
 
 
-def _settings(layer: torch.nn.Module) -> Kind:
-    """The switches of a layer's modules: the same operations differ by them, such as under another mask."""
-    return frozenset(
-        ("setting", path, name, str(value))
-        for path, module in layer.named_modules()
-        for name, value in vars(module).items()
-        if isinstance(value, (bool, str)) and not name.startswith("_")
-    )
+def kinds_of_rest(model: torch.nn.Module) -> dict[str, Kind]:
+    """Path -> kind for modules with weights of their own outside of numbered layers: embeddings, heads, last norms."""
+    rest = [(path, module) for path, module in model.named_modules() if path and not layer_of(path)]
+    return {
+        path: _facts_of(module, False) for path, module in rest if next(module.parameters(False), None) is not None
+    }
+
+
+def _facts_of(layer: torch.nn.Module, inside: bool = True) -> Kind:
+    """Classes, weights and switches of a layer's modules: the same operations differ by switches, as under other masks."""
+    found: set[tuple[str, ...]] = set()
+    for path, module in layer.named_modules() if inside else [("", layer)]:
+        place, kind = inner_path(path), type(module)
+        found.add(("class", place, f"{kind.__module__}.{kind.__qualname__}"))
+        for name, weight in module.named_parameters(recurse=False):
+            found.add(("weight", place, name, f"{weight.dim()}d", "" if weight.is_floating_point() else "integers"))
+        for name, value in vars(module).items():
+            if isinstance(value, (bool, str)) and not name.startswith("_") and name not in _NO_SWITCHES:
+                found.add(("setting", place, name, str(value)))
+            elif kind.__module__.startswith("torch.nn.") and name in _OPTIONS:
+                found.add(("setting", place, name, "None" if value is None else "given"))
+    return frozenset(found)
 
 
 def one_of_each_kind(model: torch.nn.Module, kinds: dict[str, Kind]) -> torch.nn.Module:

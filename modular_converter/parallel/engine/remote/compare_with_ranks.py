@@ -13,7 +13,7 @@ from modular_converter.parallel.engine.base.skeleton import assemble_model, dism
 from modular_converter.parallel.engine.base.without_data import META
 from modular_converter.parallel.engine.choice.preflight import OneOf
 from modular_converter.parallel.engine.choice.probe import Probe, probe_of, probe_with
-from modular_converter.parallel.engine.choice.select_plan import proven_inputs
+from modular_converter.parallel.engine.choice.small_instances import proven_inputs
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.place import place

@@ -110,7 +110,7 @@ def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
     found, name = compared(ready.plan), type(given.model).__name__
     if found.said and given.plan is None:
         with torch.random.fork_rng(devices=[]):
-            for plan, origin in other_plans(given.model, ready.plan, 4 if len(session.devices) % 4 == 0 else 2):
+            for plan, origin in other_plans(given.model, 4 if len(session.devices) % 4 == 0 else 2):
                 other = compared(plan)
                 if not other.said:
                     said = (name, ready.origin, found.said, origin)

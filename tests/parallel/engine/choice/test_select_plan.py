@@ -6,12 +6,8 @@ import pytest
 import torch
 
 from modular_converter.parallel.engine.choice.kept import kept
-from modular_converter.parallel.engine.choice.select_plan import (
-    given_plan,
-    select_plan,
-    small_overrides,
-    small_settings,
-)
+from modular_converter.parallel.engine.choice.select_plan import given_plan, select_plan
+from modular_converter.parallel.engine.choice.small_instances import small_overrides, small_settings
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.on_threads import check_model_on_threads

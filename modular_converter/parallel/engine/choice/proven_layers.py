@@ -1,0 +1,133 @@
+"""The parts of the model in hand beside those of a small instance: a plan serves the parts that were proven."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.choice.kinds_of_layers import (
+    kinds_by_modules,
+    kinds_of,
+    kinds_of_rest,
+    one_of_each_kind,
+    traced_kinds,
+)
+from modular_converter.parallel.engine.choice.small_instances import (
+    builds,
+    derived_plan,
+    layer_overrides,
+    small_instance,
+    small_settings,
+    target_like,
+    verified,
+)
+from modular_converter.parallel.plans.patterns import matches, names_of_parts
+from modular_converter.parallel.plans.plan import Plan, PlanRule
+from modular_converter.parallel.plans.resolve import fitting
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.tiny.build import MOST_PARAMETERS, fresh
+from modular_converter.parallel.tiny.inputs import make_inputs
+from modular_converter.parallel.trace.layer_kinds import Kind
+
+
+logger = logging.getLogger(__name__)
+
+
+def held_to_layers(model: Any, plan: Plan, origin: str, ranks: int, own: bool) -> tuple[Plan, str]:
+    """The plan as far as the parts of the model are of kinds that were proven, and its origin with a word on that.
+
+    A part of another kind is proven too: on a small instance with the same list of layers, or on one layer of each kind
+    of the model itself if these are few weights. Else it stays whole, and a warning names it.
+
+    Args:
+        own: whether the plan is the one in the model's classes, which is proven anew rather than derived anew.
+    """
+    target, overrides = target_like(model), small_settings(model)
+    small = small_instance(target, overrides)
+    unknown = unproven_parts(model, fresh(target, overrides, small.strategy))
+    if not unknown:
+        return plan, f"{origin}; every layer is of a kind that was proven"
+    deeper = overrides | layer_overrides(model.config, small.model.config)
+    if deeper != overrides and builds(target, deeper):
+        found = None if own else derived_plan(target, deeper, ranks)
+        verdict = verified(target, deeper, ranks, plan) if found is None else found.verdict
+        if verdict.passed:
+            plan = plan if found is None else found.plan
+            unknown = unproven_parts(model, fresh(target, deeper, small_instance(target, deeper).strategy))
+            origin += "; proven with the model's own list of layers too"
+    if unknown and _holds_on_itself(model, plan, ranks):
+        return plan, f"{origin}; proven on one layer of each kind of the model itself"
+    if unknown:
+        said = ", ".join(f"{path} ({why})" for path, why in list(unknown.items())[:3])
+        said += f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+        logger.warning("%s: parts that no small instance has stay whole: %s", type(model).__name__, said)
+        return without_parts(plan, model, set(unknown)), f"{origin}; without parts that were not proven: {said}"
+    return plan, origin
+
+
+def unproven_parts(model: torch.nn.Module, small: torch.nn.Module) -> dict[str, str]:
+    """Path of each layer, and of each module outside of layers, of which a small instance has none -> the difference."""
+    kinds, known = traced_kinds(model), traced_kinds(small)
+    if kinds is None or known is None:
+        kinds, known = kinds_by_modules(model), kinds_by_modules(small)
+    found = {}
+    for path, kind in kinds.items():
+        alike = [other for name, other in known.items() if name.rpartition(".")[0] == path.rpartition(".")[0]]
+        if kind not in alike:
+            found[path] = _difference(kind, min(alike, key=lambda other: len(other ^ kind), default=frozenset()))
+    rest, known_rest = kinds_of_rest(model), kinds_of_rest(small)
+    for path, kind in rest.items():
+        if kind != known_rest.get(path):
+            found[path] = _difference(kind, known_rest.get(path, frozenset()))
+    return found
+
+
+def _difference(kind: Kind, nearest: Kind) -> str:
+    """The first fact that tells two kinds apart, in words."""
+    for facts, word in ((kind - nearest, "has"), (nearest - kind, "lacks")):
+        if facts:
+            first = min(facts, key=lambda fact: (_ORDER.index(fact[0]), fact))
+            return f"{word} {first[0]} {' '.join(part for part in first[1:] if part)}"
+    return "no part like it"
+
+
+_ORDER = ("class", "weight", "setting", "operation", "integer")
+
+
+def _holds_on_itself(model: Any, plan: Plan, ranks: int) -> bool:
+    """Whether a plan is right on one layer of each kind of a model, with the model's own weights' shapes and modules."""
+    short: Any = one_of_each_kind(model, kinds_of(model))
+    if sum(parameter.numel() for parameter in short.parameters()) > MOST_PARAMETERS:
+        return False
+    try:
+        made = copy.deepcopy(short).float().eval()
+        return check_model_on_threads(made, fitting(plan, made), make_inputs(made), ranks).passed
+    except Exception as error:  # the model's own code may refuse the inputs that are known, or so few layers
+        logger.info("%s cannot be tried on its own layers: %s", type(model).__name__, error)
+        return False
+
+
+def without_parts(plan: Plan, model: torch.nn.Module, parts: set[str]) -> Plan:
+    """The plan with some parts whole: patterns that reach them name the other ones, one by one."""
+    names = names_of_parts(model)
+
+    def left_of(pattern: str) -> list[str] | None:
+        """The names that a pattern keeps; None if it keeps all."""
+        reached = matches(pattern, names)
+        left = [name for name in reached if not any(name == part or name.startswith(f"{part}.") for part in parts)]
+        return None if len(left) == len(reached) else left
+
+    rules: list[PlanRule] = []
+    for rule in plan.rules:
+        left = left_of(rule.pattern)
+        rules += [rule] if left is None else [replace(rule, pattern=name) for name in left]
+    attributes: list[str] = []
+    for attribute in plan.attributes:
+        pattern, _, field = attribute.partition(":")
+        left = left_of(pattern)
+        attributes += [attribute] if left is None else [f"{name}:{field}" for name in left]
+    return Plan(plan.model, tuple(rules), tuple(attributes))

@@ -1,0 +1,210 @@
+"""The small instances of a model in hand: its class and settings at small sizes, their uses, plans and verdicts."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.errors import ApplyError, BuildError
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import fitting
+from modular_converter.parallel.proof.head_variants import HeadVariant, refusal
+from modular_converter.parallel.proof.in_use import variants_in_use
+from modular_converter.parallel.proof.judge import Verdict
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.prove import Derived, derive_model
+from modular_converter.parallel.tiny.build import Small, Target, build
+from modular_converter.parallel.tiny.fields import fields_of, is_config
+from modular_converter.parallel.tiny.head_ratios import ratios_like
+from modular_converter.parallel.tiny.sizes import LAYERS
+
+
+logger = logging.getLogger(__name__)
+# (model class, overrides, ranks, plan) -> verdict, and (model class, overrides, ranks) -> derived plan, of this process
+_VERDICTS: dict[tuple[Any, ...], Verdict] = {}
+_DERIVED: dict[tuple[Any, ...], Derived] = {}
+_SMALL: dict[tuple[Any, ...], Small] = {}
+_IN_USE: dict[tuple[Any, ...], tuple[HeadVariant, ...]] = {}
+
+
+def target_like(model: Any) -> Target:
+    """The small instance's target for a model's own class and configuration class.
+
+    Raises:
+        ApplyError: the model has no configuration to build a small instance from.
+    """
+    config = getattr(model, "config", None)
+    if config is None or not hasattr(config, "model_type"):
+        raise ApplyError(
+            f"{type(model).__name__} has no configuration of transformers to derive a plan with; give one as plan=, such "
+            "as modular_converter.parallel.derive makes from example inputs"
+        )
+    kinds = (type(model), type(config))
+    paths = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
+    return Target(type(model).__name__, paths[0], paths[1])
+
+
+def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
+    """Settings of a configuration that change a model's arithmetic but not its size.
+
+    These are switches, kinds, parts that are left out (None), and single heads; those of a configuration within it
+    have dotted names.
+    """
+    if not fields_of(config):
+        return {}
+    kind: Any = type(config)
+    try:
+        default = kind() if default is None else default
+    except Exception:  # a configuration that has no default, such as one made of two others
+        return {}
+    found: dict[str, Any] = {}
+    for item in fields_of(config):
+        if item.name.startswith("_") or item.name in _NOT_ARITHMETIC or item.name.endswith(_IDS) or not item.init:
+            continue
+        value, usual = _value(config, item.name), _value(default, item.name)
+        if is_config(value) and type(value) is type(usual):
+            found |= {f"{item.name}.{name}": inner for name, inner in small_overrides(value, usual).items()}
+            continue
+        single = type(value) is int and value == 1 and "head" in item.name
+        words = isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
+        plain = (
+            isinstance(value, (bool, str)) or value is None or single or (words and not _is_by_layer(config, value))
+        )
+        if plain and value != usual and (words or not isinstance(usual, (list, dict))):
+            found[item.name] = value
+    return found
+
+
+def depth_fields(config: Any) -> dict[str, int]:
+    """The numbers of layers in a configuration, by field."""
+    values = {item.name: _value(config, item.name) for item in fields_of(config) if LAYERS.search(item.name)}
+    return {name: value for name, value in values.items() if type(value) is int}
+
+
+def layer_overrides(config: Any, small: Any, prefix: str = "") -> dict[str, Any]:
+    """Settings that give a small configuration the layers of another one: their number, and what names them by number.
+
+    Empty where the small one has them already, or where there are too many layers.
+    """
+    depths = depth_fields(config)
+    found: dict[str, Any] = {}
+    for item in fields_of(config):
+        value, other = _value(config, item.name), _value(small, item.name)
+        if is_config(value) and type(value) is type(other):
+            found |= layer_overrides(value, other, f"{prefix}{item.name}.")
+        elif item.init and not item.name.startswith("_") and value != other and type(value) is type(other):
+            listed = isinstance(value, (list, tuple)) and (
+                _is_by_layer(config, value) or _LAYER_LIST.search(item.name)
+            )
+            numbered = type(value) is int and value <= _DEEPEST and _NUMBERED.search(item.name)
+            if item.name in depths and depths[item.name] <= _DEEPEST or listed or numbered:
+                found[f"{prefix}{item.name}"] = value
+    return found
+
+
+def _is_by_layer(config: Any, value: Sequence[Any]) -> bool:
+    return len(value) > 1 and len(value) in depth_fields(config).values()
+
+
+def _value(config: Any, name: str) -> Any:
+    try:
+        return getattr(config, name, None)
+    except Exception:  # configurations whose layers differ refuse the question
+        return None
+
+
+# A small instance of more layers takes too long.
+_DEEPEST = 64
+# Settings that name layers by their numbers.
+_NUMBERED = re.compile(
+    r"dense_replace|dense_layers|sparse_step|interval|pattern|period|offset|freq|_every|window_layers"
+)
+_LAYER_LIST = re.compile(r"layers?$|layer_ind|layers?_(types?|block|ids)|_idxs?$|_layers_")
+_IDS = ("_token_id", "_token_index", "_id")
+_NOT_ARITHMETIC = {"transformers_version", "dtype", "name_or_path", "model_type", "architectures"}
+
+
+def _key(target: Target, overrides: dict[str, Any], ranks: int) -> tuple[Any, ...]:
+    return (target.model_class, target.config_class, repr(sorted(overrides.items())), ranks)
+
+
+def verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:
+    """The verdict of a small instance on a plan, in all its uses, found once."""
+    key = (*_key(target, overrides, ranks), str(plan))
+    if key not in _VERDICTS:
+        small = small_instance(target, overrides)
+        part = fitting(plan, small.model)
+        verdict = check_model_on_threads(small.model, part, small.inputs, ranks)
+        refused = refusal(in_use(target, overrides), part, ranks) if verdict.passed else None
+        _VERDICTS[key] = refused or verdict
+    return _VERDICTS[key]
+
+
+def small_settings(model: Any) -> dict[str, Any]:
+    """Settings that give a small instance a model's arithmetic and ratios of heads, as far as one can be built so.
+
+    Raises:
+        PlanError: the model has no configuration, or no small instance can be built at all.
+    """
+    target, config = target_like(model), model.config
+    overrides = small_overrides(config)
+    if not builds(target, overrides):
+        overrides = {}
+    ratios = ratios_like(config, small_instance(target, overrides).model.config)
+    if not ratios or builds(target, overrides | ratios):
+        return overrides | ratios
+    logger.warning("plans are tried with another ratio of heads to key/value heads: none can be built with this one")
+    return overrides
+
+
+def builds(target: Target, overrides: dict[str, Any]) -> bool:
+    """Whether a small instance can be built and run with these settings."""
+    try:
+        small_instance(target, overrides)
+    except BuildError:
+        return False
+    return True
+
+
+def small_instance(target: Target, overrides: dict[str, Any]) -> Small:
+    """The small instance of these settings, built once."""
+    key = _key(target, overrides, 0)
+    if key not in _SMALL:
+        _SMALL[key] = build(target, overrides)
+    return _SMALL[key]
+
+
+def proven_inputs(model: Any) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
+    """The small instance of a model, and the inputs of its uses that are plain forwards of it in eval mode.
+
+    Raises:
+        PlanError: there is no small instance.
+    """
+    target, overrides = target_like(model), small_settings(model)
+    small = small_instance(target, overrides)
+    same = [variant.small for variant in in_use(target, overrides) if variant.small.model is small.model]
+    return small.model, [small.inputs, *(use.inputs for use in same)]
+
+
+def in_use(target: Target, overrides: dict[str, Any]) -> tuple[HeadVariant, ...]:
+    """The uses of a small instance beside one plain forward, found once."""
+    key = _key(target, overrides, 0)
+    if key not in _IN_USE:
+        _IN_USE[key] = variants_in_use(target, small_instance(target, overrides), overrides)
+    return _IN_USE[key]
+
+
+def derived_plan(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:
+    """The plan that is derived with these settings, and proven in all uses, once.
+
+    Raises:
+        PlanError: no small instance can be built or traced.
+    """
+    key = _key(target, overrides, ranks)
+    if key not in _DERIVED:
+        _DERIVED[key] = derive_model(target, overrides, ranks, ratios=False, uses=True)
+    return _DERIVED[key]
