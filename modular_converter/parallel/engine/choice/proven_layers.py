@@ -51,13 +51,15 @@ def held_to_layers(model: Any, plan: Plan, origin: str, ranks: int, own: bool) -
     unknown = unproven_parts(model, fresh(target, overrides, small.strategy))
     if not unknown:
         return plan, f"{origin}; every layer is of a kind that was proven"
+    unknown = _reached(plan, model, unknown)
     deeper = overrides | layer_overrides(model.config, small.model.config)
     if deeper != overrides and builds(target, deeper):
         found = None if own else derived_plan(target, deeper, ranks)
         verdict = verified(target, deeper, ranks, plan) if found is None else found.verdict
         if verdict.passed:
             plan = plan if found is None else found.plan
-            unknown = unproven_parts(model, fresh(target, deeper, small_instance(target, deeper).strategy))
+            own_list = fresh(target, deeper, small_instance(target, deeper).strategy)
+            unknown = _reached(plan, model, unproven_parts(model, own_list))
             origin += "; proven with the model's own list of layers too"
     if unknown and _holds_on_itself(model, plan, ranks):
         return plan, f"{origin}; proven on one layer of each kind of the model itself"
@@ -95,6 +97,18 @@ def _difference(kind: Kind, nearest: Kind) -> str:
     return "no part like it"
 
 
+def _reached(plan: Plan, model: torch.nn.Module, parts: dict[str, str]) -> dict[str, str]:
+    """The parts that a rule of the plan reaches: the others are whole anyway."""
+    names = names_of_parts(model)
+    patterns = [rule.pattern for rule in plan.rules] + [line.partition(":")[0] for line in plan.attributes]
+    reached = {name for pattern in patterns for name in matches(pattern, names)}
+    return {path: why for path, why in parts.items() if any(_is_inside(name, path) for name in reached)}
+
+
+def _is_inside(name: str, part: str) -> bool:
+    return name == part or name.startswith(f"{part}.")
+
+
 _ORDER = ("class", "weight", "setting", "operation", "integer")
 
 
@@ -118,7 +132,7 @@ def without_parts(plan: Plan, model: torch.nn.Module, parts: set[str]) -> Plan:
     def left_of(pattern: str) -> list[str] | None:
         """The names that a pattern keeps; None if it keeps all."""
         reached = matches(pattern, names)
-        left = [name for name in reached if not any(name == part or name.startswith(f"{part}.") for part in parts)]
+        left = [name for name in reached if not any(_is_inside(name, part) for part in parts)]
         return None if len(left) == len(reached) else left
 
     rules: list[PlanRule] = []

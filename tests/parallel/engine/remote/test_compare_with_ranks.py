@@ -11,6 +11,7 @@ pytest.importorskip("transformers")
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
+from modular_converter.parallel.engine.choice import select_plan as choice  # noqa: E402
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, one_of_each_kind  # noqa: E402
 from modular_converter.parallel.engine.choice.probe import probe_of  # noqa: E402
 from modular_converter.parallel.engine.remote import place  # noqa: E402
@@ -49,6 +50,19 @@ def normalised():
 @pytest.mark.parametrize("made", [deep, scaled, normalised])
 def test_layers_that_no_small_instance_shows_get_a_plan_that_holds(ranks, caplog, made):
     model = made()
+    with torch.no_grad():
+        want = copy.deepcopy(model)(IDS)[0]
+    with caplog.at_level(logging.WARNING, "modular_converter"):
+        parallelize(model, session=ranks)
+    got = model(IDS)[0]
+    model.cpu()
+    assert ("stay whole" in caplog.text) == (made is not deep) and "fails on one layer" not in caplog.text
+    assert relative_error(got, want) < 2e-4
+
+
+def test_layers_that_only_the_ranks_show_get_a_plan_that_holds(ranks, caplog, monkeypatch):
+    monkeypatch.setattr(choice, "held_to_layers", lambda model, plan, origin, ranks, own: (plan, origin))
+    model = deep()
     with torch.no_grad():
         want = copy.deepcopy(model)(IDS)[0]
     with caplog.at_level(logging.WARNING, "modular_converter"):
