@@ -96,6 +96,16 @@ def keeps_accessor(node: ast.AST, name: str, accessor: str) -> ClassFinding:
     return ClassFinding(node, lambda place: half_overridden.accessor_kept(place, name, accessor))
 
 
+def too_deep(node: ast.stmt, method: str) -> ClassFinding:
+    """An expression that Python parses, and that has too many levels for a recursive tree to be written out."""
+    return not_mergeable(
+        node,
+        method,
+        "an expression of it, or of the parent's method, is nested too deeply",
+        "Write the expression as several statements, each with a part of it.",
+    )
+
+
 def unknown_syntax(node: ast.stmt, method: str, message: str) -> ClassFinding:
     """Syntax that this Python parses and libcst does not."""
     return not_mergeable(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, shape_of
 from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base
 from modular_converter.convert.inherit.checks import check_class, check_halves, check_mixins, check_names_of_classes
-from modular_converter.convert.inherit.class_findings import ClassFinding
+from modular_converter.convert.inherit.class_findings import ClassFinding, too_deep
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import merge_members
 from modular_converter.convert.inherit.overrides import Overrides
@@ -85,7 +85,11 @@ class _MethodMerger:
             return replace(child, lead=parent.lead)
         from modular_converter.convert.inherit.override import merge_override
 
-        return merge_override(child, parent, self.shape, self.overrides, self.findings)
+        try:
+            return merge_override(child, parent, self.shape, self.overrides, self.findings)
+        except RecursionError:
+            self.findings.append(too_deep(child.node, child.function.name))
+            return child
 
     def new(self, child: Member) -> Member:
         """A method that the parent does not have."""
@@ -93,7 +97,11 @@ class _MethodMerger:
             return child
         from modular_converter.convert.inherit.override import call_super_for_bases
 
-        return call_super_for_bases(child, self.shape.reached, self.findings)
+        try:
+            return call_super_for_bases(child, self.shape.reached, self.findings)
+        except RecursionError:
+            self.findings.append(too_deep(child.node, child.function.name))
+            return child
 
     def _takes_from(self, child: Member, parent: Member) -> bool:
         """Whether an override takes anything from the parent's method, or has calls to look at."""

@@ -191,3 +191,10 @@ def test_deep_nesting_is_a_diagnostic(tmp_path, opening, where):
         (tmp_path / name).write_text(content)
     (found,) = Run(SETTINGS, workers=1).convert([str(tmp_path / "new/modular_new.py")])
     assert [one.code for one in found.diagnostics] == ["MC101"]
+
+
+def test_an_expression_that_is_too_deep_for_a_merge_is_a_finding(tmp_path):
+    own = f"{METHOD}        x = super().forward(x)\n        return super().forward({' + '.join(['x'] * 600)})\n"
+    paths = write(tmp_path, {"base/modeling_base.py": BASE, "new/modular_new.py": own})
+    ((found,),) = (one.diagnostics for one in Run(SETTINGS, workers=1).convert(paths[1:]))
+    assert found.code == "MC204" and "nested too deeply" in found.message
