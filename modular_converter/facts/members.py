@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from modular_converter.facts.nodes import walk
+
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 SUPER_KWARGS = "super_kwargs"
@@ -42,7 +44,7 @@ class Method:
     @cached_property
     def super_calls(self) -> tuple[SuperCall, ...]:
         """All calls `super().method(…)`, those in nested functions included."""
-        calls = ((node, super_method(node)) for node in ast.walk(self.node) if isinstance(node, ast.Call))
+        calls = ((node, super_method(node)) for node in walk(self.node) if isinstance(node, ast.Call))
         return tuple(SuperCall(node, method) for node, method in calls if method)
 
     @cached_property
@@ -90,13 +92,13 @@ class Method:
 
     def reads(self, attribute: str) -> bool:
         """Whether it reads an attribute of `self`."""
-        nodes = list(ast.walk(self.node))
+        nodes = list(walk(self.node))
         changed = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}  # `self.x += 1` reads first
         return any(isinstance(one.ctx, ast.Load) or id(one) in changed for one in _of_self(nodes, attribute))
 
     def calls(self, method: str) -> bool:
         """Whether it calls another method of `self`."""
-        called = (node.func for node in ast.walk(self.node) if isinstance(node, ast.Call))
+        called = (node.func for node in walk(self.node) if isinstance(node, ast.Call))
         return any(True for _ in _of_self(called, method))
 
 
@@ -135,13 +137,13 @@ class Members:
         """The names that the statements of the class bind."""
         nodes = self.node.body
         defined = {node.name for node in nodes if isinstance(node, Function | ast.ClassDef)}
-        targets = (part for node in nodes for target in _targets(node) for part in ast.walk(target))
+        targets = (part for node in nodes for target in _targets(node) for part in walk(target))
         return frozenset(defined | {part.id for part in targets if isinstance(part, ast.Name)})
 
     @cached_property
     def base_names(self) -> frozenset[str]:
         """The names that occur in its bases."""
-        return frozenset(node.id for base in self.node.bases for node in ast.walk(base) if isinstance(node, ast.Name))
+        return frozenset(node.id for base in self.node.bases for node in walk(base) if isinstance(node, ast.Name))
 
     @property
     def is_empty(self) -> bool:
@@ -159,7 +161,7 @@ class Members:
         """Whether instances have an attribute from this class: assigned, defined, or registered under its name."""
         if attribute in self.names:
             return True
-        nodes = list(ast.walk(self.node))
+        nodes = list(walk(self.node))
         changed = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
         stored = (one for one in _of_self(nodes, attribute) if isinstance(one.ctx, ast.Store))
         return any(id(one) not in changed for one in stored) or any(_registers(node, attribute) for node in nodes)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.convert.source.module import ImportedName, Role, Statement
+from modular_converter.facts.nodes import walk
 
 
 _QUOTED = re.compile(r"""[:>\[,|(=]\s*(?:"([^"\n]+)"|'([^'\n]+)')""")
@@ -72,7 +73,7 @@ def names_in_annotations(body: str, importable: Collection[str]) -> set[str]:
     used: set[str] = set()
     quoted = {word for match in _QUOTED.finditer(body) for word in _WORD.findall(match[1] or match[2])}
     if not quoted.isdisjoint(importable):
-        for node in ast.walk(ast.parse(body)):
+        for node in walk(ast.parse(body)):
             for annotation in _types_at(node):
                 used.update(_words_in_strings(annotation))
     return used
@@ -95,7 +96,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _words_in_strings(annotation: ast.expr) -> Iterator[str]:
-    for part in ast.walk(annotation):
+    for part in walk(annotation):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield from _WORD.findall(part.value)
 

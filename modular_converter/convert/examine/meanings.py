@@ -7,6 +7,7 @@ them give one name two meanings, only one reaches the file, and code from the ot
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import symtable
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,6 @@ from modular_converter.convert.inherit.members import Member, parse_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
-from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Statement
 
@@ -73,7 +73,7 @@ def find_changes(
             for source, uses in _sources(definition, names, classes):
                 for name in sorted(uses & definition.uses & names.bound[source]):
                     change = names.change(name, source, definition, file)
-                    if change is not None and _is_global(name, definition.text):
+                    if change is not None and name in _globals_read(definition.text):
                         yield change
             yield from _shared_changes(definition, names, classes.get(definition.name), file)
 
@@ -99,7 +99,7 @@ def _left_of_parent(built: BuiltClass) -> frozenset[str]:
     }
     left = [member for member in parse_class(built.parent.text).members if not own & member.binds]
     text = "class _:\n" + "".join(member.text for member in left)
-    return frozenset(name for name in lexer.identifiers(text) if left and _is_global(name, text))
+    return _globals_read(text) if left else frozenset()
 
 
 def _extends(member: Member) -> bool:
@@ -153,7 +153,7 @@ class _Names:
             self.compared[key] = True  # for definitions that use each other
             shared = first.uses & second.uses & self.bound[wanted.source] & self.bound[found.source]
             self.compared[key] = _same_code(first.text, second.text) and not any(
-                self._differs(name, wanted.source, found.source) and _is_global(name, first.text)
+                self._differs(name, wanted.source, found.source) and name in _globals_read(first.text)
                 for name in sorted(shared - {first.name})
             )
         return self.compared[key]
@@ -285,16 +285,16 @@ def _what_runs(text: str) -> str:
     return ast.dump(tree)
 
 
-def _is_global(name: str, text: str) -> bool:
-    """Whether a definition reads a name of its module: attributes, parameters and local names do not count."""
+@functools.lru_cache(maxsize=64)
+def _globals_read(text: str) -> frozenset[str]:
+    """The names of its module that a definition reads: attributes, parameters and local names do not count."""
+    found: set[str] = set()
     waiting = [symtable.symtable(text, "<generated>", "exec")]
     while waiting:
         table = waiting.pop()
-        if name in table.get_identifiers():
-            symbol = table.lookup(name)
-            if symbol.is_referenced() and (
-                symbol.is_global() or (table.get_type() == "module" and not symbol.is_assigned())
-            ):
-                return True
-        waiting.extend(table.get_children())
-    return False
+        waiting += table.get_children()
+        in_module = table.get_type() == "module"
+        for symbol in table.get_symbols():
+            if symbol.is_referenced() and (symbol.is_global() or (in_module and not symbol.is_assigned())):
+                found.add(symbol.get_name())
+    return frozenset(found)

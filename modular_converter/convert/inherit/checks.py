@@ -17,7 +17,8 @@ from modular_converter.convert.inherit.class_findings import (
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import decorated_by, is_property, is_removal, method_key
 from modular_converter.convert.inherit.prefix import common_suffix
-from modular_converter.convert.inherit.scopes import Function, all_reads, is_generator, walk
+from modular_converter.convert.inherit.scopes import Function, all_reads, is_generator
+from modular_converter.facts.nodes import walk
 
 
 SLOTS = "__slots__"
@@ -30,7 +31,7 @@ def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iter
     for member in child.members:
         if "super(" not in member.text and base not in member.text:  # looking at every node of every member takes long
             continue
-        nodes = list(ast.walk(member.node))
+        nodes = list(walk(member.node))
         calls = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
         for node in nodes:
             name = super_attribute(node)

@@ -61,7 +61,7 @@ class Member:
     @property
     def binds(self) -> frozenset[str]:
         """All names that it binds."""
-        return self._names.bound
+        return frozenset((self.function.name,)) if self.is_function else self._names.bound
 
     @property
     def touches(self) -> frozenset[str]:

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from modular_converter.facts.nodes import children, walk
+
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -80,20 +82,6 @@ class _Visitor(ast.NodeVisitor):
         super().generic_visit(node)
 
 
-def walk(*roots: ast.AST) -> Iterator[ast.AST]:
-    """All nodes of some trees in any order, contexts left out: in a third of the time of `ast.walk`."""
-    todo = [*roots]
-    while todo:
-        node = todo.pop()
-        yield node
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if isinstance(value, list):
-                todo += [part for part in value if isinstance(part, ast.AST)]
-            elif isinstance(value, ast.AST) and name != "ctx":
-                todo.append(value)
-
-
 def names_of(*nodes: ast.AST) -> Names:
     """The names that statements deal with while they themselves are executed, not the functions that they define."""
     visitor = _Visitor()
@@ -138,7 +126,7 @@ def own_nodes(function: Function) -> Iterator[ast.AST]:
         node = todo.pop()
         yield node
         if not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
-            todo.extend(reversed(list(ast.iter_child_nodes(node))))
+            todo += reversed(children(node))
 
 
 def is_generator(function: Function) -> bool:

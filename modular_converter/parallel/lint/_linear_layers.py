@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from modular_converter.facts.nodes import walk
+
 
 LINEAR = ("nn.Linear", "torch.nn.Linear")
 MOST_REPLACEMENTS = 20
@@ -27,7 +29,7 @@ def linear_layers(node: ast.ClassDef) -> dict[str, LinearLayer]:
     """The linear layers of a class by attribute; those whose sizes are not written in the call are left out."""
     layers = {}
     paths = _paths(node)
-    for statement in ast.walk(node):
+    for statement in walk(node):
         if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
             continue
         target, call = statement.targets[0], statement.value
@@ -46,7 +48,7 @@ def _paths(tree: ast.AST) -> Mapping[str, ast.expr]:
 
     A name that is set twice, or to anything but a path of names, stands for itself.
     """
-    nodes = list(ast.walk(tree))
+    nodes = list(walk(tree))
     stored = Counter(ast.unparse(node) for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store))
     found = {}
     for node in nodes:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.facts.nodes import walk
 from modular_converter.parallel.lint._examples import example
 from modular_converter.parallel.lint._linear_layers import LinearLayer, linear_layers
 from modular_converter.parallel.lint._plan_entries import TENSOR_PARALLEL, plan_entries
@@ -94,7 +95,7 @@ def _added(one: ClassFacts) -> Mapping[str, LinearLayer]:
 
 
 def _attributes(members: Members) -> set[str]:
-    return {node.attr for node in ast.walk(members.node) if isinstance(node, ast.Attribute)}
+    return {node.attr for node in walk(members.node) if isinstance(node, ast.Attribute)}
 
 
 def _inherited_entries(facts: Facts, definition: GeneratedDefinition) -> list[list[str]]:
@@ -121,7 +122,7 @@ def _holders(name: str, definitions: Iterable[GeneratedDefinition]) -> Iterator[
     """The attributes that classes of the model assign an instance of a class to: `mlp` of `self.mlp = NewMLP(…)`."""
     for definition in definitions:
         if definition.is_class and f"{name}(" in definition.text:
-            for node in ast.walk(definition.members.node):
+            for node in walk(definition.members.node):
                 target = node.targets[0] if isinstance(node, ast.Assign) else None
                 call = node.value if isinstance(node, ast.Assign) else None
                 is_instance = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name
