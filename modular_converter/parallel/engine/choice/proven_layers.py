@@ -144,4 +144,4 @@ def without_parts(plan: Plan, model: torch.nn.Module, parts: set[str]) -> Plan:
         pattern, _, field = attribute.partition(":")
         left = left_of(pattern)
         attributes += [attribute] if left is None else [f"{name}:{field}" for name in left]
-    return Plan(plan.model, tuple(rules), tuple(attributes))
+    return replace(plan, rules=tuple(rules), attributes=tuple(attributes))
