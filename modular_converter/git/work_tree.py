@@ -7,15 +7,16 @@ import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from modular_converter.files.programs import program_on_path
 from modular_converter.git.snapshot import Snapshot, blob_name
+from modular_converter.settings.parent_folders import repository_above
 
 
 SECONDS = 60
 """Seconds that one call of git may take."""
-_OF_A_HOOK = frozenset(
-    {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"}
-)
-"""Variables that git sets for its hooks; with them, git would look at another folder."""
+_KEPT = ("GIT_CONFIG", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM")
+"""How the variables of git begin that say how the user has set it up. Others, which it also sets for its hooks, would
+lead it to another folder, index or history."""
 _ENVIRONMENT = {
     "LC_ALL": "C",
     "GIT_ALLOW_PROTOCOL": "none",  # no lazy fetch of a missing object, which would run what the repository names
@@ -176,8 +177,12 @@ def _git(folder: str, *arguments: str, given: bytes = b"") -> bytes:
         arguments: its command line.
         given: what it reads from its standard input.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK} | _ENVIRONMENT
-    command = ["git", "-C", folder, *_SAFE, *arguments]
+    program = program_on_path("git", repository_above(folder) or folder)
+    if not program:
+        raise GitError("git could not be started: it is in no absolute folder of PATH outside of the repository")
+    kept = {name: os.environ[name] for name in os.environ if name[:4] != "GIT_" or name.startswith(_KEPT)}
+    environment = kept | _ENVIRONMENT
+    command = [program, "-C", folder, *_SAFE, *arguments]
     try:
         done = subprocess.run(command, env=environment, input=given, capture_output=True, timeout=SECONDS, check=False)
     except OSError as error:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
+from modular_converter.files.programs import SUFFIX, program_on_path
 from modular_converter.rules import formatter_failed, formatter_version
 from modular_converter.settings.values import Settings
 
@@ -23,7 +24,6 @@ EDGE_BYTES = 65536
 """How much of a program is read at either end. Ruff has tens of megabytes; the linker's identifier is at the start."""
 SECONDS = 30.0
 """How long `ruff --version` may take. It takes 5 milliseconds."""
-NAME = "ruff.exe" if os.name == "nt" else "ruff"
 NEEDED = ("SYSTEMROOT", "TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "RAYON_NUM_THREADS")
 """The variables that a program may need to start, or that limit it."""
 _ANSWER = re.compile(r"ruff (\d[\w.+-]{0,40})\s")
@@ -75,10 +75,10 @@ def find_ruff(settings: Settings, version_of: VersionOf | None = None) -> str:
     if own and settings.formatter == "ruff" and settings.formatter_version:
         version_of = version_of or ruff_version
         if version_of(own) != settings.formatter_version:
-            other = ruff_on_path(settings.project_folder)
+            other = program_on_path("ruff", settings.project_folder)
             if other and version_of(other) == settings.formatter_version:
                 return other
-    found = own or ruff_on_path(settings.project_folder)
+    found = own or program_on_path("ruff", settings.project_folder)
     if not found:
         raise ConversionError(formatter_failed.missing("ruff"))
     return found
@@ -88,31 +88,13 @@ def find_ruff(settings: Settings, version_of: VersionOf | None = None) -> str:
 def own_ruff() -> str:
     """The ruff program of this environment: beside the interpreter, else where its package says; "" for none."""
     if sys.executable:
-        beside = os.path.join(os.path.dirname(sys.executable), NAME)
+        beside = os.path.join(os.path.dirname(sys.executable), f"ruff{SUFFIX}")
         if os.path.isfile(beside) and os.access(beside, os.X_OK):
             return beside
     with contextlib.suppress(ImportError, FileNotFoundError):
         from ruff.__main__ import find_ruff_bin  # type: ignore[import-untyped]
 
         return str(find_ruff_bin())
-    return ""
-
-
-def ruff_on_path(forbidden: str) -> str:
-    """The first ruff program in a folder of PATH, "" for none.
-
-    Args:
-        forbidden: the folder of the project that is read; programs inside of it are not run. Nor are those in
-            relative folders of PATH, which lead into whatever folder the command was started in.
-    """
-    outside = os.path.join(os.path.realpath(forbidden), "") if forbidden else ""
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        path = os.path.join(folder, NAME)
-        if not os.path.isabs(folder) or not os.path.isfile(path) or not os.access(path, os.X_OK):
-            continue
-        real = os.path.join(os.path.realpath(folder), NAME), os.path.realpath(path)
-        if not outside or not any(one.startswith(outside) for one in real):
-            return path
     return ""
 
 

@@ -14,11 +14,11 @@ from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.emit.formatter_version import (
     find_ruff,
     own_ruff,
-    ruff_on_path,
     ruff_version,
     wrong_version,
 )
 from modular_converter.diagnostics import ConversionError
+from modular_converter.files.programs import program_on_path
 from modular_converter.settings.load import load_settings, profile_settings
 from tests.unit.formatters import ruff_in, set_own
 
@@ -80,7 +80,7 @@ def test_no_program_of_the_tree_and_none_of_a_relative_folder_is_run(
     monkeypatch.chdir(tree)
     for folder in (str(hostile.parent), "bin", "", ".", str(tmp_path / "link"), str(tmp_path / "linked")):
         monkeypatch.setenv("PATH", f"{folder}:/nowhere")
-        assert ruff_on_path(settings.project_folder) == ""
+        assert program_on_path("ruff", settings.project_folder) == ""
         assert wrong_version(settings)
     assert not (hostile.parent / "asked").exists()
 
