@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import importlib.util
 import os
 import platform
@@ -23,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import NamedTuple
 
@@ -51,9 +52,19 @@ read = {path for one in conversions for path, seen in one.reads.items() if len(s
 print(*sorted({path for one in conversions for path in (one.path, *one.files)} | read),
       sep="\\n")
 """
+SPREAD = 0.04
+"""Half of the ratios of a row lie within this share of their median when the machine is quiet."""
 LLAMA = os.path.join("models", "llama", "modeling_llama.py")
 CARRIED = "        variance = hidden_states.pow(2).mean(-1, keepdim=True)\n"
 """A line of llama's normalization, the class of llama that most models inherit."""
+
+
+class Bounds(NamedTuple):
+    """How many rounds of runs."""
+
+    least: int
+    most: int
+    """Taken only as long as the figures disagree."""
 
 
 class Seconds(NamedTuple):
@@ -74,18 +85,36 @@ def measure(command: Sequence[str], expected: int = 0) -> Seconds:
 
 
 def compare(
-    report: Report, name: str, ours: Callable[[], Seconds], yardstick: Callable[[], Seconds], runs: int
+    report: Report, rows: Mapping[str, Callable[[], Seconds]], yardstick: Callable[[], Seconds], bounds: Bounds
 ) -> None:
-    """Run the two in turn; report the medians and the median ratios."""
-    ours(), yardstick()
-    pairs = [(ours(), yardstick()) for _ in range(runs)]
-    cells = []
-    for column in range(2):
-        mine = statistics.median(pair[0][column] for pair in pairs)
-        other = statistics.median(pair[1][column] for pair in pairs)
-        ratio = statistics.median(pair[0][column] / pair[1][column] for pair in pairs)
-        cells.append(f"{mine:7.3f} {other:7.3f} {ratio:6.2f}")
-    report(f"{name:32} {'   '.join(cells)}")
+    """Run all rows and the yardstick in turn; report the medians and the median ratios.
+
+    Args:
+        report: takes a line for each row.
+        rows: name -> run of one process.
+        yardstick: run of the process that each row is held against.
+        bounds: how many rounds.
+    """
+    runs = (yardstick, *rows.values())
+    rounds = [[run() for run in runs] for _ in range(bounds.least)]
+    while len(rounds) < bounds.most and not _agree(rounds):
+        rounds.append([run() for run in runs])
+    for number, name in enumerate(rows, start=1):
+        cells = []
+        for column in range(2):
+            mine, other = (statistics.median(one[row][column] for one in rounds) for row in (number, 0))
+            ratio = statistics.median(one[number][column] / one[0][column] for one in rounds)
+            cells.append(f"{mine:7.3f} {other:7.3f} {ratio:6.2f}")
+        report(f"{name:32} {'   '.join(cells)}")
+
+
+def _agree(rounds: Sequence[Sequence[Seconds]]) -> bool:
+    """Whether half of the ratios of each row lie so close together that more rounds would tell nothing new."""
+    for row in range(1, len(rounds[0])):
+        low, middle, high = statistics.quantiles((one[row].cpu / one[0].cpu for one in rounds), n=4)
+        if high - low > SPREAD * middle:
+            return False
+    return True
 
 
 class Tree:
@@ -127,7 +156,9 @@ class Tree:
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=15, help="pairs of the quick figures (cold ones take a fifth)")
+    parser.add_argument(
+        "--runs", type=int, default=15, help="rounds of the quick figures at most, a fifth of cold ones"
+    )
     parser.add_argument("--no-cold", action="store_true", help="only the quick figures")
     parser.add_argument("--update", metavar="PAGE", help="put the figures into a page, between its marks")
     options = parser.parse_args()
@@ -143,14 +174,15 @@ def main() -> None:
         listed = os.path.join(above, "files")
         count_files(os.path.join(tree.folder, "models"), listed, report)
         report(f"{'seconds':32} {'wall: ours, yardstick, ratio':24}   cpu: ours, yardstick, ratio")
-        against_click = options.runs, lambda: measure(IMPORT_CLICK)
-        for name, command in (("modular-convert", CONVERT), ("check-modular-conversion", CHECK)):
-            help_of = [*command, "--help"]
-            compare(report, f"{name} --help", lambda of=help_of: measure(of), against_click[1], options.runs)
+        quick = Bounds(min(5, options.runs), options.runs)
+        helps = {"modular-convert --help": CONVERT, "check-modular-conversion --help": CHECK}
+        rows = {name: functools.partial(measure, [*command, "--help"]) for name, command in helps.items()}
+        measure(IMPORT_CLICK)  # writes its bytecode
+        compare(report, rows, lambda: measure(IMPORT_CLICK), quick)
         read = [sys.executable, "-c", READ_AND_HASH, listed]
-        compare(report, "warm, against hashing", lambda: measure(tree.check), lambda: measure(read), options.runs)
+        compare(report, {"warm, against hashing": lambda: measure(tree.check)}, lambda: measure(read), quick)
         if not options.no_cold:
-            compare_with_cold(report, tree, max(1, options.runs // 5))
+            compare_with_cold(report, tree, Bounds(2, max(2, options.runs // 5)))
     if options.update:
         report.put_into(options.update)
 
@@ -168,14 +200,17 @@ def count_files(models: str, listed: str, report: Report) -> None:
     )
 
 
-def compare_with_cold(report: Report, tree: Tree, runs: int) -> None:
+def compare_with_cold(report: Report, tree: Tree, bounds: Bounds) -> None:
     """What the check takes with llama touched, in three ways, against all of it anew."""
     if tree.text.count(CARRIED) != 1:
         raise SystemExit(f"{LLAMA} has changed: put a line into the benchmark that stands in it once")
     carried = tree.text.replace(CARRIED, f"{CARRIED}        # touched\n")
-    compare(report, "llama: new time, cold", lambda: tree.touched(None), tree.cold, runs)
-    compare(report, "llama: comment on top, cold", lambda: tree.touched("# touched\n" + tree.text), tree.cold, runs)
-    compare(report, "llama: carried edit, cold", lambda: tree.touched(carried, expected=1), tree.cold, runs)
+    rows = {
+        "llama: new time, cold": lambda: tree.touched(None),
+        "llama: comment on top, cold": lambda: tree.touched("# touched\n" + tree.text),
+        "llama: carried edit, cold": lambda: tree.touched(carried, expected=1),
+    }
+    compare(report, rows, tree.cold, bounds)
 
 
 if __name__ == "__main__":
