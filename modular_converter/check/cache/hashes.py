@@ -34,7 +34,7 @@ class CurrentHashes:
         return self._hashes[path] == value != UNREADABLE
 
     def read(self, paths: Iterable[str]) -> None:
-        """Read files ahead, folder by folder: that takes half the time of one by one."""
+        """Read files ahead, folder by folder, which takes a fifth less time than one by one."""
         by_folder: dict[str, list[str]] = {}
         for path in paths:
             folder, _, name = path.rpartition(os.sep)

@@ -21,6 +21,7 @@ from modular_converter.check.cache.pack import pack_diagnostic, unpack_diagnosti
 from modular_converter.check.cache.store import clear
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.convert.batch import Run
+from modular_converter.convert.emit import formatter_version
 from modular_converter.diagnostics import Diagnostic, Location, Severity
 from modular_converter.rules import all_rules
 from modular_converter.settings.load import load_settings
@@ -102,6 +103,18 @@ def test_a_neighbours_neighbour_is_seen_through_the_generated_file(tree):
     base.write_text(BASE.replace("x + 1", "x + 2"))
     result = run(tree)
     assert [os.path.basename(one.path) for one in result.differences] == ["modeling_first.py", "modeling_second.py"]
+
+
+def test_a_check_of_current_files_starts_no_program(tree, monkeypatch):
+    run(tree)
+    formatter_version._ruff_version.cache_clear()  # as in another process
+
+    def refuse(command, **options):
+        raise AssertionError(f"started {command}")
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    result = run(tree)
+    assert result.exit_code == 0 and len(result.conversions) == 2 and not result.converted
 
 
 def test_settings_formatter_and_versions_are_part_of_the_key(tree, monkeypatch):
