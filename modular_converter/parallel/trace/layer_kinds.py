@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from modular_converter.parallel.trace.graph import Trace
 
 
+# Operators that only a tensor's strides ask for, and the names of one operator.
+_LAYOUT = ("alias", "clone", "detach", "lift_fresh")
+_SAME = {"_unsafe_view": "view", "_reshape_alias": "view"}
 Kind = frozenset[tuple[str, ...]]
 
 
@@ -42,7 +45,8 @@ def layer_of(path: str) -> str:
 
 def _facts(trace: Trace, layer: str, first: int, last: int) -> Iterator[tuple[str, ...]]:
     for op in trace.ops[first:last]:
-        yield "operation", op.name, _inside(op.module, layer)
+        if op.name not in _LAYOUT:
+            yield "operation", _SAME.get(op.name, op.name), _inside(op.module, layer)
         if op.call >= 0:
             for source in trace.calls[op.call].integers:
                 for leaf in source.leaves():
