@@ -54,12 +54,18 @@ class Evidence:
     @property
     def not_covered(self) -> tuple[str, ...]:
         """The parts and uses of the model that the proof says nothing about, in words."""
+        found = list(self._gaps_in_runs)
+        found += [] if not self.forms or FOR_INFERENCE in self.forms else ["the form for inference"]
+        found += [] if not self.types or set(_HALF) & set(self.types) else ["16-bit types"]
+        return tuple(found)
+
+    @property
+    def _gaps_in_runs(self) -> tuple[str, ...]:
+        """The same without the form and the types, which a model in use may be tried in on its ranks."""
         found = list(self.gaps)
         found += [f"gradients of {_few(self.unproven)}"] if self.unproven else []
         found += [f"{_few(self.idle)}: no run called them"] if self.idle else []
         found += [situation for situation in self.possible if situation not in self.situations]
-        found += [] if not self.forms or FOR_INFERENCE in self.forms else ["the form for inference"]
-        found += [] if not self.types or set(_HALF) & set(self.types) else ["16-bit types"]
         return tuple(found)
 
     def also(self, other: Evidence) -> Evidence:
@@ -91,14 +97,20 @@ class Evidence:
         said += [", ".join(self.forms)] if self.forms else []
         return "; ".join(said)
 
-    def lines(self, verbose: bool = False) -> list[str]:
-        """The scope and what is not covered; with ``verbose`` everything that ran, a line a kind."""
+    def lines(self, verbose: bool = False, tried_later: bool = False) -> list[str]:
+        """The scope and what is not covered.
+
+        Args:
+            verbose: also everything that ran, a line a kind.
+            tried_later: whether the form for inference and the types in use are told by a later run on the ranks.
+        """
+        gaps = self._gaps_in_runs if tried_later else self.not_covered
         found = [f"run: {self.scope}"] if self.scope else []
         if verbose:
             for name in ("ranks", "places", "sizes", "inputs", "kinds", "operators", "unproven", "idle"):
                 values = getattr(self, name)
                 found += [f"{name}: {', '.join(map(str, values))}"] if values else []
-        return found + ([f"not covered: {'; '.join(self.not_covered)}"] if self.not_covered else [])
+        return found + ([f"not covered: {'; '.join(gaps)}"] if gaps else [])
 
     def to_json(self) -> dict[str, Any]:
         """All fields, and ``not_covered``, as values of JSON."""

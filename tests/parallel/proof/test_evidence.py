@@ -56,6 +56,8 @@ def test_a_verdict_lists_what_ran(llama):
     assert "num_hidden_layers=1" in found.sizes and "hidden_size=64" in found.sizes
     assert found.forms == ("with gradients",) and "float64" in found.types
     assert found.not_covered == ("the form for inference", "16-bit types")
+    assert found.lines()[-1] == "not covered: the form for inference; 16-bit types"
+    assert not any(line.startswith("not covered") for line in found.lines(tried_later=True))
 
 
 def test_a_module_that_no_run_calls_and_a_branch_on_data_are_named():

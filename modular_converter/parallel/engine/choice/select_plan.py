@@ -124,7 +124,7 @@ def _said(variants: Sequence[HeadVariant]) -> str:
 
 def _scope(verdict: Verdict) -> str:
     """The scope of a proof, in brackets."""
-    said = "; ".join(verdict.evidence.lines())
+    said = "; ".join(verdict.evidence.lines(tried_later=True))
     return f" ({said})" if said else ""
 
 

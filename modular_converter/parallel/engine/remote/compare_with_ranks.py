@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.deviation import HALF_TYPES
+from modular_converter.parallel.proof.evidence import FOR_INFERENCE
 from modular_converter.parallel.shard.apply import apply
 
 
@@ -32,10 +33,16 @@ _AGREED: set[tuple[Any, ...]] = set()
 
 @dataclass(frozen=True)
 class Compared:
-    """How answers differ, in words, empty if they agree; and where the ranks keep what was compared."""
+    """How answers differ, in words, empty if they agree.
+
+    Attributes:
+        placement: where the ranks keep what was compared.
+        ran: the layers that ran on the ranks, their form and types; empty if none did.
+    """
 
     said: str = ""
     placement: Placement | None = None
+    ran: str = ""
 
 
 def difference_on_ranks(model: Any, plan: Plan, session: Session, dtype: torch.dtype | None) -> Compared:
@@ -53,7 +60,9 @@ def difference_on_ranks(model: Any, plan: Plan, session: Session, dtype: torch.d
         logger.info("%s is not compared with the ranks before it is handed over: %s", type(model).__name__, probe)
         return Compared()
     types = {dtype or parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
-    return _said(probe, plan, session, kept_types(model, dtype), not types.isdisjoint(HALF_TYPES))
+    found = _said(probe, plan, session, kept_types(model, dtype), not types.isdisjoint(HALF_TYPES))
+    names = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in types))
+    return replace(found, ran=f"one layer of each kind {FOR_INFERENCE} in {names}")
 
 
 def difference_of_small(model: Any, plan: Plan, session: Session) -> str:

@@ -71,7 +71,8 @@ def put_on_ranks(given: Arguments) -> Any:
     try:
         ready = _prepare(given, session)
         session.start()
-        ready = _compared(given, session, ready) if given.probe else ready
+        ready = _compared(given, session, ready) if given.probe else _told(ready, "")
+        logger.info("%s on %s: %s", type(given.model).__name__, ", ".join(session.devices), ready.origin)
         placement = _place(given, session, ready)
     except BaseException:
         if ready is not None and ready.has_lost_weights():
@@ -94,7 +95,6 @@ def _prepare(given: Arguments, session: Session) -> _Ready:
         check_text(plan)
         skeleton, tensors = dismantle(model, kept_types(model, given.weight_type))
         pieces = check_fit(skeleton, plan, size)
-    logger.info("%s on %s: %s", type(model).__name__, ", ".join(session.devices), origin)
     return _Ready(plan, origin, skeleton, tensors, pieces)
 
 
@@ -117,9 +117,18 @@ def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
                     logger.warning("%s: %s fails on one layer of each kind (%s); taken is %s", *said)
                     pieces = check_fit(ready.skeleton, plan, len(session.devices))
                     log_kept(given.model, plan, len(session.devices))
-                    return replace(ready, plan=plan, origin=origin, pieces=pieces, tried=other.placement)
+                    ready = replace(ready, plan=plan, origin=origin, pieces=pieces)
+                    return _told(replace(ready, tried=other.placement), other.ran)
     refuse_difference(found.said)
-    return replace(ready, tried=found.placement)
+    return _told(replace(ready, tried=found.placement), found.ran)
+
+
+def _told(ready: _Ready, ran: str) -> _Ready:
+    """The same with what ran on the ranks, which the proof on small instances does not cover, in its origin."""
+    said = (
+        f"tried on the ranks: {ran}" if ran else "not tried on the ranks: the form for inference and the types in use"
+    )
+    return replace(ready, origin=f"{ready.origin}; {said}")
 
 
 def _place(given: Arguments, session: Session, ready: _Ready) -> Placement:

@@ -65,11 +65,12 @@ def test_layers_that_only_the_ranks_show_get_a_plan_that_holds(ranks, caplog, mo
     model = deep()
     with torch.no_grad():
         want = copy.deepcopy(model)(IDS)[0]
-    with caplog.at_level(logging.WARNING, "modular_converter"):
+    with caplog.at_level(logging.INFO, "modular_converter"):
         parallelize(model, session=ranks)
     got = model(IDS)[0]
     model.cpu()
     assert "fails on one layer of each kind" in caplog.text
+    assert "tried on the ranks: one layer of each kind for inference in float32" in caplog.text
     assert relative_error(got, want) < 2e-4
 
 
