@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,12 +14,36 @@ from modular_converter.parallel.proof.deviation import errors_of
 from modular_converter.parallel.proof.head_variants import HeadVariant
 from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference
 from modular_converter.parallel.proof.precision import Subject, doubled, in_fitting_precision, in_float64
+from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.build import Small, Target
 from modular_converter.parallel.tiny.uses import uses_of
 
 
 # Noise of float32 may be this part of the tolerance.
 _MARGIN = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A small instance with its numbers, which several plans are held against; they are computed when they are asked for.
+
+    Attributes:
+        overrides: the settings that it was built with.
+    """
+
+    target: Target
+    small: Small
+    overrides: Mapping[str, Any]
+
+    @functools.cached_property
+    def subject(self) -> Subject:
+        """The numbers of one plain forward."""
+        return subject_of(self.small.model, self.small.inputs)
+
+    @functools.cached_property
+    def in_use(self) -> tuple[HeadVariant, ...]:
+        """The other uses in which it runs, each with its numbers."""
+        return variants_in_use(self.target, self.small, self.overrides)
 
 
 def variants_in_use(target: Target, small: Small, overrides: Mapping[str, Any]) -> tuple[HeadVariant, ...]:

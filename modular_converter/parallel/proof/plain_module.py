@@ -12,6 +12,7 @@ import torch
 from modular_converter.parallel.errors import BuildError, PlanError
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.prove import Derived, derived_from
+from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, SEED, Small, Target, randomise
 
 
@@ -41,7 +42,8 @@ def derive(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any], r
         made = copy.deepcopy(module).eval()
         randomise(made, SEED)
         kind = f"{type(module).__module__}.{type(module).__qualname__}"
-        found = derived_from(Target(name, kind, ""), Small(name, "", made, dict(given)), None, ranks, {})
+        small = Small(name, "", made, dict(given))
+        found = derived_from(Target(name, kind, ""), small, subject_of(made, small.inputs), ranks, {})
     if not found.verdict.passed:
         raise PlanError(f"{name}: no plan holds: {placed(found.verdict.layer, found.verdict.reason)}")
     return found

@@ -14,12 +14,11 @@ from modular_converter.parallel.errors import TraceError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.head_variants import HeadVariant, head_variants, refusal
-from modular_converter.parallel.proof.in_use import variants_in_use
+from modular_converter.parallel.proof.in_use import Instance
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_processes import RankPool, Task
 from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.precision import Subject
-from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.solve.budget import plan_within
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.derive import Aim, plan_of
@@ -69,6 +68,7 @@ def derive_model(
     ranks: int = 2,
     ratios: bool = True,
     uses: bool = False,
+    known: Instance | None = None,
 ) -> Derived:
     """Build, trace, derive, and check on threads. A layer that fails stays whole; if this is not enough, more layers do.
 
@@ -77,15 +77,17 @@ def derive_model(
     Args:
         ratios: whether the plan must hold with other ratios; False for a plan that serves one model alone.
         uses: whether it must hold in other uses than one plain forward: lengths, padding, state, training.
+        known: the small instance of these settings, if there is one already.
 
     Raises:
         PlanError: the model cannot be built or traced.
     """
-    small = build(target, overrides)
     options = dict(overrides or {})
-    first = derived_from(target, small, None, ranks, options)
+    known = known or Instance(target, build(target, overrides), options)
+    small = known.small
+    first = derived_from(target, small, known.subject, ranks, options)
     variants = head_variants(target, small, options) if ratios else ()
-    variants += variants_in_use(target, small, options) if uses else ()
+    variants += known.in_use if uses else ()
     refused = refusal(variants, first.plan, ranks) if first.verdict.passed else first.verdict
     first = replace(first, variants=variants)
     if refused is None or not (uses or first.verdict.passed):
@@ -135,13 +137,10 @@ def _without_layers(trace: Trace, failed: Sequence[Verdict]) -> Iterator[Plan]:
         yield plan_of(flow, Aim(without=whole))
 
 
-def derived_from(
-    target: Target, small: Small, subject: Subject | None, ranks: int, overrides: Mapping[str, Any]
-) -> Derived:
+def derived_from(target: Target, small: Small, subject: Subject, ranks: int, overrides: Mapping[str, Any]) -> Derived:
     """The first of the attempts that holds on one small instance, or the full plan."""
     trace = record(small.model, small.inputs, target.name)
     options = tuple(overrides.items())
-    subject = subject or subject_of(small.model, small.inputs)
     tried: list[Derived] = []
     for plan in _attempts(trace, tried):
         verdict = check_on_threads(subject, plan, ranks)

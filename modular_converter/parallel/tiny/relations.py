@@ -126,6 +126,8 @@ def mamba_agrees(default: Any, values: Fields) -> None:
     expand = int(getattr(default, "mamba_expand", getattr(default, "expand", 2)) or 2)
     dim = "mamba_d_head" if hasattr(default, "mamba_d_head") else "mamba_head_dim"
     values[dim] = expand * HIDDEN // int(values[key])
+    if isinstance(getattr(default, "mamba_d_ssm", None), int):  # the expanded width under a name of its own
+        values["mamba_d_ssm"] = expand * HIDDEN
 
 
 def shorten_layer_lists(default: Any, values: Fields) -> None:

@@ -13,9 +13,9 @@ from modular_converter.parallel.errors import ApplyError, BuildError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.head_variants import HeadVariant, refusal
-from modular_converter.parallel.proof.in_use import variants_in_use
+from modular_converter.parallel.proof.in_use import Instance
 from modular_converter.parallel.proof.judge import Verdict
-from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.prove import Derived, derive_model
 from modular_converter.parallel.tiny.build import Small, Target, build
 from modular_converter.parallel.tiny.fields import fields_of, is_config
@@ -27,8 +27,7 @@ logger = logging.getLogger(__name__)
 # (model class, overrides, ranks, plan) -> verdict, and (model class, overrides, ranks) -> derived plan, of this process
 _VERDICTS: dict[tuple[Any, ...], Verdict] = {}
 _DERIVED: dict[tuple[Any, ...], Derived] = {}
-_SMALL: dict[tuple[Any, ...], Small] = {}
-_IN_USE: dict[tuple[Any, ...], tuple[HeadVariant, ...]] = {}
+_INSTANCES: dict[tuple[Any, ...], Instance] = {}
 
 
 def target_like(model: Any) -> Target:
@@ -136,10 +135,10 @@ def verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) 
     """The verdict of a small instance on a plan, in all its uses, found once."""
     key = (*_key(target, overrides, ranks), str(plan))
     if key not in _VERDICTS:
-        small = small_instance(target, overrides)
-        part = fitting(plan, small.model)
-        verdict = check_model_on_threads(small.model, part, small.inputs, ranks)
-        refused = refusal(in_use(target, overrides), part, ranks) if verdict.passed else None
+        known = _instance(target, overrides)
+        part = fitting(plan, known.small.model)
+        verdict = check_on_threads(known.subject, part, ranks)
+        refused = refusal(known.in_use, part, ranks) if verdict.passed else None
         _VERDICTS[key] = refused or verdict
     return _VERDICTS[key]
 
@@ -172,10 +171,14 @@ def builds(target: Target, overrides: dict[str, Any]) -> bool:
 
 def small_instance(target: Target, overrides: dict[str, Any]) -> Small:
     """The small instance of these settings, built once."""
+    return _instance(target, overrides).small
+
+
+def _instance(target: Target, overrides: dict[str, Any]) -> Instance:
     key = _key(target, overrides, 0)
-    if key not in _SMALL:
-        _SMALL[key] = build(target, overrides)
-    return _SMALL[key]
+    if key not in _INSTANCES:
+        _INSTANCES[key] = Instance(target, build(target, overrides), overrides)
+    return _INSTANCES[key]
 
 
 def proven_inputs(model: Any) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
@@ -192,10 +195,7 @@ def proven_inputs(model: Any) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
 
 def in_use(target: Target, overrides: dict[str, Any]) -> tuple[HeadVariant, ...]:
     """The uses of a small instance beside one plain forward, found once."""
-    key = _key(target, overrides, 0)
-    if key not in _IN_USE:
-        _IN_USE[key] = variants_in_use(target, small_instance(target, overrides), overrides)
-    return _IN_USE[key]
+    return _instance(target, overrides).in_use
 
 
 def derived_plan(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:
@@ -206,5 +206,6 @@ def derived_plan(target: Target, overrides: dict[str, Any], ranks: int) -> Deriv
     """
     key = _key(target, overrides, ranks)
     if key not in _DERIVED:
-        _DERIVED[key] = derive_model(target, overrides, ranks, ratios=False, uses=True)
+        known = _instance(target, overrides)
+        _DERIVED[key] = derive_model(target, overrides, ranks, ratios=False, uses=True, known=known)
     return _DERIVED[key]
