@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -120,10 +120,11 @@ def rename_neighbours(resolution: ResolvedImports, library: Library) -> Neighbou
     """Choose a prefix for each neighbour and rename it."""
     target, settings = resolution.target, library.settings
     names = library.names(models_folder_of(target.path))
+    children = _children(resolution)
     renamed: dict[str, RenamedNeighbour] = {}
     for dotted, neighbour in resolution.neighbours.items():
         neighbour_names = _names_around(neighbour, names, library)
-        prefix = _prefix(dotted, resolution, neighbour_names)
+        prefix = _prefix(neighbour, children.get(dotted, ()), target, neighbour_names)
         own = Renamer(neighbour.model, neighbour_names.cased(neighbour.model), target.model, target.cased)
         foreign = _foreign_names(neighbour, own, settings.package)
         own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment, foreign=foreign)
@@ -180,20 +181,22 @@ def _names_around(neighbour: Neighbour, names: ModelNames, library: Library) -> 
     return library.names(models_folder_of(neighbour.path)) if neighbour.package else names
 
 
-def _prefix(dotted: str, resolution: ResolvedImports, names: ModelNames) -> Prefix:
-    neighbour = resolution.neighbours[dotted]
-    children = [
-        (statement.name, base)
-        for statement in resolution.target.module.statements
-        if statement.role is Role.CLASS
-        for base in statement.bases
-        if base in resolution.taken
-        and resolution.taken[base].neighbour == dotted
-        and (definition := resolution.definition(base)) is not None
-        and definition.role is Role.CLASS
-    ]
+def _children(resolution: ResolvedImports) -> dict[str, list[tuple[str, str]]]:
+    """Neighbour -> the classes of the modular file that inherit from its classes, each with the parent."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for statement in resolution.target.module.statements:
+        for base in statement.bases if statement.role is Role.CLASS else ():
+            definition = resolution.definition(base) if base in resolution.taken else None
+            if definition is not None and definition.role is Role.CLASS:
+                found.setdefault(resolution.taken[base].neighbour, []).append((statement.name, base))
+    return found
+
+
+def _prefix(
+    neighbour: Neighbour, children: Sequence[tuple[str, str]], target: ModularFile, names: ModelNames
+) -> Prefix:
     classes = [name for name, one in neighbour.module.definitions.items() if one.role is Role.CLASS]
-    return choose_prefix(children, resolution.target.cased, names.cased(neighbour.model), classes)
+    return choose_prefix(children, target.cased, names.cased(neighbour.model), classes)
 
 
 def _renamer(own: Renamer, prefix: Prefix, target: ModularFile, names: ModelNames) -> Renamer:
