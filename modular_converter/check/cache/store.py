@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
+import stat
 
 from modular_converter.settings.regular_file import read_regular
 
@@ -68,9 +69,10 @@ def unusable(folder: str) -> str:
 
 
 def read_entry(folder: str, name: str, suffix: str = _SUFFIX) -> bytes | None:
-    """The content of an entry; None when there is none, or it is damaged."""
+    """The content of an entry; None when there is none, it is damaged, or others can have written it."""
+    path = os.path.join(folder, name + suffix)
     try:
-        content = read_regular(os.path.join(folder, name + suffix), MAX_ENTRY_BYTES)
+        content = read_regular(path, MAX_ENTRY_BYTES) if _is_own(path) else b""
     except OSError:
         return None
     checksum, body = content[:64], content[65:]
@@ -105,6 +107,12 @@ def bound(folder: str) -> None:
 def digest(content: bytes) -> str:
     """The SHA-256 hash of a content, as 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
+
+
+def _is_own(path: str) -> bool:
+    """Whether a file belongs to this user or to root, and not everyone may write to it. Raises `OSError`."""
+    facts = os.stat(path)
+    return os.name == "nt" or (facts.st_uid in (0, os.geteuid()) and not facts.st_mode & stat.S_IWOTH)
 
 
 def _entries(folder: str) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from modular_converter.check.cache import store
 from modular_converter.check.run import CheckOptions, check
 from tests.unit.trees import commit, edit, git
 
@@ -113,6 +114,22 @@ def test_no_folder_for_the_cache_changes_the_verdict(tree, tmp_path, kind):
         assert check(CheckOptions(root=str(tree), cache=str(place))).exit_code == 0
     edit(tree, "modeling_leaf.py", "x + 1", "x + 2")
     assert check(CheckOptions(root=str(tree), cache=str(place))).exit_code == 1
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize(("owner", "mode", "exit_code"), [(0, 0o600, 0), (12345, 0o600, 1), (0, 0o666, 1)])
+def test_an_entry_that_others_can_have_written_is_not_believed(tree, tmp_path, owner, mode, exit_code):
+    """The entry says that a stale file is current. One in our own name is believed."""
+    cache, path = tmp_path / "cache", tree / "models/leaf/modeling_leaf.py"
+    assert check(CheckOptions(root=str(tree), cache=str(cache))).exit_code == 0
+    right = store.digest(path.read_bytes())
+    edit(tree, path.name, "x + 1", "x + 2")
+    for entry in cache.glob("*.json"):
+        forged = entry.read_bytes()[65:].replace(right.encode(), store.digest(path.read_bytes()).encode())
+        entry.write_bytes(store.digest(forged).encode() + b"\n" + forged)
+        os.chown(entry, owner, -1)
+        entry.chmod(mode)
+    assert check(CheckOptions(root=str(tree), cache=str(cache))).exit_code == exit_code
 
 
 def test_a_work_tree_of_another_repository_is_checked_as_itself(tree, tmp_path):
