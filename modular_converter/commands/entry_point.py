@@ -26,6 +26,11 @@ def run_command(command: click.Command, arguments: list[str] | None, name: str) 
         if isinstance(stream, io.TextIOWrapper):  # the banner has characters that cp1252 lacks
             stream.reconfigure(errors="backslashreplace")
     try:
+        os.getcwd()
+    except OSError as error:
+        click.echo(f"Error: the current folder cannot be used ({error.strerror}); change to another one.", err=True)
+        raise SystemExit(2) from None
+    try:
         code = _exit_code(command, arguments, name)
         if sys.stdout is not None:  # None where the shell closed it: `>&-`
             sys.stdout.flush()

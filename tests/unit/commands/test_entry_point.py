@@ -122,3 +122,12 @@ def test_a_closed_output_is_not_written_to():
         ["sh", "-c", '"$@" >&-', "sh", *CHECK, "--version"], capture_output=True, text=True, env=ENVIRONMENT
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a folder in use cannot be removed")
+def test_a_current_folder_that_is_gone_is_an_error(tmp_path):
+    script = 'mkdir "$1" && cd "$1" && rmdir "$1" && shift && exec "$@"'
+    command = ["sh", "-c", script, "sh", str(tmp_path / "gone"), *CHECK, "--root", str(ROOT)]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("Error: the current folder"), done.stderr
+    assert "Traceback" not in done.stderr
