@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -16,6 +18,15 @@ class Memory:
 
     def __init__(self, pairs):
         self.pairs = pairs
+
+
+class Slots:
+    """A value without a dictionary."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner):
+        self.inner = inner
 
 
 class Attention(nn.Module):
@@ -63,6 +74,20 @@ class StatefulModel(_Model):
             found["hidden_states"] = tuple(values)
         if extra == "value":
             found["value"] = values[0]
+        if extra == "length":
+            found["length"] = values[0].shape[-1]
+        if extra == "size":
+            found["more"] = {"size": values[0].shape}
+        if extra == "number":
+            found["number"] = values[0].sum().item()
+        if extra == "array":
+            found["array"] = values[0].numpy()
+        if extra == "slots":
+            found["slots"] = Slots(values[0])
+        if extra == "queue":
+            found["queue"] = collections.deque(values)
+        if extra == "plain":
+            found["plain"] = (x.shape, len(kept), hidden.shape[-1], x.numpy(), True, 1e300, 1 << 80, "text")
         if extra == "zeros":
             found["zeros"] = torch.zeros_like(values[0])
         return found

@@ -10,7 +10,7 @@ import torch
 
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.without_data import META, run_without_data
-from modular_converter.parallel.engine.remote.same_answers import Path, tensors_by_path
+from modular_converter.parallel.engine.remote.same_answers import Whole, whole_of
 from modular_converter.parallel.plans.resolve import Piece, Resolution
 
 
@@ -44,8 +44,8 @@ class Loaded:
         given = tuple(sorted((name, value is True) for name, value in kwargs.items() if value is not None))
         return tuple(map(type, args)), given, tuple(tensors)
 
-    def whole_shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[Path, tuple[int, ...]]:
-        """The shapes of the whole model's result by path, of a run without data; empty where there is none."""
+    def whole_shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Whole:
+        """The shapes and integers of the whole model's result, of a run without data; empty where there is none."""
         if not _has_values_alone((args, kwargs)):  # a cache would be written to
             return {}
         model, _ = assemble_model(self.skeleton, META)
@@ -53,7 +53,7 @@ class Loaded:
             result = run_without_data(model.eval(), args, kwargs)
         except Exception:  # the model's own code asks for data
             return {}
-        return {path: tuple(tensor.shape) for path, tensor in tensors_by_path(result)}
+        return whole_of(result)
 
 
 def _has_values_alone(value: Any) -> bool:

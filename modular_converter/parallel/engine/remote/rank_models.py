@@ -158,8 +158,9 @@ class Worker(Answering):
 
         The check waits for the device; it raises on all ranks alike.
         """
-        compared = compare_answers(result, self.group.size, self.group.gather_last)
+        compared = compare_answers(result, self.group.size, self.group.gather_last, self.device)
         forward = method == "forward"
+        size = self.group.size
         whole = functools.cache(lambda: loaded.whole_shapes(args, kwargs) if forward else {})
         kind = loaded.kind_of(args, kwargs, compared.tensors)
         shapes = {} if kind in loaded.seen or not forward else whole()
@@ -167,15 +168,16 @@ class Worker(Answering):
         if any(len(path) > 1 for path in compared.tensors):
             takes = inspect.signature(type(loaded.model).forward).parameters
             known = [path for path in compared.tensors if path and path[0] in loaded.seen.get(kind, ())]
-            shares = [*known, *compared.different(), *shares_in(compared.tensors, shapes)]
+            shares = [*known, *compared.different(), *shares_in(compared.tensors, shapes, size)]
             stays = shares_that_stay(result, shares, takes)
 
         def check() -> None:
             left = {path: tensor for path, tensor in compared.tensors.items() if not path or path[0] not in stays}
-            refuse_shares(left, shares_in(left, shapes), shapes)
+            refuse_shares(left, shares_in(left, shapes, size), shapes)
             if different := [path for path in compared.different() if path in left]:
-                refuse_shares(left, shares_in(left, whole()), whole())
-                raise (ApplyError if loaded.trial else DifferentAnswers)(different_text(different[0]))
+                refuse_shares(left, shares_in(left, whole(), size), whole())
+                apart = not loaded.trial and not compared.plain.issuperset(different)
+                raise (DifferentAnswers if apart else ApplyError)(different_text(different[0]))
             loaded.seen.setdefault(kind, frozenset(stays))
 
         return list(stays.values()), check

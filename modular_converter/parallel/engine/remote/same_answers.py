@@ -1,15 +1,18 @@
 """Answers of all ranks, compared: a rank's own share of a tensor, or ranks that have come apart, would be silent errors.
 
-Each tensor of a result becomes four numbers, and one small collective brings those of all ranks together.
+Each tensor of a result becomes four numbers, and one small collective brings those of all ranks together. Numbers of
+Python's and arrays of numpy's are compared too: a length of a share, say, would mislead its reader.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 
 from modular_converter.parallel.engine.remote.what_may_leave import is_cache
@@ -21,11 +24,15 @@ _SAMPLE = 1 << 20
 # Of the norm of a tensor: kernels that add in no fixed order differ by less, shares by about 1.
 _TOLERANCES = {torch.float16: 2e-2, torch.bfloat16: 2e-2}
 _TOLERANCE = 1e-3
+_PLAIN = (bool, int, float, complex)
+_CPU = torch.device("cpu")
 _WEIGHTS: dict[tuple[torch.device, int], torch.Tensor] = {}
 
 Gather = Callable[[torch.Tensor], torch.Tensor]
 Path = tuple[str, ...]
 Shape = tuple[int, ...]
+Whole = Mapping[Path, Shape | torch.Tensor]
+"""What a result of the whole model is: the shape of a tensor, or the integers where it has some of Python's."""
 
 
 class DifferentAnswers(Exception):
@@ -34,10 +41,15 @@ class DifferentAnswers(Exception):
 
 @dataclass(frozen=True)
 class Compared:
-    """The tensors of a result by their paths, and their numbers on all ranks, ``(ranks, tensors, 4)`` in float64."""
+    """The tensors of a result by their paths, and their numbers on all ranks, ``(ranks, tensors, 4)`` in float64.
+
+    Attributes:
+        plain: the paths of what is no tensor in the result: numbers of Python's, and arrays of numpy's.
+    """
 
     tensors: dict[Path, torch.Tensor]
     numbers: torch.Tensor
+    plain: frozenset[Path] = frozenset()
 
     def different(self) -> list[Path]:
         """The tensors that differ between the ranks. Waits for the device."""
@@ -52,41 +64,58 @@ class Compared:
         return [path for path, wrong in zip(self.tensors, bad.tolist()) if wrong]
 
 
-def compare_answers(result: Any, size: int, gather: Gather) -> Compared:
+def compare_answers(result: Any, size: int, gather: Gather, device: torch.device = _CPU) -> Compared:
     """Bring the numbers of a result's tensors together; all ranks must call it.
 
     Args:
         gather: from a flat tensor of each rank to all of them, one after the other.
+        device: the rank's own.
     """
-    tensors = dict(tensors_by_path(result))
-    if not tensors or size == 1:
+    values = dict(tensors_by_path(result, plain=True))
+    if not values or size == 1:
         return Compared({}, torch.empty(0))
-    place = next(iter(tensors.values())).device
+    plain = frozenset(path for path, value in values.items() if not isinstance(value, torch.Tensor))
+    tensors = {path: torch.as_tensor(value) if path in plain else value for path, value in values.items()}
+    place = next((t.device for path, t in tensors.items() if path not in plain), device)
     rows = torch.stack([_numbers(tensor).to(place) for tensor in tensors.values()])
-    return Compared(tensors, gather(rows.flatten()).view(size, len(tensors), 4))
+    return Compared(tensors, gather(rows.flatten()).view(size, len(tensors), 4), plain)
 
 
-def tensors_by_path(value: Any, path: Path = (), seen: frozenset[int] = frozenset()) -> Iterator[tuple[Path, Any]]:
+def tensors_by_path(
+    value: Any, path: Path = (), seen: frozenset[int] = frozenset(), plain: bool = False
+) -> Iterator[tuple[Path, Any]]:
     """All tensors in lists, tuples, mappings and plain objects, each with the names that lead to it.
 
     Caches are left out: they stay on the ranks.
+
+    Args:
+        plain: whether numbers of Python's, lists of them, and arrays of numpy's count too; they come as they are.
     """
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, torch.Tensor) or plain and _is_plain(value):
         yield path, value
         return
     if isinstance(value, (str, bytes, type, torch.nn.Module)) or is_cache(value) or id(value) in seen:
         return
     for key, item in _entries(value):
-        yield from tensors_by_path(item, (*path, key), seen | {id(value)})
+        yield from tensors_by_path(item, (*path, key), seen | {id(value)}, plain)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, numpy.ndarray):
+        return value.dtype.kind in "biufc"
+    items = value if isinstance(value, (list, tuple)) and len(set(map(type, value))) == 1 else [value]
+    return all(type(item) in _PLAIN and (type(item) is not int or item.bit_length() < 63) for item in items)
 
 
 def _entries(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         pairs: Any = value.items()
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, (list, tuple, deque)):
         pairs = enumerate(value)
     else:
-        pairs = getattr(value, "__dict__", {}).items()
+        slots = (name for kind in type(value).__mro__ for name in vars(kind).get("__slots__", ()))
+        own = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+        pairs = {**own, **getattr(value, "__dict__", {})}.items()
     return ((str(key), item) for key, item in pairs)
 
 
@@ -142,17 +171,41 @@ def different_text(path: Path) -> str:
     )
 
 
-def shares_in(tensors: Mapping[Path, torch.Tensor], whole: Mapping[Path, Shape]) -> list[Path]:
-    """The tensors that have a part of the length that they have in the whole model."""
-    return [path for path, tensor in tensors.items() if path in whole and is_share(tuple(tensor.shape), whole[path])]
+def whole_of(result: Any) -> Whole:
+    """The shapes of a result's tensors, and its integers, of the whole model."""
+    found: dict[Path, Shape | torch.Tensor] = {}
+    for path, value in tensors_by_path(result, plain=True):
+        if isinstance(value, torch.Tensor):
+            found[path] = tuple(value.shape)
+        elif not isinstance(value, numpy.ndarray) and not torch.as_tensor(value).is_floating_point():
+            found[path] = torch.as_tensor(value)
+    return found
 
 
-def refuse_shares(tensors: Mapping[Path, torch.Tensor], shares: Collection[Path], whole: Mapping[Path, Shape]) -> None:
+def shares_in(tensors: Mapping[Path, torch.Tensor], whole: Whole, size: int) -> list[Path]:
+    """The tensors that have a part of the length that they have in the whole model, and integers that are a rank's part."""
+    return [path for path, tensor in tensors.items() if path in whole and _is_part(tensor, whole[path], size)]
+
+
+def _is_part(tensor: torch.Tensor, whole: Shape | torch.Tensor, size: int) -> bool:
+    if not isinstance(whole, torch.Tensor):
+        return is_share(tuple(tensor.shape), whole)
+    if tensor.shape != whole.shape or tensor.is_floating_point():
+        return False
+    own = tensor.cpu().long()
+    return bool(((own * size == whole) & (own != whole)).any())
+
+
+def refuse_shares(tensors: Mapping[Path, torch.Tensor], shares: Collection[Path], whole: Whole) -> None:
     """Raise ``ApplyError`` for the first of the shares, if there are any."""
     for path in shares:
+        all_of_it: Any = whole[path]
+        found: Any = tuple(tensors[path].shape)
+        if isinstance(all_of_it, torch.Tensor):
+            found, all_of_it = tensors[path].tolist(), all_of_it.tolist()
         raise ApplyError(
-            f"{'.'.join(path) or 'the result'} is each rank's own share, {tuple(tensors[path].shape)} of "
-            f"{whole[path]}, and cannot leave the ranks: do not ask the model for it, or take it back with .cpu()"
+            f"{'.'.join(path) or 'the result'} is each rank's own share, {found} of {all_of_it}, and cannot leave the "
+            "ranks: do not ask the model for it, or take it back with .cpu()"
         )
 
 

@@ -64,6 +64,30 @@ def test_an_output_that_is_a_share_is_refused_and_the_ranks_go_on(pair, extra):
         assert relative_error(model(IDS)[0], whole(IDS)[0]) < 2e-4
 
 
+@pytest.mark.parametrize(
+    "extra, said",
+    [
+        ("length", r"length is each rank's own share, 32 of 64"),
+        ("size", r"more.size is each rank's own share, \[2, 12, 32\] of \[2, 12, 64\]"),
+        ("number", r"different answers \(number\)"),
+        ("array", r"different answers \(array\)"),
+        ("slots", r"slots.inner is each rank's own share, \(2, 12, 32\)"),
+        ("queue", r"queue.0 is each rank's own share, \(2, 12, 32\)"),
+    ],
+)
+def test_values_that_are_no_tensors_can_be_shares_too(pair, extra, said):
+    model, _ = pair
+    for _ in range(2):
+        with pytest.raises(ApplyError, match=said):
+            model(IDS, extra=extra, use_cache=False)
+
+
+def test_other_values_that_are_no_tensors_leave(pair):
+    with torch.no_grad():
+        got, want = (list(model(IDS, extra="plain", use_cache=False)["plain"]) for model in pair)
+    assert relative_error(torch.as_tensor(got.pop(3)), torch.as_tensor(want.pop(3))) < 2e-4 and got == want
+
+
 def test_ranks_that_come_apart_are_ended():
     with Session(("cpu", "cpu"), init_method="forkserver") as ranks:
         model = parallelize(stateful(), session=ranks)
