@@ -177,7 +177,7 @@ def _git(folder: str, *arguments: str, given: bytes = b"") -> bytes:
         arguments: its command line.
         given: what it reads from its standard input.
     """
-    program = program_on_path("git", repository_above(folder) or folder)
+    program = program_on_path("git", repository_above(folder))
     if not program:
         raise GitError("git could not be started: it is in no absolute folder of PATH outside of the repository")
     kept = {name: os.environ[name] for name in os.environ if name[:4] != "GIT_" or name.startswith(_KEPT)}
