@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,21 +111,17 @@ def make_lines(tree: Path, lines: int) -> int:
     return text.count("\n")
 
 
-def rows(sizes: Sequence[int], lines: int, folder: Path) -> list[Row]:
-    """All lines of the table."""
-    found = []
+def rows(sizes: Sequence[int], lines: int, folder: Path) -> Iterator[Row]:
+    """All lines of the table, as they are measured."""
     for number in sizes:
         tree = folder / str(number)
         make_models(tree, number)
-        found.append(row(tree, f"{number:,} models", number))
-        print(found[-1], flush=True)
+        yield row(tree, f"{number:,} models", number)
         shutil.rmtree(tree)
     for part in (lines // 10, lines):
         tree = folder / f"lines{part}"
         written = make_lines(tree, part)
-        found.append(row(tree, f"one file of {written:,} lines", written))
-        print(found[-1], flush=True)
-    return found
+        yield row(tree, f"one file of {written:,} lines", written)
 
 
 def table(found: Sequence[Row]) -> str:
@@ -156,11 +152,14 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=LINES, help="lines of the one large file")
     parser.add_argument("--update", type=Path, help="the page to write the table into")
     chosen = parser.parse_args()
+    found: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="bench-scale-") as folder:
-        text = table(rows(chosen.sizes, chosen.lines, Path(folder)))
-    print(text)
-    if chosen.update:
-        write_part(chosen.update, PART, text)
+        for one in rows(chosen.sizes, chosen.lines, Path(folder)):
+            found.append(one)
+            print(one, flush=True)
+            if chosen.update:  # a run takes long, and may be ended
+                write_part(chosen.update, PART, table(found))
+    print(table(found))
 
 
 if __name__ == "__main__":
