@@ -5,6 +5,7 @@ which files -> which formatter -> what still holds -> convert the rest -> compar
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from modular_converter.convert.emit.formatter_version import wrong_version
 from modular_converter.diagnostics import ConversionError, Diagnostic, exit_code
 from modular_converter.files.arguments import ALL, is_modular_name
 from modular_converter.files.generated_files import path_of_generated
-from modular_converter.files.listing import Listings
+from modular_converter.files.listing import Listings, Unignored
 from modular_converter.files.model_folders import ModelFolders
 from modular_converter.files.selection import Selection, select_files
 
@@ -68,7 +69,7 @@ class CheckResult(NamedTuple):
 
 def check(options: CheckOptions) -> CheckResult:
     """Check that generated files equal their conversion. Nothing is written without `fix`."""
-    listings = Listings(_unignored)
+    listings = Listings(_Unignored())
     unchecked: list[Diagnostic] = []
     try:
         selection = _select(options, listings)
@@ -98,11 +99,17 @@ def check(options: CheckOptions) -> CheckResult:
     )
 
 
-def _unignored(folder: str, names: Sequence[str]) -> Collection[str] | None:
-    """The files below hidden and output folders that git does not ignore."""
-    from modular_converter.git.work_tree import unignored  # an ordinary check needs no git
+class _Unignored:
+    """`UnignoredFiles`, loaded where there is a hidden folder or an output folder: an ordinary check needs no git."""
 
-    return unignored(folder, names)
+    @functools.cached_property
+    def _files(self) -> Unignored:
+        from modular_converter.git.work_tree import UnignoredFiles
+
+        return UnignoredFiles()
+
+    def __call__(self, folder: str, names: Sequence[str]) -> Collection[str] | None:
+        return self._files(folder, names)
 
 
 def _select(options: CheckOptions, listings: Listings) -> Selection:

@@ -151,14 +151,28 @@ class WorkTrees:
         return self._marked[folder]
 
 
-def unignored(folder: str, names: Sequence[str]) -> frozenset[str] | None:
-    """The paths below folders of these names that git does not ignore; None where it cannot tell (`files/listing.py`)."""
-    real = os.path.realpath(folder)
-    try:
-        found = WorkTrees().of(real).unignored([os.path.join(real, name) for name in names])
-    except GitError:
-        return None
-    return frozenset(os.path.join(folder, os.path.relpath(path, real)) for path in found)
+class UnignoredFiles:
+    """What git does not ignore below folders: the answers for `Listings`, each asked for once."""
+
+    def __init__(self) -> None:
+        self._trees = WorkTrees()
+        self._known: dict[str, frozenset[str] | None] = {}
+        self._given_up = False
+
+    def __call__(self, folder: str, names: Sequence[str]) -> frozenset[str] | None:
+        """The paths below folders of these names in a folder; None where git cannot tell."""
+        if folder not in self._known:
+            self._known[folder] = None if self._given_up else self._ask(folder, names)
+        return self._known[folder]
+
+    def _ask(self, folder: str, names: Sequence[str]) -> frozenset[str] | None:
+        real = os.path.realpath(folder)
+        try:
+            found = self._trees.of(real).unignored([os.path.join(real, name) for name in names])
+        except GitError as error:
+            self._given_up = isinstance(error, GitTimeout)
+            return None
+        return frozenset(os.path.join(folder, os.path.relpath(path, real)) for path in found)
 
 
 def open_repository(folder: str) -> Repository:
@@ -195,4 +209,4 @@ def _git(folder: str, *arguments: str, given: bytes = b"") -> bytes:
     return done.stdout
 
 
-__all__ = ["GitError", "GitTimeout", "Repository", "WorkTrees", "open_repository"]
+__all__ = ["GitError", "GitTimeout", "Repository", "UnignoredFiles", "WorkTrees", "open_repository"]

@@ -137,3 +137,16 @@ def test_a_git_that_hangs_is_asked_once(tree, monkeypatch):
     found = check(CheckOptions(root=str(tree)))
     assert [one.code for one in found.diagnostics] == ["MC401", "MC401"]
     assert sum(os.path.basename(command[0][0]) == "git" for command in calls) == 1
+
+
+@posix
+def test_ignore_rules_that_never_end_hide_nothing_and_are_read_once(tree, monkeypatch):
+    for name in ("one", "two", "three"):
+        shutil.copytree(tree / "models/leaf", tree / f"models/{name}/.hidden/leaf")
+    os.mkfifo(tree / "models/.gitignore")
+    monkeypatch.setattr(work_tree, "SECONDS", 0.5)
+    asked, run = [], subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *given, **options: asked.append(given[0]) or run(*given, **options))
+    found = check(CheckOptions(root=str(tree)))
+    assert found.exit_code == 2 and sum(one.code == "MC104" for one in found.diagnostics) == 3
+    assert sum("ls-files" in command for command in asked) == 1
