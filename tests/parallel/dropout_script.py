@@ -8,7 +8,16 @@ import sys
 
 import torch
 import torch.distributed as dist
-from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    MixtralConfig,
+    MixtralForCausalLM,
+)
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.proof.judge import relative_error
@@ -22,6 +31,15 @@ def model_of(name, attention):
     if name == "gpt2":
         config = GPT2Config(n_embd=64, n_layer=2, n_head=8, vocab_size=96, n_positions=64)
         model_class = GPT2LMHeadModel
+    elif name == "bart":
+        sizes = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
+        rates = {"attention_dropout": 0.2, "encoder_layerdrop": 0.3, "decoder_layerdrop": 0.3}
+        heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
+        config, model_class = BartConfig(vocab_size=96, **sizes, **heads, **rates), BartForConditionalGeneration
+    elif name == "mixtral":
+        sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_local_experts": 4}
+        heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "attention_dropout": 0.2}
+        config, model_class = MixtralConfig(vocab_size=96, **sizes, **heads), MixtralForCausalLM
     else:
         config = BertConfig(
             vocab_size=96, hidden_size=64, num_hidden_layers=2, num_attention_heads=8, intermediate_size=96
@@ -46,8 +64,8 @@ def trained(model, checkpoints):
     return losses
 
 
-def main(name, attention, checkpoints):
-    dist.init_process_group("gloo")
+def compared(name, attention, checkpoints):
+    """How training differs from one process, on each process."""
     rank = dist.get_rank()
     whole = model_of(name, attention)
     sharded = parallelize(copy.deepcopy(whole), device="cpu").train()
@@ -66,8 +84,14 @@ def main(name, attention, checkpoints):
     found["caller's numbers"] = torch.equal(after, after_whole if rank == 0 else torch.rand(3))
     everywhere = [None] * dist.get_world_size()
     dist.all_gather_object(everywhere, found)
-    if rank == 0:
-        print(json.dumps({"all": everywhere}), flush=True)
+    return everywhere
+
+
+def main(names, attention, checkpoints):
+    dist.init_process_group("gloo")
+    found = [one for name in names.split(",") for one in compared(name, attention, checkpoints)]
+    if dist.get_rank() == 0:
+        print(json.dumps({"all": found}), flush=True)
     dist.barrier()
 
 

@@ -191,12 +191,27 @@ class SharedDropout:
             return -1
 
         model = assemble_model(self.skeleton, META)[0].train()
+        for module in model.modules():
+            module.__dict__.update({name: 0.0 for name, rate in vars(module).items() if _skips_layers(name, rate)})
         _Watch(note, 1, 0).attach(model)
-        try:
-            run_without_data(model, args, kwargs)
-        except Exception as error:  # what the model's own code raises without data
-            raise ApplyError(f"the places of its dropout cannot be found ({error}); set dropout to 0") from error
+        with torch.random.fork_rng(devices=[]):  # its code may draw numbers on the CPU
+            try:
+                run_without_data(model, args, kwargs)
+            except Exception as error:  # what the model's own code raises without data
+                self._in_half(model, args, kwargs, error)
         return found
+
+    @staticmethod
+    def _in_half(model: torch.nn.Module, args: Any, kwargs: Any, error: Exception) -> None:
+        """Once more in the type of half precision that all operations know, such as grouped products."""
+        try:
+            run_without_data(model.to(torch.bfloat16), args, kwargs)
+        except Exception:
+            raise ApplyError(f"the places of its dropout cannot be found ({error}); set dropout to 0") from error
+
+
+def _skips_layers(name: str, rate: Any) -> bool:
+    return "layerdrop" in name and isinstance(rate, float)
 
 
 def _rates(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str]]:
