@@ -87,8 +87,12 @@ class Method:
     @property
     def assigned(self) -> set[str]:
         """The attributes of `self` that statements at the top level of the body assign first."""
-        targets = (target for node in self.node.body for target in _targets(node)[:1])
-        return {target.attr for target in targets if isinstance(target, ast.Attribute) and _is_own(target)}
+        return set().union(*map(self.assigned_by, self.node.body))
+
+    @staticmethod
+    def assigned_by(node: ast.stmt) -> set[str]:
+        """The attribute of `self` that a statement assigns first, if any."""
+        return {one.attr for one in _targets(node)[:1] if isinstance(one, ast.Attribute) and _is_own(one)}
 
     def reads(self, attribute: str) -> bool:
         """Whether it reads an attribute of `self`."""

@@ -93,6 +93,16 @@ def diagnose(
     )
 
 
+def has_no_effect(location: Location, attribute: str) -> Diagnostic:
+    """An assignment of the same method, above the `del`, stays."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`del self.{attribute}` takes the parent's assignment away, but yours above it stays",
+        help=f"Drop your assignment to `self.{attribute}`, or the `del`.",
+    )
+
+
 def check(facts: Facts) -> Iterator[Diagnostic]:
     """Find `del self.x` behind a replaced `super()` call whose method in the parent does not assign `self.x`.
 
@@ -108,14 +118,27 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
                 if target.attr not in assigned and not _is_of_base(target, inherited, facts.generated[heir.name]):
                     place = facts.at_node(heir, target)
                     yield diagnose(place, target.attr, method.name, parent.written, candidates=assigned)
+                elif _is_set_before(target, method) and not _is_deleted(target, facts.generated[heir.name], method):
+                    yield has_no_effect(facts.at_node(heir, target), target.attr)
+
+
+def _is_set_before(target: ast.Attribute, method: Method) -> bool:
+    """Whether a method assigns an attribute at its top level, above the line that deletes it."""
+    above = (node for node in method.node.body if node.lineno < target.lineno)
+    return any(target.attr in method.assigned_by(node) for node in above)
 
 
 def _is_of_base(target: ast.Attribute, inherited: Method, generated: GeneratedDefinition) -> bool:
     """Whether a `del` stays because a base sets the attribute, and not the parent's method in an `if` or a loop."""
-    found = generated.members.by_name.get(inherited.name)
-    nodes = ast.walk(found.node) if found is not None else ()
-    removed = {ast.unparse(one) for node in nodes if isinstance(node, ast.Delete) for one in node.targets}
     parents = (
         node for node in ast.walk(inherited.node) if isinstance(node, ast.Attribute) and node.attr == target.attr
     )
-    return ast.unparse(target) in removed and all(isinstance(node.ctx, ast.Load) for node in parents)
+    return _is_deleted(target, generated, inherited) and all(isinstance(node.ctx, ast.Load) for node in parents)
+
+
+def _is_deleted(target: ast.Attribute, generated: GeneratedDefinition, method: Method) -> bool:
+    """Whether the generated method still has a `del` of an attribute."""
+    found = generated.members.by_name.get(method.name)
+    nodes = ast.walk(found.node) if found is not None else ()
+    removed = {ast.unparse(one) for node in nodes if isinstance(node, ast.Delete) for one in node.targets}
+    return ast.unparse(target) in removed

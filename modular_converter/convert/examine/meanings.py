@@ -22,7 +22,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Statement
+from modular_converter.convert.source.module import ImportedName, Role, Statement
 
 
 class Meaning(NamedTuple):
@@ -262,9 +262,11 @@ def _imported(source: str, name: ImportedName | None) -> Meaning | None:
 
 
 def _is_replacement(wanted: Meaning, found: Meaning) -> bool:
-    """Whether the modular file redefines on purpose what a neighbour has."""
-    own = found.source == OWN and found.statement is not None
-    return own and (wanted.statement is None or wanted.source != OWN)
+    """Whether the modular file redefines on purpose what a neighbour has: an assignment is no such definition."""
+    if found.source != OWN or found.statement is None:
+        return False
+    is_constant = wanted.statement is not None and wanted.statement.role is found.statement.role is Role.ASSIGNMENT
+    return not is_constant and (wanted.statement is None or wanted.source != OWN)
 
 
 def _same_code(first: str, second: str) -> bool:

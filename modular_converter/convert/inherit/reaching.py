@@ -107,7 +107,7 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
         return set()
     written, history = order.written, History(merged, order.instance)
     deleted = {target: line for line in order.after for target in line.deleted}
-    found: set[Line] = set()
+    found = _needed_above(order, deleted)
     for line in order.after:
         place = history.place(line)
         if place is None:
@@ -122,6 +122,19 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
     for path in order.attributes(changed):
         found |= _differing(order, history, path, (len(written.lines), len(merged)), set())
     return found.union(_too_early_removals(order, history, deleted)).intersection(order.after)
+
+
+def _needed_above(order: Order, deleted: Mapping[str, Line]) -> set[Line]:
+    """The `del` statements below lines of the child that read the parent's value, and those lines."""
+    turn, inherited = order.written.turn, set(order.inherited) if deleted else set()
+    own = {path for line in order.before for path in line.effects.binds}  # these stay (bamba)
+    found: set[Line] = set()
+    for line in order.after if deleted else ():
+        for path in line.effects.reads & (deleted.keys() - own) if not only_removes(line) else ():
+            is_above = turn[line.origin] < turn[deleted[path].origin]
+            if is_above and inherited.intersection(order.written.writers(path, turn[line.origin])):
+                found |= {line, deleted[path]}
+    return found
 
 
 def only_removes(line: Line) -> bool:

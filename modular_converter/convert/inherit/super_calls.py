@@ -92,6 +92,9 @@ def _removes_too_much(merge: Merge, order: Order, part: Line) -> bool:
     """
     if not (part.deleted or only_removes(part)):
         return False
+    own = frozenset[str]().union(merge.available, *(line.effects.binds for line in order.before))
+    if any(name.isidentifier() and name in own for name in part.deleted):  # a local name or parameter of the child
+        return True
     attributes = {path.removeprefix(f"{order.instance}.") for path in (*part.deleted, *part.targets)}
     if part.targets and not attributes & merge.shape.attributes:
         return True
@@ -215,7 +218,7 @@ def _reach_the_end(merge: Merge, merged: list[Line], call: Line, appended: list[
     last = merged[-1]
     if returns == [last.node] and isinstance(last.node, ast.Return):
         value = last.node.value
-        if value is None or isinstance(value, (ast.Name, ast.Constant, ast.Attribute)):
+        if value is None or isinstance(value, (ast.Name, ast.Constant)):
             return merged[:-1]
         assert isinstance(last.tree, cst.SimpleStatementLine) and isinstance(last.tree.body[0], cst.Return)
         result = last.tree.body[0].value
