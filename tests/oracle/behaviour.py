@@ -140,8 +140,8 @@ def _parameters(cls: type, method: str) -> dict[str, inspect.Parameter]:
 def _calls(cls: type, name: str) -> Iterator[tuple[str, tuple[object, ...], dict[str, object]]]:
     parameters = _parameters(cls, name)
     required = [one.name for one in parameters.values() if one.default is inspect.Parameter.empty]
-    if not parameters:
-        required = ["v"] if name not in ("describe", "post_init", "size_of", "scale") else []
+    if not parameters and not inspect.isfunction(inspect.getattr_static(cls, name)):
+        required = ["v"]
     values = tuple(ARGUMENTS[: len(required)])
     yield _words(values), values, {}
     if parameters:

@@ -22,6 +22,9 @@ from modular_converter.facts.nodes import walk
 
 
 SLOTS = "__slots__"
+INIT_SUBCLASS = "__init_subclass__"
+PLAIN_METACLASSES = ("type", "ABCMeta", "EnumMeta", "EnumType")
+"""Those that make of the members of two classes what they make of one with all of them."""
 
 
 def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iterator[ClassFinding]:
@@ -46,11 +49,18 @@ def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iter
                 )
 
 
-def check_names_of_classes(child: ClassBlock, parent: ClassBlock, bases: Sequence[str]) -> Iterator[ClassFinding]:
+def check_names_of_classes(
+    child: ClassBlock, parent: ClassBlock, parent_base: str, bases: Sequence[str]
+) -> Iterator[ClassFinding]:
     """Names that Python keeps apart for the two classes: private ones (`self.__x`), and slots.
 
     `bases` are those of the generated class. Where one of them has no slots, slots forbid nothing.
     """
+    prefix = f"_{parent_base.rpartition('.')[2].lstrip('_')}__"
+    for member in child.members:
+        if prefix in member.text:
+            reason = f"the private names of the parent get the name of your class, and `{prefix}…` finds none"
+            yield not_mergeable(member.node, min(member.binds, default=prefix), reason)
     theirs = frozenset[str]().union(*map(_private_names, parent.members))
     for member in child.members if theirs else ():
         for name in sorted(_private_names(member) & theirs):
@@ -70,6 +80,38 @@ def _private_names(member: Member) -> frozenset[str]:
     """The identifiers that Python gives another name in each class."""
     found = re.findall(r"\b__[^\W\d]\w*", member.text) if "__" in member.text else ()
     return frozenset(name for name in found if not name.endswith("__"))
+
+
+def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+    """What Python does with two classes while it makes them, or tells apart by the cell `__class__`, and not with one."""
+    own = frozenset[str]().union(*(member.binds for member in child.members if "super(" not in member.text))
+    for member in parent.members:
+        if INIT_SUBCLASS in member.binds:
+            reason = "the parent's is called for each class that inherits from it, and then none does"
+            yield not_mergeable(child.node, INIT_SUBCLASS, reason, "Write out what it does to your class.")
+        elif _reads_own_class(member) and not member.binds <= own:
+            reason = "`__class__` is the parent there, and would be your class"
+            yield not_mergeable(child.node, min(member.binds, default="__class__"), reason)
+    for keyword in parent.node.keywords:
+        metaclass = ast.unparse(keyword.value)
+        if keyword.arg == "metaclass" and metaclass.rpartition(".")[2] not in PLAIN_METACLASSES:
+            reason = (
+                f"`{metaclass}` makes the parent and your class one after the other, and would make one class of both"
+            )
+            yield not_mergeable(child.node, "metaclass", reason, "Write the class out.")
+
+
+def _reads_own_class(member: Member) -> bool:
+    """Whether a method reads `__class__` for something else than `super(__class__, self)`, which works in any class."""
+    if "__class__" not in member.text:
+        return False
+    nodes = list(walk(member.node))
+    known = {id(node.args[0]) for node in nodes if isinstance(node, ast.Call) and node.args and _is_super(node.func)}
+    return any(isinstance(node, ast.Name) and node.id == "__class__" and id(node) not in known for node in nodes)
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "super"
 
 
 def check_mixins(

@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, shape_of
 from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base
-from modular_converter.convert.inherit.checks import check_class, check_halves, check_mixins, check_names_of_classes
+from modular_converter.convert.inherit.checks import (
+    check_class,
+    check_halves,
+    check_making,
+    check_mixins,
+    check_names_of_classes,
+)
 from modular_converter.convert.inherit.class_findings import ClassFinding, too_deep
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import merge_members
@@ -63,7 +69,8 @@ def merge_class(
     merger.findings.extend(check_class(child, parent, parent_base))
     merger.findings.extend(check_mixins(child, parent, parent_base, siblings))
     merger.findings.extend(check_halves(child, parent))
-    merger.findings.extend(check_names_of_classes(child, parent, bases))
+    merger.findings.extend(check_names_of_classes(child, parent, parent_base, bases))
+    merger.findings.extend(check_making(child, parent))
     members = merge_members(child, parent, merger.override, merger.new)
     decorators = _decorators(child, parent)
     docstring = _docstring(child) or parent.docstring

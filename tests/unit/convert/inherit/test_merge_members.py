@@ -214,6 +214,7 @@ REFUSED = {
         "def __twice(self):\n    return 1",
         "def f(self):\n    return self.__twice()\ndef __twice(self):\n    return 2",
     ),
+    "a private name of the parent": ("def f(self):\n    return self._OldMLP__a", "def g(self):\n    self.__a = 2"),
     "slots of both": ("\n__slots__ = ('b',)", "__slots__ = ('a',)"),
     "a local name of both": (
         "def f(self, x):\n    h = x\n    super().f(x)\n    self.a = h",
@@ -236,6 +237,39 @@ def test_what_one_class_cannot_say_is_an_error_with_its_place(child: str, parent
     ((code, line, _),) = findings(child, parent)
     assert code == "MC204"
     assert line > 1
+
+
+MAKING = {
+    "a hook of the parent": ("def __init_subclass__(cls):\n    cls.tag = 1", "a = 1", ["MC204"]),
+    "a hook that the child has too": (
+        "def __init_subclass__(cls):\n    cls.tag = 1",
+        "def __init_subclass__(cls):\n    pass",
+        ["MC204"],
+    ),
+    "the parent as `__class__`": ("def f(self):\n    return __class__.a", "a = 2", ["MC204"]),
+    "`__class__` in a method that is replaced": (
+        "def f(self):\n    return __class__.a",
+        "def f(self):\n    return 1",
+        [],
+    ),
+    "`__class__` in a method that is extended": (
+        "def f(self):\n    return __class__.a",
+        "def f(self):\n    return super().f()",
+        ["MC204"],
+    ),
+    "`super` of `__class__`": ("def f(self):\n    return [super(__class__, self).f() for _ in 'a']", "a = 2", []),
+    "the class of the instance": ("def f(self):\n    return self.__class__.a", "a = 2", []),
+}
+
+
+@pytest.mark.parametrize(("parent", "child", "codes"), MAKING.values(), ids=MAKING)
+def test_what_python_does_for_two_classes(parent: str, child: str, codes: list[str]) -> None:
+    assert [code for code, _, _ in findings(child, parent)] == codes
+
+
+@pytest.mark.parametrize(("bases", "codes"), [("metaclass=Meta", ["MC204"]), ("abc.ABC, metaclass=abc.ABCMeta", [])])
+def test_metaclasses(bases: str, codes: list[str]) -> None:
+    assert [code for code, _, _ in findings("a = 1", "b = 2", bases)] == codes
 
 
 @pytest.mark.parametrize(("child", "parent"), [("__slots__ = ('b',)", "a = 2"), ("a = 1", "__slots__ = ('b',)")])
