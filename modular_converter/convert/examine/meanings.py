@@ -6,15 +6,13 @@ them give one name two meanings, only one reaches the file, and code from the ot
 
 from __future__ import annotations
 
-import ast
-import functools
 import os
-import symtable
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from modular_converter.convert.examine.code import globals_read, same_code
 from modular_converter.convert.examine.reexports import DefinitionPlace, place_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.members import Member, parse_class
@@ -23,6 +21,7 @@ from modular_converter.convert.inline.generated import EmittedDefinition, Genera
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Role, Statement
+from modular_converter.settings.values import Settings
 
 
 class Meaning(NamedTuple):
@@ -73,7 +72,7 @@ def find_changes(
             for source, uses in _sources(definition, names, classes):
                 for name in sorted(uses & definition.uses & names.bound[source]):
                     change = names.change(name, source, definition, file)
-                    if change is not None and name in _globals_read(definition.text):
+                    if change is not None and name in globals_read(definition.text):
                         yield change
             yield from _shared_changes(definition, names, classes.get(definition.name), file)
 
@@ -99,7 +98,7 @@ def _left_of_parent(built: BuiltClass) -> frozenset[str]:
     }
     left = [member for member in parse_class(built.parent.text).members if not own & member.binds]
     text = "class _:\n" + "".join(member.text for member in left)
-    return _globals_read(text) if left else frozenset()
+    return globals_read(text) if left else frozenset()
 
 
 def _extends(member: Member) -> bool:
@@ -135,7 +134,7 @@ class _Names:
         if wanted is None or name == user.name:
             return None
         found = self._found(name, file)
-        if found is None or _is_replacement(wanted, found):
+        if found is None or _is_replacement(wanted, found, self.library.settings):
             return None
         if wanted.source == found.source and wanted.imported == found.imported:
             return None
@@ -152,8 +151,8 @@ class _Names:
         if key not in self.compared:
             self.compared[key] = True  # for definitions that use each other
             shared = first.uses & second.uses & self.bound[wanted.source] & self.bound[found.source]
-            self.compared[key] = _same_code(first.text, second.text) and not any(
-                self._differs(name, wanted.source, found.source) and name in _globals_read(first.text)
+            self.compared[key] = same_code(first.text, second.text) and not any(
+                self._differs(name, wanted.source, found.source) and name in globals_read(first.text)
                 for name in sorted(shared - {first.name})
             )
         return self.compared[key]
@@ -183,7 +182,7 @@ class _Names:
     def displaced(self, definition: EmittedDefinition) -> Iterator[Change]:
         """The modular file's own definition that a neighbour's of the same name keeps out of a generated file."""
         own = self.neighbours.target.module.definitions.get(definition.name)
-        if own is None or definition.origin.how != "copied" or _same_code(own.text, definition.text):
+        if own is None or definition.origin.how != "copied" or same_code(own.text, definition.text):
             return
         found = Meaning(self.neighbours.at_path.get(definition.origin.path, OWN), _statement(definition))
         if found.source != OWN:
@@ -261,42 +260,11 @@ def _imported(source: str, name: ImportedName | None) -> Meaning | None:
     )
 
 
-def _is_replacement(wanted: Meaning, found: Meaning) -> bool:
-    """Whether the modular file redefines on purpose what a neighbour has: an assignment is no such definition."""
+def _is_replacement(wanted: Meaning, found: Meaning, settings: Settings) -> bool:
+    """Whether the modular file redefines on purpose what a neighbour has: of assignments, only those of certain names."""
     if found.source != OWN or found.statement is None:
         return False
-    is_constant = wanted.statement is not None and wanted.statement.role is found.statement.role is Role.ASSIGNMENT
-    return not is_constant and (wanted.statement is None or wanted.source != OWN)
-
-
-def _same_code(first: str, second: str) -> bool:
-    return first == second or _what_runs(first) == _what_runs(second)
-
-
-def _what_runs(text: str) -> str:
-    """The syntax tree of a definition without docstrings and annotations."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            if ast.get_docstring(node) is not None:
-                node.body[:1] = []
-            if not isinstance(node, ast.ClassDef):
-                node.returns = None
-        elif isinstance(node, ast.arg):
-            node.annotation = None
-    return ast.dump(tree)
-
-
-@functools.lru_cache(maxsize=64)
-def _globals_read(text: str) -> frozenset[str]:
-    """The names of its module that a definition reads: attributes, parameters and local names do not count."""
-    found: set[str] = set()
-    waiting = [symtable.symtable(text, "<generated>", "exec")]
-    while waiting:
-        table = waiting.pop()
-        waiting += table.get_children()
-        in_module = table.get_type() == "module"
-        for symbol in table.get_symbols():
-            if symbol.is_referenced() and (symbol.is_global() or (in_module and not symbol.is_assigned())):
-                found.add(symbol.get_name())
-    return frozenset(found)
+    if wanted.statement is not None and wanted.statement.role is found.statement.role is Role.ASSIGNMENT:
+        parts = (*settings.overriding_assignments, *settings.overriding_unless_none)
+        return wanted.source != OWN and any(part in found.statement.name for part in parts)
+    return wanted.statement is None or wanted.source != OWN

@@ -1,0 +1,3 @@
+class OldMLP:
+    def forward(self, value):
+        return value

@@ -1,0 +1,5 @@
+OLDER_STEP = 2
+
+
+def older_step(value):
+    return value + OLDER_STEP
