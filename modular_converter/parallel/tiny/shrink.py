@@ -88,8 +88,9 @@ def _relate(default: Any, strategy: str, values: dict[str, Any], overrides: Mapp
     relations.layer_indices(default, values)
     relations.feature_maps(default, values)
     relations.tile_sizes(default, values)
-    relations.small_tokens(default, values)
     given = {name: value for name, value in overrides.items() if "." not in name}
+    values.update(given)
+    relations.small_tokens(default, values)  # of the vocabulary that was given
     values.update(given)
     if strategy == "ratios":
         relations.fill_missing(default, values)
