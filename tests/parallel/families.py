@@ -21,7 +21,7 @@ from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, relative_er
 from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.build import build, target_of
-from modular_converter.parallel.tiny.fields import fields_of
+from modular_converter.parallel.tiny.fields import config_fields
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -132,7 +132,7 @@ def compared(family: str, variation: Variation, session: Any = None) -> str:
 
 def _made(family: str, variation: Variation) -> torch.nn.Module:
     target = target_of(f"transformers.{family}")
-    known = [field.name for field in fields_of(target.load()[1])]
+    known = [field.name for field in config_fields(target.load()[1])]
     patterns = _FIELDS.items()
     sizes = {
         name: getattr(variation, kind) for kind, pattern in patterns for name in known if re.search(pattern, name)
@@ -160,8 +160,8 @@ def _inputs(model: Any, variation: Variation) -> dict[str, Any]:
         found["attention_mask"] = mask
     if variation.labels:
         found["labels"] = ids.clone()
-    elif "decoder_input_ids" in taken:
-        found["decoder_input_ids"] = ids[:, :5]
+    if "decoder_input_ids" in taken:
+        found["decoder_input_ids"] = ids.flip(1)
     return found
 
 

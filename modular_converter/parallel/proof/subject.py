@@ -15,7 +15,7 @@ from modular_converter.parallel.proof.precision import Subject, in_fitting_preci
 from modular_converter.parallel.proof.situations import other_situation, possible
 from modular_converter.parallel.proof.watch import watched
 from modular_converter.parallel.tiny.build import SEED, randomise
-from modular_converter.parallel.tiny.fields import fields_of, is_config
+from modular_converter.parallel.tiny.fields import config_fields, is_config
 
 
 _NO_SECOND = "a second draw of weights: the model gives no finite numbers with it"
@@ -90,7 +90,7 @@ def _scope(subject: Subject, situations: Sequence[str], asked: torch.nn.Module) 
 def _sizes(config: Any, prefix: str = "") -> list[str]:
     """The integers of a configuration that its class has another default for."""
     found: list[str] = []
-    for item in fields_of(config):
+    for item in config_fields(config):
         value = config.__dict__.get(item.name)
         if is_config(value):
             found += _sizes(value, f"{prefix}{item.name}.")

@@ -14,7 +14,7 @@ from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.shard.apply import apply
-from modular_converter.parallel.tiny.fields import fields_of, is_config, raw
+from modular_converter.parallel.tiny.fields import config_fields, is_config, raw
 from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.tiny.shrink import shrink
 from modular_converter.parallel.tiny.target import Target
@@ -57,7 +57,7 @@ def published(target: Target) -> torch.nn.Module:
 
 def _wide(default: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
     """Vocabularies and numbers of experts, with their default values."""
-    for item in fields_of(default):
+    for item in config_fields(default):
         value = raw(default, item.name)
         if is_config(value):
             yield from _wide(value, f"{prefix}{item.name}.")

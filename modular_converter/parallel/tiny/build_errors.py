@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from modular_converter.parallel.errors import BuildError
-from modular_converter.parallel.tiny.fields import fields_of
+from modular_converter.parallel.tiny.fields import config_fields
 
 
 def explained(reasons: Sequence[tuple[str, str]], config_class: type[Any]) -> str:
@@ -29,7 +29,7 @@ def _advice(reasons: str, config_class: type[Any]) -> str:
         return f"it needs the library {missing[1].partition('.')[0]}, which is not installed"
     if re.search(r"requires the .* library", reasons):
         return "it needs the library that is named above, which is not installed"
-    known = [field.name for field in fields_of(config_class)]
+    known = [field.name for field in config_fields(config_class)]
     named = [name for name in known if _names(reasons, name)]
     if named:
         return f"values that are named there: {', '.join(named)}; give what fits with --set {named[0]}=VALUE"
@@ -50,7 +50,7 @@ def check_fields(config_class: type[Any], names: Sequence[str]) -> None:
     """
     import difflib
 
-    fields = fields_of(config_class)
+    fields = config_fields(config_class)
     if not fields:
         return
     known = sorted({field.name for field in fields} | _attributes(config_class))

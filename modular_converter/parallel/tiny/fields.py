@@ -60,7 +60,7 @@ class ConfigField:
     by_hand: bool = False
 
 
-def fields_of(config: Any) -> tuple[ConfigField, ...]:
+def config_fields(config: Any) -> tuple[ConfigField, ...]:
     """The fields of a configuration or of its class; none for what is no dataclass."""
     return _fields_of_class(config if isinstance(config, type) else type(config))
 
@@ -100,16 +100,16 @@ def sub(config: Any, *names: str) -> Any:
         if is_config(found):
             return found
     for name in names:
-        for inner in children(config):
+        for inner in inner_configs(config):
             found = getattr(inner, name, None)
             if is_config(found):
                 return found
     return config
 
 
-def children(config: Any) -> Iterator[Any]:
+def inner_configs(config: Any) -> Iterator[Any]:
     """The sub-configurations, in the order of their fields."""
-    for field in fields_of(config):
+    for field in config_fields(config):
         value = config.__dict__.get(field.name)
         if is_config(value):
             yield value
@@ -151,7 +151,7 @@ def token(config: Any, kind: str) -> int:
     """The id of the placeholder token for one ``kind`` of input (``image``, ``video``, ``audio``); -1 if there is none."""
     suffixes = ("_token_id", "_token_index", "_patch_token_id", "_patch_id", "_soft_token_id")
     names = [kind + suffix for suffix in suffixes] + ["media_placeholder_token_id"]
-    for owner in (config, sub(config, *TEXT), *children(config)):
+    for owner in (config, sub(config, *TEXT), *inner_configs(config)):
         found = integer(owner, tuple(names), -1)
         if found >= 0:
             return found

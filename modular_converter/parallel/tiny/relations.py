@@ -6,7 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from modular_converter.parallel.tiny.fields import HEAD_FIELDS, KV_FIELDS, fields_of, is_config, is_list_of_ints, raw
+from modular_converter.parallel.tiny.fields import (
+    HEAD_FIELDS,
+    KV_FIELDS,
+    config_fields,
+    is_config,
+    is_list_of_ints,
+    raw,
+)
 from modular_converter.parallel.tiny.sizes import HEAD_DIM, HEADS, HIDDEN, KV_HEADS, VOCABULARY, small_value
 
 
@@ -42,14 +49,14 @@ def heads_agree(default: Any, values: Fields) -> None:
 
 def _value(default: Any, values: Fields, name: str) -> int:
     """What the field will be: the small value, or the class's own default where none was set."""
-    own = next(field.default for field in fields_of(default) if field.name == name)
+    own = next(field.default for field in config_fields(default) if field.name == name)
     found = values.get(name, own)
     return found if isinstance(found, int) else 0
 
 
 def _takes(default: Any, name: str) -> bool:
     """Whether the constructor takes a field that has a value of its own by default."""
-    field = next((field for field in fields_of(default) if field.name == name), None)
+    field = next((field for field in config_fields(default) if field.name == name), None)
     return field is not None and field.init and isinstance(field.default, int)
 
 
@@ -65,7 +72,7 @@ def widths_in_ratio(default: Any, values: Fields) -> None:
 
 def layer_indices(default: Any, values: Fields) -> None:
     """Indices of layers stay below the small depth (of the tower that they point into), and distinct if they can."""
-    for field in fields_of(default):
+    for field in config_fields(default):
         given = raw(default, field.name)
         if not _INDICES.search(field.name) or field.name in values:
             continue
@@ -142,14 +149,14 @@ def shorten_layer_lists(default: Any, values: Fields) -> None:
             continue
         depth = max(2, len(distinct), int(values[depth_field]))
         values[depth_field] = depth
-        declared = {field.name for field in fields_of(default)}
+        declared = {field.name for field in config_fields(default)}
         if name in declared:
             values[name] = (distinct * depth)[:depth]
 
 
 def periods(default: Any, values: Fields) -> None:
     """Layers of a kind that comes every so many layers come every second one, the last of the two."""
-    for field in fields_of(default):
+    for field in config_fields(default):
         if field.name.endswith("_layer_period") and isinstance(field.default, int) and field.default > 1:
             values[field.name] = 2
             offset = field.name.removesuffix("_period") + "_offset"
@@ -163,7 +170,7 @@ def small_tokens(default: Any, values: Fields) -> None:
     if not isinstance(limit, int) or hasattr(default, "text_config"):
         limit = VOCABULARY
     free = min(limit, VOCABULARY) - 1
-    for field in fields_of(default):
+    for field in config_fields(default):
         if not field.name.endswith(("_token_id", "_token_index", "_token_ids")) and field.name != "mask_id":
             continue
         value = raw(default, field.name)
@@ -235,7 +242,7 @@ def _in_ratio(default: Any, values: Fields, name: str, item: Any, to: str = "") 
 
 def local_backbones(default: Any, values: Fields) -> None:
     """A backbone of a library that may be missing becomes a small ResNet with as many feature maps."""
-    for field in fields_of(default):
+    for field in config_fields(default):
         inner = default.__dict__.get(field.name)
         if not is_config(inner) or inner.model_type != "timm_backbone":
             continue
@@ -254,7 +261,7 @@ def local_backbones(default: Any, values: Fields) -> None:
 
 def fill_missing(default: Any, values: Fields) -> None:
     """Fields without a default that a model needs all the same: head widths, key/value heads, experts, layer kinds."""
-    for field in fields_of(default):
+    for field in config_fields(default):
         if field.name in values or raw(default, field.name) is not None:
             continue
         size = small_value(field.name, 1 << 30)

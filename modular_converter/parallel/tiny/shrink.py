@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from modular_converter.parallel.tiny import relations
-from modular_converter.parallel.tiny.fields import fields_of, is_config, is_list_of_ints, raw
+from modular_converter.parallel.tiny.fields import config_fields, is_config, is_list_of_ints, raw
 from modular_converter.parallel.tiny.model_overrides import OVERRIDES
 from modular_converter.parallel.tiny.sizes import DEPTH_KINDS, HIDDEN, WIDTH_KEPT, small_value, width_of
 
@@ -40,7 +40,7 @@ def shrink(config_class: type[Any], strategy: str, overrides: Mapping[str, Any] 
     """
     given = overrides or {}
     needed = (
-        field.name for field in fields_of(config_class) if field.by_hand and field.default is dataclasses.MISSING
+        field.name for field in config_fields(config_class) if field.by_hand and field.default is dataclasses.MISSING
     )
     default = config_class(**{name: given[name] for name in needed if name in given})
     return _shrink_like(default, strategy, given, default)
@@ -53,7 +53,7 @@ def _shrink_like(default: Any, strategy: str, given: Mapping[str, Any], own: Any
     scalar = {"scale": _by_scale, "depth": _by_depth}.get(strategy, _by_kind)
     keeps_widths = _keeps_widths(default)
     relations.local_backbones(default, values)
-    for field in fields_of(default):
+    for field in config_fields(default):
         if not field.init or field.name in overrides or field.name in values:
             continue
         value = raw(default, field.name)
@@ -118,7 +118,7 @@ def _keeps_widths(default: Any) -> bool:
     A list of them starts so narrow that shrinking would change the order of its entries, or they are written into
     lists of lists too, which are not shrunk.
     """
-    for field in fields_of(default):
+    for field in config_fields(default):
         value = raw(default, field.name)
         if is_list_of_ints(value) and _is_width(field.name):
             narrow = any(8 < item < WIDTH_KEPT for item in value) and not _NO_STAGES.search(field.name)

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from modular_converter.parallel.errors import BuildError, TraceError
 from modular_converter.parallel.tiny.build import Small, Target, fresh
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates
-from modular_converter.parallel.tiny.fields import fields_of
+from modular_converter.parallel.tiny.fields import config_fields
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.graph import Source, Trace
 from modular_converter.parallel.trace.record import record, tensors_in
@@ -120,7 +120,9 @@ def _with_room(target: Target, small: Small, overrides: Mapping[str, Any], lengt
     """The model with positions for a length, if its configuration has a number of positions that is smaller."""
     config: Any = small.model.config
     values = {
-        field.name: getattr(config, field.name, None) for field in fields_of(config) if _POSITIONS.search(field.name)
+        field.name: getattr(config, field.name, None)
+        for field in config_fields(config)
+        if _POSITIONS.search(field.name)
     }
     more = {name: 2 * length for name, value in values.items() if type(value) is int and value < 2 * length}
     try:

@@ -18,7 +18,7 @@ from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.prove import Derived, derive_model
 from modular_converter.parallel.tiny.build import Small, Target, build
-from modular_converter.parallel.tiny.fields import fields_of, is_config
+from modular_converter.parallel.tiny.fields import config_fields, is_config
 from modular_converter.parallel.tiny.head_ratios import ratios_like
 from modular_converter.parallel.tiny.sizes import LAYERS
 
@@ -53,7 +53,7 @@ def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
     These are switches, kinds, parts that are left out (None), and single heads; those of a configuration within it
     have dotted names.
     """
-    if not fields_of(config):
+    if not config_fields(config):
         return {}
     kind: Any = type(config)
     try:
@@ -61,7 +61,7 @@ def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
     except Exception:  # a configuration that has no default, such as one made of two others
         return {}
     found: dict[str, Any] = {}
-    for item in fields_of(config):
+    for item in config_fields(config):
         if item.name.startswith("_") or item.name in _NOT_ARITHMETIC or item.name.endswith(_IDS) or not item.init:
             continue
         value, usual = _value(config, item.name), _value(default, item.name)
@@ -80,7 +80,7 @@ def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
 
 def depth_fields(config: Any) -> dict[str, int]:
     """The numbers of layers in a configuration, by field."""
-    values = {item.name: _value(config, item.name) for item in fields_of(config) if LAYERS.search(item.name)}
+    values = {item.name: _value(config, item.name) for item in config_fields(config) if LAYERS.search(item.name)}
     return {name: value for name, value in values.items() if type(value) is int}
 
 
@@ -91,7 +91,7 @@ def layer_overrides(config: Any, small: Any, prefix: str = "") -> dict[str, Any]
     """
     depths = depth_fields(config)
     found: dict[str, Any] = {}
-    for item in fields_of(config):
+    for item in config_fields(config):
         value, other = _value(config, item.name), _value(small, item.name)
         if is_config(value) and type(value) is type(other):
             found |= layer_overrides(value, other, f"{prefix}{item.name}.")

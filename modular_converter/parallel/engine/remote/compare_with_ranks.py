@@ -32,7 +32,7 @@ _AGREED: set[tuple[Any, ...]] = set()
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedOnRanks:
     """How answers differ, in words, empty if they agree.
 
     Attributes:
@@ -45,7 +45,7 @@ class Compared:
     ran: str = ""
 
 
-def difference_on_ranks(model: Any, plan: Plan, session: Session, dtype: torch.dtype | None) -> Compared:
+def difference_on_ranks(model: Any, plan: Plan, session: Session, dtype: torch.dtype | None) -> ComparedOnRanks:
     """How one layer of each kind of a model differs on the ranks from the main process.
 
     The weights stay here too: the ranks get copies of the few layers. They drop them when the result is dropped.
@@ -54,11 +54,11 @@ def difference_on_ranks(model: Any, plan: Plan, session: Session, dtype: torch.d
         RankError: a rank died or hung.
     """
     if len(session.devices) == 1:
-        return Compared()
+        return ComparedOnRanks()
     probe = probe_of(model)
     if isinstance(probe, str):
         logger.info("%s is not compared with the ranks before it is handed over: %s", type(model).__name__, probe)
-        return Compared()
+        return ComparedOnRanks()
     types = {dtype or parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     found = _said(probe, plan, session, kept_types(model, dtype), not types.isdisjoint(HALF_TYPES))
     names = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in types))
@@ -82,17 +82,17 @@ def difference_of_small(model: Any, plan: Plan, session: Session) -> str:
     return ""
 
 
-def _said(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> Compared:
+def _said(probe: Probe, plan: Plan, session: Session, kept: Any, half: bool) -> ComparedOnRanks:
     try:
         placement = _placed(probe.model, fitting(plan, probe.model), session, kept)
         said = probe.difference(lambda inputs: placement.call("forward", (), dict(inputs)), half)
-        return Compared(said, placement)
+        return ComparedOnRanks(said, placement)
     except RemoteError as error:
-        return Compared(str(error).strip().splitlines()[-1])
+        return ComparedOnRanks(str(error).strip().splitlines()[-1])
     except Exception as error:
         if session.ended:
             raise
-        return Compared(one_line(error, 200))
+        return ComparedOnRanks(one_line(error, 200))
 
 
 def _placed(model: torch.nn.Module, plan: Plan, session: Session, kept: Any) -> Placement:

@@ -18,7 +18,7 @@ from modular_converter.parallel.engine.choice.select_plan import select_plan
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.compare_with_ranks import (
-    Compared,
+    ComparedOnRanks,
     difference_of_small,
     difference_on_ranks,
     refuse_difference,
@@ -101,7 +101,7 @@ def _prepare(given: Arguments, session: Session) -> _Ready:
 def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
     """The model with a plan that leaves its numbers as they are on these ranks."""
 
-    def compared(plan: Plan) -> Compared:
+    def compared(plan: Plan) -> ComparedOnRanks:
         own = difference_on_ranks(given.model, plan, session, given.weight_type)
         if own.said or given.plan is not None:
             return own
