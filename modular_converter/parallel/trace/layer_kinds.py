@@ -12,6 +12,8 @@ from modular_converter.parallel.trace.graph import Trace
 _LAYOUT = ("alias", "clone", "detach", "lift_fresh")
 _SAME = {"_unsafe_view": "view", "_reshape_alias": "view"}
 Kind = frozenset[tuple[str, ...]]
+# Between types and devices: a model in half precision has them where its small instance in float32 has none.
+_CONVERSIONS = {"_to_copy"}
 
 
 def layer_kinds(trace: Trace) -> dict[str, Kind]:
@@ -45,6 +47,8 @@ def layer_of(path: str) -> str:
 
 def _facts(trace: Trace, layer: str, first: int, last: int) -> Iterator[tuple[str, ...]]:
     for op in trace.ops[first:last]:
+        if op.name in _CONVERSIONS:
+            continue
         if op.name not in _LAYOUT:
             yield "operation", _SAME.get(op.name, op.name), _inside(op.module, layer)
         if op.call >= 0:
