@@ -67,7 +67,7 @@ METHODS = {
         "def secret(self):\n    self.__hidden = 3\n    return self.__twice()\n\n"
         "def __twice(self):\n    return self.__hidden * 2"
     ),
-    "own_class": "def own_class(self):\n    return (__class__.level, [type(self).level for _ in 'a'])",
+    "own_class": "def own_class(self):\n    return (self.__class__.level, [type(self).level for _ in 'a'])",
     "through": "def through(self, v):\n    def inner():\n        return super(__class__, self).forward(v)\n    return inner()",
     "by_default": "def by_default(self, v=SCALE, acc=()):\n    return (v, *acc)",
     "generated": "def generated(self, v):\n    yield v\n    yield from range(self.up, self.up + 2)",

@@ -84,6 +84,8 @@ class _Visitor(ast.NodeVisitor):
     def _visit_scope(self, node: ast.AST) -> None:
         """An inner scope reads what it does not bind itself; what it changes, it may change when it is called."""
         inner = _Visitor()
+        if isinstance(node, COMPREHENSIONS):
+            self.visit(node.generators[0].iter)  # evaluated around it
         for part in ast.iter_child_nodes(node):
             inner.visit(part)
         own = {name for name in inner.binds if "." not in name} - set(_declared(node))

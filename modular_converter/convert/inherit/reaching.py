@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from modular_converter.convert.inherit.scopes import own_nodes
 from modular_converter.convert.inherit.statements import Line
 
 
@@ -107,7 +108,7 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
         return set()
     written, history = order.written, History(merged, order.instance)
     deleted = {target: line for line in order.after for target in line.deleted}
-    found = _needed_above(order, deleted)
+    found = _needed_above(order, deleted) | _behind_returns(order, merged)
     for line in order.after:
         place = history.place(line)
         if place is None:
@@ -122,6 +123,16 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
     for path in order.attributes(changed):
         found |= _differing(order, history, path, (len(written.lines), len(merged)), set())
     return found.union(_too_early_removals(order, history, deleted)).intersection(order.after)
+
+
+def _behind_returns(order: Order, merged: Sequence[Line]) -> set[Line]:
+    """The child's lines that set attributes, and that the parent's would skip by a `return` within one of them.
+
+    Local names are left out, since the corpus replaces them behind such a `return` (vivit).
+    """
+    inherited, own = set(order.inherited), set(order.after)
+    lines = itertools.dropwhile(lambda line: line not in inherited or not any(returns_in(line.node)), merged)
+    return {line for line in lines if line in own and order.attributes(line.effects.writes)}
 
 
 def _needed_above(order: Order, deleted: Mapping[str, Line]) -> set[Line]:
@@ -185,6 +196,12 @@ def counts_twice(line: Line, instance: str) -> bool:
         or any(covers(path, read) for path in effects.binds for read in effects.reads)
         or any(isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant) for node in ast.walk(line.node))
     )
+
+
+def returns_in(node: ast.stmt) -> Iterator[ast.Return]:
+    """The `return` statements within a statement, but for those of inner functions."""
+    holder = ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), [node], [])
+    return (part for part in own_nodes(holder) if isinstance(part, ast.Return))
 
 
 def covers(path: str, other: str) -> bool:

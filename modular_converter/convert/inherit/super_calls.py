@@ -21,8 +21,8 @@ from modular_converter.convert.inherit.class_findings import (
 )
 from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.reaching import Order, counts_twice, misplaced, only_removes
-from modular_converter.convert.inherit.scopes import Function, own_nodes
+from modular_converter.convert.inherit.reaching import Order, counts_twice, misplaced, only_removes, returns_in
+from modular_converter.convert.inherit.scopes import Function
 from modular_converter.convert.inherit.statements import Body, Line
 
 
@@ -212,7 +212,7 @@ def _with_footer(
 
 def _reach_the_end(merge: Merge, merged: list[Line], call: Line, appended: list[Line]) -> list[Line]:
     """The parent's statements without the `return` at their end, so that what is appended is reached."""
-    returns = [node for part in merged for node in _returns_in(part.node)]
+    returns = [node for part in merged for node in returns_in(part.node)]
     if not returns:
         return merged
     last = merged[-1]
@@ -229,11 +229,6 @@ def _reach_the_end(merge: Merge, merged: list[Line], call: Line, appended: list[
         not_mergeable(appended[0].node, merge.name, f"the parent's `{merge.name}` may return before this statement")
     )
     return merged
-
-
-def _returns_in(node: ast.stmt) -> Iterator[ast.AST]:
-    holder = ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), [node], [])
-    return (part for part in own_nodes(holder) if isinstance(part, ast.Return))
 
 
 def _moved_last(lines: list[Line], last: str) -> list[Line]:

@@ -214,6 +214,10 @@ REFUSED = {
         "def __twice(self):\n    return 1",
         "def f(self):\n    return self.__twice()\ndef __twice(self):\n    return 2",
     ),
+    "an assignment that a return of the parent would skip": (
+        "def f(self, x):\n    super().f(x)\n    self.a = 2",
+        "def f(self, x):\n    if x:\n        return\n    self.a = 1",
+    ),
     "a private name of the parent": ("def f(self):\n    return self._OldMLP__a", "def g(self):\n    self.__a = 2"),
     "slots of both": ("\n__slots__ = ('b',)", "__slots__ = ('a',)"),
     "a local name of both": (
@@ -287,6 +291,11 @@ TOLD = {
     "a local name that has no value yet": (
         "def f(self, t):\n    super().f(t)\n    t = t or 2\n    self.a = t",
         "def f(self, t):\n    self.a = t",
+        "MC321",
+    ),
+    "the iterable of a comprehension": (
+        "def f(self, x):\n    super().f(x)\n    return [x for x in (1, x)]",
+        "def f(self, x):\n    x = 1",
         "MC321",
     ),
     "a default of the parent": (
