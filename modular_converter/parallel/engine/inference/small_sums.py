@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 LIMIT_BYTES = 128 << 10
 """Up to this size; above it NCCL's rings move fewer bytes."""
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 class SmallSums:
@@ -47,14 +48,25 @@ class SmallSums:
 
 
 def open_small_sums(group: dist.ProcessGroup, device: torch.device) -> SmallSums | None:
-    """Sums for a group, or None where a rank cannot have them: every rank must call this."""
+    """Sums for a group, of the types that all ranks can have; None where there is none. Every rank must call this."""
     made = None
     try:
-        made = SmallSums(group, device, (torch.bfloat16, torch.float16, torch.float32))
-        trial = torch.full((8,), 1.0, device=device)
-        right = bool((made(trial) == dist.get_world_size(group)).all())
+        made = SmallSums(group, device, DTYPES)
+        right = [_is_right(made, dtype, group) for dtype in DTYPES]
     except Exception:  # no peer access, another host, a build without it: NCCL sums then
-        right = False
-    all_right = torch.tensor([int(right)], device=device)
+        right = [False] * len(DTYPES)
+    all_right = torch.tensor(right, dtype=torch.int32, device=device)
     dist.all_reduce(all_right, dist.ReduceOp.MIN, group)
-    return made if bool(all_right.item()) else None
+    agreed = {dtype for dtype, one in zip(DTYPES, all_right.tolist()) if one}
+    if made is not None:
+        made.buffers = {dtype: buffer for dtype, buffer in made.buffers.items() if dtype in agreed}
+    return made if agreed else None
+
+
+def _is_right(sums: SmallSums, dtype: torch.dtype, group: dist.ProcessGroup) -> bool:
+    """Whether the kernel sums this type; torch 2.11 has none for float16."""
+    trial = torch.full((8,), 1.0, dtype=dtype, device=sums.buffers[dtype].device)
+    try:
+        return bool((sums(trial) == dist.get_world_size(group)).all())
+    except NotImplementedError:
+        return False

@@ -1,0 +1,39 @@
+"""Which types the sums by one kernel serve: those that the kernel of this torch can sum, on all ranks."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.engine.inference import small_sums
+
+
+class NoHalf(small_sums.SmallSums):
+    """The kernel of torch 2.11, which has no sum of float16, for one rank without a GPU."""
+
+    def __init__(self, group, device, dtypes):
+        self.name = ""
+        self.buffers = {dtype: torch.zeros(1024, dtype=dtype) for dtype in dtypes}
+        self.views = {}
+
+    def sum(self, view, tensor, how, name):
+        if tensor.dtype == torch.float16:
+            raise NotImplementedError("\"one_shot_all_reduce\" not implemented for 'Half'")
+        return tensor.clone()
+
+
+@pytest.fixture
+def group():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield dist.group.WORLD
+    dist.destroy_process_group()
+
+
+def test_a_type_that_the_kernel_lacks_is_summed_otherwise(monkeypatch, group):
+    monkeypatch.setattr(small_sums, "SmallSums", NoHalf)
+    sums = small_sums.open_small_sums(group, torch.device("cpu"))
+    assert sums.fits(torch.ones(8)) and sums.fits(torch.ones(8, dtype=torch.bfloat16))
+    assert not sums.fits(torch.ones(8, dtype=torch.float16))
+
+
+def test_without_a_kernel_there_are_no_such_sums(group):
+    assert small_sums.open_small_sums(group, torch.device("cpu")) is None
