@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 
 from transformers import DebertaConfig, DebertaModel, LlamaConfig, LlamaModel  # noqa: E402
 
-from modular_converter.parallel.engine.choice import proven_layers  # noqa: E402
+from modular_converter.parallel.engine.choice import kinds_of_layers, proven_layers  # noqa: E402
 from modular_converter.parallel.engine.choice.proven_layers import unproven_parts, without_parts  # noqa: E402
 from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
 from modular_converter.parallel.engine.choice.small_instances import layer_overrides  # noqa: E402
@@ -122,3 +122,19 @@ def test_a_plan_without_parts_names_the_others():
     found = without_parts(plan, _llama(), {"layers.0", "norm"})
     assert [rule.pattern for rule in found.rules] == ["layers.1.mlp.up_proj"]
     assert found.attributes == ("layers.1.self_attn:head_dim",)
+
+
+def test_a_model_is_run_without_data_once_and_again_when_it_changes(monkeypatch):
+    run, runs = kinds_of_layers._run_without_data, []
+    monkeypatch.setattr(kinds_of_layers, "_LATEST", {})
+    monkeypatch.setattr(
+        kinds_of_layers, "_run_without_data", lambda model, skeleton: runs.append(skeleton) or run(model, skeleton)
+    )
+    model = _llama()
+    first = kinds_of_layers.traced_kinds(model)
+    assert kinds_of_layers.traced_kinds(model) == first and len(runs) == 1
+    model.layers[1].mlp.act_fn = torch.nn.Tanh()
+    assert kinds_of_layers.traced_kinds(model) != first and len(runs) == 2
+    for layers in range(3, 8):
+        kinds_of_layers.traced_kinds(_llama(num_hidden_layers=layers))
+    assert len(kinds_of_layers._LATEST) == kinds_of_layers._MOST_LATEST
