@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.errors import BuildError, PlanError
+from modular_converter.parallel.errors import BuildError, PlanError, one_line
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.prove import Derived, derived_from
 from modular_converter.parallel.proof.subject import subject_of
@@ -43,7 +43,11 @@ def derive(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any], r
         randomise(made, SEED)
         kind = f"{type(module).__module__}.{type(module).__qualname__}"
         small = Small(name, "", made, dict(given))
-        found = derived_from(Target(name, kind, ""), small, subject_of(made, small.inputs), ranks, {})
+        try:
+            subject = subject_of(made, small.inputs)
+        except Exception as error:  # whatever the module's own code raises
+            raise BuildError(f"{name}: forward fails: {one_line(error)}") from error
+        found = derived_from(Target(name, kind, ""), small, subject, ranks, {})
     if not found.verdict.passed:
         raise PlanError(f"{name}: no plan holds: {placed(found.verdict.layer, found.verdict.reason)}")
     return found

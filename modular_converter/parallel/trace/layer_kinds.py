@@ -8,12 +8,18 @@ from collections.abc import Iterator
 from modular_converter.parallel.trace.graph import Trace
 
 
-# Operators that only a tensor's strides ask for, and the names of one operator.
-_LAYOUT = ("alias", "clone", "detach", "lift_fresh")
-_SAME = {"_unsafe_view": "view", "_reshape_alias": "view"}
+# Operator -> the name under which it counts. Empty for what only strides, types and devices ask for: a model in half
+# precision converts where its small instance in float32 does not.
+_COUNTED_AS = {
+    "_unsafe_view": "view",
+    "_reshape_alias": "view",
+    "_to_copy": "",
+    "alias": "",
+    "clone": "",
+    "detach": "",
+    "lift_fresh": "",
+}
 Kind = frozenset[tuple[str, ...]]
-# Between types and devices: a model in half precision has them where its small instance in float32 has none.
-_CONVERSIONS = {"_to_copy"}
 
 
 def layer_kinds(trace: Trace) -> dict[str, Kind]:
@@ -47,10 +53,8 @@ def layer_of(path: str) -> str:
 
 def _facts(trace: Trace, layer: str, first: int, last: int) -> Iterator[tuple[str, ...]]:
     for op in trace.ops[first:last]:
-        if op.name in _CONVERSIONS:
-            continue
-        if op.name not in _LAYOUT:
-            yield "operation", _SAME.get(op.name, op.name), _inside(op.module, layer)
+        if name := _COUNTED_AS.get(op.name, op.name):
+            yield "operation", name, _inside(op.module, layer)
         if op.call >= 0:
             for source in trace.calls[op.call].integers:
                 for leaf in source.leaves():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.remote import give_pages_back, placement
+from modular_converter.parallel.engine.remote import give_pages_back, place
 from modular_converter.parallel.engine.remote.give_pages_back import empty_rows, is_alone
 from modular_converter.parallel.errors import PlanError
 from tests.parallel.troubled import PLAN, Troubled
@@ -77,8 +77,8 @@ def torn(monkeypatch):
         empty_rows(tensor, first, last)
 
     monkeypatch.setattr(give_pages_back, "LARGE_BYTES", 4 << 16)
-    monkeypatch.setattr(placement, "slot_bytes", lambda items: 1 << 16)
-    monkeypatch.setattr(placement, "empty_rows", noted)
+    monkeypatch.setattr(place, "slot_bytes", lambda items: 1 << 16)
+    monkeypatch.setattr(place, "empty_rows", noted)
     return rows
 
 
@@ -98,7 +98,7 @@ def test_what_was_torn_when_handing_over_failed_is_gone_and_not_wrong(ranks, tor
         empty_rows(*rows)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(placement, "empty_rows", interrupted)
+    monkeypatch.setattr(place, "empty_rows", interrupted)
     with pytest.raises(KeyboardInterrupt):
         parallelize(model, plan=PLAN, session=ranks)
     assert any(parameter.numel() == 0 for parameter in model.parameters())
