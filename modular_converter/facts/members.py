@@ -171,12 +171,12 @@ class Members:
         return any(id(one) not in changed for one in stored) or any(_registers(node, attribute) for node in nodes)
 
 
-@functools.lru_cache(maxsize=128)
 def makes_attribute_error(value: ast.AST | None) -> bool:
     """Whether this is `AttributeError(…)`: assigned or raised in a child, it takes a member of the parent away."""
     return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "AttributeError"
 
 
+@functools.lru_cache(maxsize=128)
 def class_node(text: str) -> ast.ClassDef:
     """The syntax tree of a class, which nobody may change: building a class and the checks of rules share it."""
     with warnings.catch_warnings():

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from modular_converter.files.listing import Listings
-from modular_converter.settings.parent_folders import project_above
+from modular_converter.settings.parent_folders import is_below, project_above
 
 
 NEVER = frozenset({"__pycache__", ".git"})
@@ -37,10 +37,11 @@ class ModelFolders:
     def below(self, top: str) -> Iterator[str]:
         """The folder `top` and the folders below it, each once: by a plain path if there is one, else behind a link."""
         real_top = os.path.realpath(top)
+        project = os.path.realpath(project_above(real_top) or os.path.dirname(real_top))
         yield from self._walk(top, real_top)
         while self._links or self._aside:
             if self._links:
-                yield from self._behind(self._links.pop(), real_top)
+                yield from self._behind(self._links.pop(), real_top, project)
             else:
                 yield from self._in_aside(*self._aside.pop())
 
@@ -67,12 +68,10 @@ class ModelFolders:
             if aside - NEVER:
                 self._aside.append((here, sorted(aside - NEVER)))
 
-    def _behind(self, link: str, real_top: str) -> Iterator[str]:
+    def _behind(self, link: str, real_top: str, project: str) -> Iterator[str]:
         """The folders behind a link: all within the project, else only the folder itself."""
         target = os.path.realpath(link)
-        project = os.path.realpath(project_above(real_top) or os.path.dirname(real_top))
-        is_above = os.path.join(real_top, "").startswith(os.path.join(target, ""))
-        if not is_above and target.startswith(os.path.join(project, "")):
+        if is_below(target, project) and not is_below(real_top, target):
             yield from self._walk(link, target)
         else:
             yield from self._alone(link)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.facts.nodes import walk
 
 
 if TYPE_CHECKING:
@@ -130,15 +131,14 @@ def _is_set_before(target: ast.Attribute, method: Method) -> bool:
 
 def _is_of_base(target: ast.Attribute, inherited: Method, generated: GeneratedDefinition) -> bool:
     """Whether a `del` stays because a base sets the attribute, and not the parent's method in an `if` or a loop."""
-    parents = (
-        node for node in ast.walk(inherited.node) if isinstance(node, ast.Attribute) and node.attr == target.attr
-    )
+    nodes = walk(inherited.node)
+    parents = (node for node in nodes if isinstance(node, ast.Attribute) and node.attr == target.attr)
     return _is_deleted(target, generated, inherited) and all(isinstance(node.ctx, ast.Load) for node in parents)
 
 
 def _is_deleted(target: ast.Attribute, generated: GeneratedDefinition, method: Method) -> bool:
     """Whether the generated method still has a `del` of an attribute."""
     found = generated.members.by_name.get(method.name)
-    nodes = ast.walk(found.node) if found is not None else ()
+    nodes = walk(found.node) if found is not None else ()
     removed = {ast.unparse(one) for node in nodes if isinstance(node, ast.Delete) for one in node.targets}
     return ast.unparse(target) in removed

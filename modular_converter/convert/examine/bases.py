@@ -29,11 +29,11 @@ def base_faults(tree: ast.Module, is_neighbour: Callable[[str], bool]) -> Iterat
         for base, name in zip(node.bases, map(base_name, node.bases)):
             root, _, rest = (name or "").partition(".")
             if name and any(map(is_neighbour, _modules_in(modules.get(root, ""), rest))):
-                yield Fault(FaultKind.FOREIGN_BASE, node.name, name, base.lineno, base.col_offset)
+                yield Fault(FaultKind.FOREIGN_BASE, node.name, name, base.lineno)
         own = f"{node.name}#{number}"  # a class may be defined twice; its bases are those that exist by then
         order = _linear([orders.get(name, (name,)) for name in names if name.rpartition(".")[2] not in _TYPING_ONLY])
         if order is None or len(set(names)) < len(names):
-            yield Fault(FaultKind.BASES, node.name, ", ".join(names), node.lineno, node.col_offset)
+            yield Fault(FaultKind.BASES, node.name, ", ".join(names), node.lineno)
             order = ()
         orders[node.name] = (own, *order)[:DEEPEST]
 

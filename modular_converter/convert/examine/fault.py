@@ -26,7 +26,5 @@ class Fault(NamedTuple):
     """The name in question, the bases, or the reason why the text does not compile."""
     line: int
     """Counts from 1, 0 where the place is not known."""
-    column: int = 0
-    """In characters or bytes from 0, as precise as whoever found it tells."""
     module: str = ""
     """For a `SIBLING`: the module that lacks the name, `.configuration_emu`."""

@@ -27,8 +27,8 @@ def find_faults(
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             reason = getattr(error, "msg", "") or str(error) or type(error).__name__
-            line, column = getattr(error, "lineno", 0) or 0, getattr(error, "offset", 1) or 1
-            yield Fault(FaultKind.INVALID, "", reason, line, column - 1)
+            line = getattr(error, "lineno", 0) or 0
+            yield Fault(FaultKind.INVALID, "", reason, line)
             return
     yield from base_faults(tree, is_neighbour)
     yield from typing_only_faults(tree)
@@ -36,7 +36,7 @@ def find_faults(
         names = names_of(node.module or "") if node.level == 1 else None
         for alias in node.names if names is not None else ():
             if alias.name != "*" and alias.name not in names:  # type: ignore[operator]
-                yield Fault(FaultKind.SIBLING, "", alias.name, node.lineno, node.col_offset, f".{node.module}")
+                yield Fault(FaultKind.SIBLING, "", alias.name, node.lineno, f".{node.module}")
 
 
 @functools.lru_cache(maxsize=64)

@@ -105,6 +105,13 @@ def _extends(member: Member) -> bool:
     return "super(" in member.text
 
 
+def origin_of(definition: EmittedDefinition, neighbours: Neighbourhood) -> str:
+    """The neighbour that a definition is copied from; `OWN` for what the author wrote or merged."""
+    if definition.origin.how != "copied":
+        return OWN
+    return neighbours.at_path.get(definition.origin.path, OWN)
+
+
 def _sources(
     definition: EmittedDefinition, names: _Names, classes: Mapping[str, BuiltClass]
 ) -> Iterator[tuple[str, frozenset[str]]]:
@@ -113,10 +120,8 @@ def _sources(
     if built is not None and built.parent is not None and definition.origin.how == "merged":
         yield OWN, built.statement.uses
         yield built.neighbour, built.parent.uses - built.statement.uses
-    elif definition.origin.how == "copied":
-        yield names.neighbours.at_path.get(definition.origin.path, OWN), definition.uses
     else:
-        yield OWN, definition.uses
+        yield origin_of(definition, names.neighbours), definition.uses
 
 
 @dataclass(frozen=True)
@@ -184,7 +189,7 @@ class _Names:
         own = self.neighbours.target.module.definitions.get(definition.name)
         if own is None or definition.origin.how != "copied" or same_code(own.text, definition.text):
             return
-        found = Meaning(self.neighbours.at_path.get(definition.origin.path, OWN), _statement(definition))
+        found = Meaning(origin_of(definition, self.neighbours), _statement(definition))
         if found.source != OWN:
             yield Change(definition.name, definition, Meaning(OWN, own), found)
 
@@ -233,10 +238,7 @@ class _Names:
         """What a name stands for in a generated file; None for what another generated file defines."""
         definition = file.definitions.get(name)
         if definition is not None:
-            source = (
-                self.neighbours.at_path.get(definition.origin.path, OWN) if definition.origin.how == "copied" else OWN
-            )
-            return Meaning(source, _statement(definition))
+            return Meaning(origin_of(definition, self.neighbours), _statement(definition))
         if name in file.other_kinds:
             return None
         imports = [(OWN, self.neighbours.target.module.imported), *self._imports.items()]

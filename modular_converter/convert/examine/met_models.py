@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from modular_converter.convert.examine.meanings import Change, Meaning
+from modular_converter.convert.examine.meanings import Change, Meaning, origin_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
+from modular_converter.convert.inline.generated import GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.module import Role, Statement
 
@@ -24,7 +24,7 @@ def find_met_models(
     """The classes of the modular file that copied code of another model than their parent's would use."""
     for file in files.files:
         for user in file.ordered:
-            source = _source(user, neighbours)
+            source = origin_of(user, neighbours)
             if not source:
                 continue
             definitions = neighbours.neighbours[source].definitions
@@ -45,13 +45,6 @@ def find_met_models(
                         yield Change(name, user, Meaning(source, wanted), Meaning(OWN, found))
 
 
-def _source(definition: EmittedDefinition, neighbours: Neighbourhood) -> str:
-    """The neighbour that a definition is copied from; "" for what the author wrote or merged."""
-    if definition.origin.how != "copied":
-        return OWN
-    return neighbours.at_path.get(definition.origin.path, OWN)
-
-
 def _model(source: str, neighbours: Neighbourhood) -> str:
     return neighbours.neighbours[source].neighbour.model if source else ""
 
@@ -63,7 +56,7 @@ def _serves(
     users = (one for one in file.ordered if name in one.uses and one.name != name)
     for one in users:
         built = classes.get(one.name)
-        source = _source(one, neighbours) or (built.neighbour if built else OWN)
+        source = origin_of(one, neighbours) or (built.neighbour if built else OWN)
         if _model(source, neighbours) == model:
             return True
     return False

@@ -21,9 +21,7 @@ def typing_only_faults(tree: ast.Module) -> Iterator[Fault]:
         for node in _read_at_import(statement, annotations=not _postponed(tree)):
             if isinstance(node, ast.Name) and node.id in hidden:
                 hidden.discard(node.id)
-                yield Fault(
-                    FaultKind.TYPING_ONLY, getattr(statement, "name", ""), node.id, node.lineno, node.col_offset
-                )
+                yield Fault(FaultKind.TYPING_ONLY, getattr(statement, "name", ""), node.id, node.lineno)
 
 
 def is_type_checking(test: ast.expr) -> bool:

@@ -11,6 +11,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Role, Statement
 from modular_converter.diagnostics import ConversionError
 from modular_converter.facts.members import class_node
+from modular_converter.facts.nodes import walk
 
 
 DEEPEST = 20
@@ -69,5 +70,5 @@ def sets_attribute(statement: Statement, method: str, attribute: str) -> bool:
         and node.value.id == function.args.args[0].arg
         for function in functions
         if function.name == method and function.args.args
-        for node in ast.walk(function)
+        for node in walk(function)
     )

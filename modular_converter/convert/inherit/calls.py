@@ -30,22 +30,21 @@ def method_call(node: ast.stmt, method: str, class_name: str = "") -> ast.Call |
     return value if isinstance(value, ast.Call) and super_attribute(value.func, class_name) == method else None
 
 
-def super_call(node: ast.AST | None, class_name: str = "") -> str:
-    """The method that `super().method(…)` calls; "" for any other expression."""
-    return super_attribute(node.func, class_name) if isinstance(node, ast.Call) else ""
-
-
 def super_attribute(node: ast.AST, class_name: str = "") -> str:
     """The name of `super().name`; "" for any other expression."""
     if (
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Call)
-        and isinstance(node.value.func, ast.Name)
-        and node.value.func.id == "super"
+        and is_super(node.value.func)
         and (not class_name or not node.value.args or ast.unparse(node.value.args[0]) == class_name)
     ):
         return node.attr
     return ""
+
+
+def is_super(node: ast.AST) -> bool:
+    """Whether this is the name `super`."""
+    return isinstance(node, ast.Name) and node.id == "super"
 
 
 def calls_base(text: str, method: str) -> bool:

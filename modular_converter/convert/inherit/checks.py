@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from modular_converter.convert.inherit.calls import super_attribute
+from modular_converter.convert.inherit.calls import is_super, super_attribute
 from modular_converter.convert.inherit.class_findings import (
     ClassFinding,
     keeps_accessor,
@@ -106,12 +106,8 @@ def _reads_own_class(member: Member) -> bool:
     if "__class__" not in member.text:
         return False
     nodes = list(walk(member.node))
-    known = {id(node.args[0]) for node in nodes if isinstance(node, ast.Call) and node.args and _is_super(node.func)}
+    known = {id(node.args[0]) for node in nodes if isinstance(node, ast.Call) and node.args and is_super(node.func)}
     return any(isinstance(node, ast.Name) and node.id == "__class__" and id(node) not in known for node in nodes)
-
-
-def _is_super(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id == "super"
 
 
 def check_mixins(

@@ -92,11 +92,9 @@ class _MethodMerger:
             return replace(child, lead=parent.lead)
         from modular_converter.convert.inherit.override import merge_override
 
-        try:
-            return merge_override(child, parent, self.shape, self.overrides, self.findings)
-        except RecursionError:
-            self.findings.append(too_deep(child.node, child.function.name))
-            return child
+        return self._unless_deep(
+            child, lambda: merge_override(child, parent, self.shape, self.overrides, self.findings)
+        )
 
     def new(self, child: Member) -> Member:
         """A method that the parent does not have."""
@@ -104,8 +102,12 @@ class _MethodMerger:
             return child
         from modular_converter.convert.inherit.override import call_super_for_bases
 
+        return self._unless_deep(child, lambda: call_super_for_bases(child, self.shape.reached, self.findings))
+
+    def _unless_deep(self, child: Member, merge: Callable[[], Member]) -> Member:
+        """The merged method; the child's own, with a finding, where it is nested too deeply for libcst."""
         try:
-            return call_super_for_bases(child, self.shape.reached, self.findings)
+            return merge()
         except RecursionError:
             self.findings.append(too_deep(child.node, child.function.name))
             return child
