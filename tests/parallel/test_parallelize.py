@@ -29,9 +29,14 @@ MODELS = {
 }
 
 
+ODD = {"vocab_size": 157}
+"""No number of ranks divides it."""
+
+
 def small(name):
     head = MODELS.get(name, "base")
-    found = build(target_of(head) if "." in head else target_of(name, head))
+    odd = ODD if name in ("gpt2", "t5", "bart") else {}
+    found = build(target_of(head) if "." in head else target_of(name, head), odd)
     if getattr(found.model.config, "is_encoder_decoder", False):
         found.model.generation_config.decoder_start_token_id = 2
     return found

@@ -26,12 +26,16 @@ class Piece:
         dim: the dimension that is cut, -1 for a parameter that stays whole.
         parts: lengths of the packed blocks in lowest terms; those of the rule may be expressions.
         rule: the patterns of its rules, for messages.
+        length: of the dimension that is cut, in the whole parameter.
+        units: equal units of each block that no cut goes through, such as heads; 0 for single entries.
     """
 
     roles: frozenset[str]
     dim: int
     parts: tuple[int, ...]
     rule: str
+    length: int = 0
+    units: int = 0
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def _piece(rule: PlanRule, parameter: torch.Tensor) -> Piece:
     dim = rule.dim if rule.dim is not None and style.cuts else style.side.dim(rank)
     if style.cuts and not 0 <= dim < rank:
         raise ApplyError(f"{rule.pattern}: dimension {dim} of a parameter with {rank}")
-    return Piece(frozenset({style.role}), dim, (), rule.pattern)
+    return Piece(frozenset({style.role}), dim, (), rule.pattern, parameter.shape[dim] if style.cuts else 0)
 
 
 def _module_pieces(path: str, module: torch.nn.Module, rule: PlanRule) -> dict[str, Piece]:
@@ -137,7 +141,7 @@ def _module_pieces(path: str, module: torch.nn.Module, rule: PlanRule) -> dict[s
         )
     found = {f"{path}.weight": _piece(rule, own["weight"])}
     if "bias" in own and style.side is Side.OUTPUT:
-        found[f"{path}.bias"] = Piece(frozenset({SHARD.name}), 0, (), rule.pattern)
+        found[f"{path}.bias"] = Piece(frozenset({SHARD.name}), 0, (), rule.pattern, own["bias"].shape[0])
     return found
 
 
@@ -148,9 +152,9 @@ def _made_local(piece: Piece) -> Piece:
 def _merged(old: Piece | None, new: Piece, name: str) -> Piece:
     if old is None:
         return new
-    if (old.dim, old.parts) != (new.dim, new.parts):
+    if (old.dim, old.parts, old.units) != (new.dim, new.parts, new.units):
         raise ApplyError(f"{name}: {old.rule} and {new.rule} split it in different ways")
-    return Piece(old.roles | new.roles, old.dim, old.parts, f"{old.rule}, {new.rule}")
+    return replace(old, roles=old.roles | new.roles, rule=f"{old.rule}, {new.rule}")
 
 
 def _tied(pieces: dict[str, Piece], parameters: dict[str, torch.nn.Parameter]) -> dict[str, Piece]:

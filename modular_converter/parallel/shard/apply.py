@@ -15,9 +15,10 @@ import torch
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution, resolve
-from modular_converter.parallel.shard.collectives import Group, GroupRegion
+from modular_converter.parallel.shard.collectives import Group, GroupRegion, all_shares, borders_of
 from modular_converter.parallel.shard.role_parameters import make_parameter
 from modular_converter.parallel.shard.shards import shard, unshard
+from modular_converter.parallel.shard.shares import block_lengths, own_units, share_lengths
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.style import Site
 
@@ -42,7 +43,7 @@ def apply(model: torch.nn.Module, plan: Plan, group: Group, share: TakeShare | N
     Args:
         model: whole; changed in place.
         plan: a plan whose keys all match.
-        group: the ranks; their number must divide every sharded block and integer.
+        group: the ranks; no more than a sharded block has units.
         share: where a rank's part of a parameter comes from, for a model without weights; cut out of it by default.
 
     Raises:
@@ -80,7 +81,15 @@ def local_part(tensor: torch.Tensor, piece: Piece, group: Group) -> torch.Tensor
     """This rank's share of a whole tensor that is laid out as the parameter (itself, or its gradient)."""
     if piece.dim < 0:
         return tensor
-    return shard(tensor, piece.dim, piece.parts, group.rank, group.size)
+    return shard(tensor, piece.dim, piece.parts, group.rank, group.size, piece.units)
+
+
+def whole_tensor(local: torch.Tensor, piece: Piece, group: Group) -> torch.Tensor:
+    """A tensor from the shares of all ranks, which must all call this: the inverse of ``local_part``."""
+    if piece.dim < 0:
+        return local
+    lengths = share_lengths(piece.length, piece.parts, group.size, piece.units)
+    return unshard(all_shares(local, group, piece.dim, lengths), piece.dim, piece.parts)
 
 
 def _check(applied: Applied) -> None:
@@ -98,14 +107,13 @@ def _cut_out(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch
 
 
 def _local(local: torch.Tensor, parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
-    first = group.rank * local.shape[0] if piece.dim == 0 else 0
-    made: torch.nn.Parameter = make_parameter(local, parameter, piece.roles, group, first)
+    lengths = share_lengths(piece.length, piece.parts, group.size, piece.units) if piece.dim >= 0 else ()
+    made: torch.nn.Parameter = make_parameter(local, parameter, piece.roles, group, borders_of(lengths))
     return made
 
 
 def _whole(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
-    local = parameter.detach().as_subclass(torch.Tensor)
-    whole = local if piece.dim < 0 else unshard(group.all_gather(local), piece.dim, piece.parts)
+    whole = whole_tensor(parameter.detach().as_subclass(torch.Tensor), piece, group)
     return torch.nn.Parameter(whole, requires_grad=parameter.requires_grad)
 
 
@@ -139,26 +147,56 @@ def _shrink(applied: Applied, module: torch.nn.Module, path: str, name: str) -> 
         scope = getattr(module, field_name)
     if name.endswith("]"):
         name, _, index = name[:-1].partition("[")
-        _shrink_entry(applied, scope, f"{path}:{name}", name, int(index))
+        _shrink_entry(applied, scope, path, name, int(index))
         return
     value = getattr(scope, name, None)
     if not isinstance(value, int):
         raise ApplyError(f"{path}:{name}: the module has no such integer")
-    if value % applied.group.size:
-        raise ApplyError(f"{path}:{name} is {value}, which does not divide over {applied.group.size} ranks")
+    own = _own_part(applied, path, name, value)
     if scope is module:
         applied.integers.append((scope, name, value))
-    setattr(scope, name, value // applied.group.size)
+    setattr(scope, name, own)
 
 
-def _shrink_entry(applied: Applied, scope: Any, label: str, name: str, index: int) -> None:
+def _shrink_entry(applied: Applied, scope: Any, path: str, name: str, index: int) -> None:
     values = getattr(scope, name, None)
-    if not isinstance(values, (list, tuple)) or index >= len(values) or values[index] % applied.group.size:
-        raise ApplyError(f"{label}[{index}]: no such entry, or it does not divide over {applied.group.size} ranks")
+    if not isinstance(values, (list, tuple)) or index >= len(values) or not isinstance(values[index], int):
+        raise ApplyError(f"{path}:{name}[{index}]: no such entry")
     applied.integers.append((scope, name, values))
     changed = list(values)
-    changed[index] //= applied.group.size
+    changed[index] = _own_part(applied, path, f"{name}[{index}]", values[index])
     setattr(scope, name, type(values)(changed))
+
+
+def _own_part(applied: Applied, path: str, name: str, value: int) -> int:
+    """A rank's part of an integer of a module: as many of its units as the rank has of the weights' around it.
+
+    Raises:
+        ApplyError: the weights do not say what it counts.
+    """
+    rank, size = applied.group.rank, applied.group.size
+    uneven = {count for count in _counts_near(applied, path) if count % size}
+    if not uneven:
+        if value % size:
+            raise ApplyError(f"{path}:{name} is {value}, which does not divide over {size} ranks")
+        return value // size
+    counts = [count for count in uneven if value % count == 0]
+    if len(counts) != 1:
+        raise ApplyError(
+            f"{path}:{name} is {value}, and no weight near it says how it is shared out over {size} ranks"
+        )
+    return value // counts[0] * own_units(counts[0], rank, size)[1]
+
+
+def _counts_near(applied: Applied, path: str) -> set[int]:
+    """The numbers of units of the weights that are cut within a module, or within the nearest one around it."""
+    words = path.split(".") if path else []
+    for depth in range(len(words), -1, -1):
+        start = "".join(f"{word}." for word in words[:depth])
+        near = [p for name, p in applied.resolution.pieces.items() if name.startswith(start) and p.dim >= 0]
+        if near:
+            return {piece.units or min(block_lengths(piece.length, piece.parts)) for piece in near}
+    return set()
 
 
 def attach(applied: Applied, path: str, name: str, group: Group) -> list[Any]:
@@ -171,9 +209,12 @@ def attach(applied: Applied, path: str, name: str, group: Group) -> list[Any]:
         ApplyError: the style cannot serve this module.
     """
     style, module = STYLES[name], applied.model.get_submodule(path)
-    own = {leaf: (parameter, f"{path}.{leaf}") for leaf, parameter in module.named_parameters(recurse=False)}
+    own: dict[str, tuple[Any, str]] = {
+        leaf: (parameter, f"{path}.{leaf}") for leaf, parameter in module.named_parameters(recurse=False)
+    }
     cut_first = {known for known, piece in applied.resolution.pieces.items() if piece.dim == 0}
-    firsts = {leaf: parameter.shape[0] for leaf, (parameter, known) in own.items() if known in cut_first}
+    borders = {leaf: parameter.borders for leaf, (parameter, known) in own.items() if known in cut_first}
+    firsts = {leaf: (ends[group.rank], ends[group.rank + 1]) for leaf, ends in borders.items()}
     site = Site(path, GroupRegion(group), applied.resolution.tails.get(path, ()), firsts)
     if style.check is not None:
         style.check(site)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import torch
@@ -123,13 +125,34 @@ class _Sum(torch.autograd.Function):
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
-        ctx.group, ctx.dim = group, dim
-        return torch.cat(group.all_gather(tensor), dim)
+    def forward(ctx: Any, tensor: torch.Tensor, group: Group, dim: int, borders: Sequence[int]) -> torch.Tensor:
+        ctx.dim, (ctx.first, ctx.last) = dim, borders[group.rank : group.rank + 2]
+        return torch.cat(all_shares(tensor, group, dim, [last - first for first, last in pairwise(borders)]), dim)
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return grads[0].chunk(ctx.group.size, ctx.dim)[ctx.group.rank], None, None
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        return grads[0].narrow(ctx.dim, ctx.first, ctx.last - ctx.first), None, None, None
+
+
+def all_shares(tensor: torch.Tensor, group: Group, dim: int, lengths: Sequence[int]) -> list[torch.Tensor]:
+    """The shares of all ranks, in order of rank. Those that are shorter than the longest travel with padding.
+
+    Args:
+        lengths: of all ranks' shares along ``dim``.
+    """
+    most = max(lengths)
+    if min(lengths) == most:
+        return group.all_gather(tensor)
+    if tensor.shape[dim] < most:
+        shape = list(tensor.shape)
+        shape[dim] = most - tensor.shape[dim]
+        tensor = torch.cat([tensor.detach(), tensor.new_zeros(shape)], dim)
+    return [share.narrow(dim, 0, length) for share, length in zip(group.all_gather(tensor), lengths)]
+
+
+def borders_of(lengths: Sequence[int]) -> tuple[int, ...]:
+    """The first entry of each rank, and the length of the whole, from the lengths of the shares."""
+    return (0, *accumulate(lengths))
 
 
 def enter(tensor: torch.Tensor, group: Group) -> torch.Tensor:
@@ -142,9 +165,13 @@ def summed(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     return _Sum.apply(tensor, group)  # type: ignore[no-any-return,no-untyped-call]
 
 
-def gathered(tensor: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
-    """Shards along ``dim`` put together: the whole tensor forward, this rank's share of the gradient backward."""
-    return _Gather.apply(tensor, group, dim)  # type: ignore[no-any-return,no-untyped-call]
+def gathered(tensor: torch.Tensor, group: Group, dim: int, borders: Sequence[int]) -> torch.Tensor:
+    """Shards along ``dim`` put together: the whole tensor forward, this rank's share of the gradient backward.
+
+    Args:
+        borders: of ``borders_of``.
+    """
+    return _Gather.apply(tensor, group, dim, borders)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class GroupRegion:
@@ -163,5 +190,5 @@ class GroupRegion:
     def sum(self, value: torch.Tensor) -> torch.Tensor:
         return summed(value, self.group)
 
-    def gather(self, value: torch.Tensor, dim: int) -> torch.Tensor:
-        return gathered(value, self.group, dim)
+    def gather(self, value: torch.Tensor, dim: int, borders: Sequence[int]) -> torch.Tensor:
+        return gathered(value, self.group, dim, borders)

@@ -27,7 +27,7 @@ class _Role:
     styles: tuple[Style, ...]
     whole: bool
     group: Group
-    rows: tuple[int, int]
+    borders: tuple[int, ...]
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -53,13 +53,15 @@ class RoleTensor(_Role, torch.Tensor):
     """A view or selection of such a parameter."""
 
 
-def make_parameter(local: torch.Tensor, like: torch.Tensor, roles: frozenset[str], group: Group, first: int) -> Any:
-    """A parameter that holds a rank's share. ``first`` is its first row, for vocabularies."""
+def make_parameter(
+    local: torch.Tensor, like: torch.Tensor, roles: frozenset[str], group: Group, borders: tuple[int, ...]
+) -> Any:
+    """A parameter that holds a rank's share; ``borders`` are those of all shares, see ``WeightUse``."""
     made = RoleParameter(local, requires_grad=like.requires_grad)
     styles = [STYLES[name] for name in reversed(STYLES) if name in roles]
     made.styles = tuple(style for style in styles if style.forward is not None)
     made.whole, made.group = not any(style.cuts for style in styles), group
-    made.rows = (first, first + (local.shape[0] if local.dim() else 1))
+    made.borders = borders
     return made
 
 
@@ -90,7 +92,7 @@ def _carried(result: Any, owner: _Role) -> Any:
     if not isinstance(result, torch.Tensor):
         return result
     made = result.as_subclass(RoleTensor)
-    made.styles, made.whole, made.group, made.rows = owner.styles, owner.whole, owner.group, owner.rows
+    made.styles, made.whole, made.group, made.borders = owner.styles, owner.whole, owner.group, owner.borders
     return made
 
 
@@ -109,7 +111,7 @@ def _with_style(func: Callable[..., Any], name: str, owner: _Role, args: Any, kw
 
         return _mapped(args, enter), {key: _mapped(value, enter) for key, value in kwargs.items()}
 
-    use = WeightUse(func, name, kind, args, kwargs, region, owner.rows, entered, weights_entered)
+    use = WeightUse(func, name, kind, args, kwargs, region, owner.borders, entered, weights_entered)
     for style in owner.styles:
         result = NotImplemented if style.forward is None else style.forward(use)
         if result is not NotImplemented:

@@ -9,18 +9,19 @@ import torch
 from modular_converter.parallel.shard.shares import block_lengths, stretches
 
 
-def shard(tensor: torch.Tensor, dim: int, parts: Sequence[int], rank: int, size: int) -> torch.Tensor:
-    """This rank's share: the ``rank``-th of ``size`` equal slices of every packed block.
+def shard(tensor: torch.Tensor, dim: int, parts: Sequence[int], rank: int, size: int, units: int = 0) -> torch.Tensor:
+    """This rank's share: the ``rank``-th of ``size`` slices of every packed block.
 
     Args:
         tensor: whole.
         dim: the dimension to split.
         parts: relative lengths of packed blocks, ``()`` for one block.
+        units: see ``stretches``.
 
     Raises:
-        ApplyError: the dimension does not divide into the parts, or a block does not divide by ``size``.
+        ApplyError: the dimension does not divide into the parts or units, or they are too few for ``size`` ranks.
     """
-    own = stretches(tensor.shape[dim], parts, rank, size)
+    own = stretches(tensor.shape[dim], parts, rank, size, units)
     return torch.cat([tensor.narrow(dim, start, length) for start, _, length in own], dim).contiguous()
 
 

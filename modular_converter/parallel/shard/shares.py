@@ -1,10 +1,39 @@
-"""Which part of a sharded axis a rank holds: integers only, for tensors, for rows on their way and for tables."""
+"""Which part of a sharded axis a rank holds: integers only, for tensors, for rows on their way and for tables.
+
+Each packed block of an axis is a number of equal units (heads, or single entries), and each rank holds neighbouring ones:
+50257 rows on 2 ranks are 25129 and 25128. The first ranks hold one more where the number does not divide.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import gcd
+from typing import Protocol
 
 from modular_converter.parallel.errors import ApplyError
+
+
+class Split(Protocol):
+    """How a tensor is cut, such as a ``Piece``: the dimension (-1 for none), its packed blocks and its units."""
+
+    @property
+    def dim(self) -> int: ...
+    @property
+    def parts(self) -> tuple[int, ...]: ...
+    @property
+    def units(self) -> int: ...
+
+
+def own_units(count: int, rank: int, size: int) -> tuple[int, int]:
+    """The first of a rank's units, and how many it has.
+
+    Raises:
+        ApplyError: there are fewer units than ranks.
+    """
+    if count < size:
+        raise ApplyError(f"{count} do not reach for {size} ranks: one of them would hold nothing")
+    each, more = divmod(count, size)
+    return rank * each + min(rank, more), each + (rank < more)
 
 
 def block_lengths(length: int, parts: Sequence[int]) -> list[int]:
@@ -15,28 +44,61 @@ def block_lengths(length: int, parts: Sequence[int]) -> list[int]:
     """
     if not parts:
         return [length]
-    unit, rest = divmod(length, sum(parts))
+    common = gcd(*parts)  # a share's blocks have the proportion alone
+    unit, rest = divmod(length, sum(parts) // common)
     if rest:
         raise ApplyError(f"an axis of length {length} does not divide into parts {':'.join(map(str, parts))}")
-    return [unit * part for part in parts]
+    return [unit * part // common for part in parts]
 
 
-def stretches(length: int, parts: Sequence[int], rank: int, size: int) -> list[tuple[int, int, int]]:
+def stretches(length: int, parts: Sequence[int], rank: int, size: int, units: int = 0) -> list[tuple[int, int, int]]:
     """A rank's slice of each block of an axis: ``(start in the whole, start in the share, length)``.
 
+    Args:
+        units: equal units of each block that stay whole, such as heads; 0 for a block of single entries.
+
     Raises:
-        ApplyError: a block does not divide by ``size``.
+        ApplyError: a block is not made of so many units, has fewer than there are ranks, or blocks of several lengths
+            have no common units and do not divide.
     """
+    blocks = block_lengths(length, parts)
+    if not units and len(set(blocks)) > 1 and any(block % size for block in blocks):
+        said = ", ".join(map(str, blocks))
+        raise ApplyError(
+            f"blocks of lengths {said} do not divide over {size} ranks; units= would say what goes together"
+        )
     found, start, local = [], 0, 0
-    for block in block_lengths(length, parts):
-        if block % size:
-            raise ApplyError(f"a block of length {block} does not divide over {size} ranks")
-        part = block // size
-        found.append((start + rank * part, local, part))
-        start, local = start + block, local + part
+    for block in blocks:
+        count = units or block
+        if block % count:
+            raise ApplyError(f"a block of length {block} is not made of {units} equal units")
+        first, own = own_units(count, rank, size)
+        each = block // count
+        found.append((start + first * each, local, own * each))
+        start, local = start + block, local + own * each
     return found
 
 
-def share_shape(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
-    """The shape of a rank's share; rounded down where the axis does not divide, and ``shape`` itself for dim -1."""
-    return shape if dim < 0 else (*shape[:dim], shape[dim] // size, *shape[dim + 1 :])
+def share_length(length: int, parts: Sequence[int], rank: int, size: int, units: int = 0) -> int:
+    """The length of a rank's share of an axis. Raises as ``stretches`` does."""
+    return sum(own for _, _, own in stretches(length, parts, rank, size, units))
+
+
+def share_lengths(length: int, parts: Sequence[int], size: int, units: int = 0) -> tuple[int, ...]:
+    """The lengths of the shares of all ranks. Raises as ``stretches`` does."""
+    return tuple(share_length(length, parts, rank, size, units) for rank in range(size))
+
+
+def is_uneven(splits: Iterable[tuple[int, Split]], size: int) -> bool:
+    """Whether some ranks hold more of an axis than others, from the whole lengths of the axes that are cut."""
+    return any(
+        len(set(share_lengths(length, one.parts, size, one.units))) > 1 for length, one in splits if one.dim >= 0
+    )
+
+
+def share_shape(shape: tuple[int, ...], split: Split | None, rank: int, size: int) -> tuple[int, ...]:
+    """The shape of a rank's share; no rank has a larger one than the first. ``shape`` itself for what stays whole."""
+    if split is None or split.dim < 0:
+        return shape
+    dim = split.dim
+    return (*shape[:dim], share_length(shape[dim], split.parts, rank, size, split.units), *shape[dim + 1 :])

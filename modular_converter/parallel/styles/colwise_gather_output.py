@@ -14,7 +14,7 @@ def _forward(use: WeightUse) -> Any:
     result = own_features(use)
     if result is NotImplemented:
         return result
-    return use.region.gather(result, 1 if use.name.startswith("conv") else -1)
+    return use.region.gather(result, 1 if use.name.startswith("conv") else -1, use.borders)
 
 
 COLWISE_GATHER_OUTPUT = replace(

@@ -26,9 +26,9 @@ def _rows(use: WeightUse, ids: Any, weight: Any, padding_idx: int | None = None,
     """Rows of other ranks count as zero here; ids beyond the vocabulary are the error that a whole one raises."""
     import torch
 
-    first, last = use.rows
+    first, last = use.own
     known = (ids >= first) & (ids < last)
-    elsewhere = ~known & (ids >= 0) & (ids < use.region.size * (last - first))
+    elsewhere = ~known & (ids >= 0) & (ids < use.borders[-1])
     local = torch.where(elsewhere, torch.zeros_like(ids), ids - first)
     pad = None if padding_idx is None or not first <= padding_idx < last else padding_idx - first
     found = torch.nn.functional.embedding(local, weight.as_subclass(torch.Tensor), pad)

@@ -36,8 +36,8 @@ def routing_of(arguments: dict[int | str, Any]) -> Routing | None:
     return Routing(indices[0], weights[0]) if len(weights) == 1 else None
 
 
-def local_experts(site: Site) -> int:
-    """The experts that a rank holds, from the shares' first dimensions.
+def local_experts(site: Site) -> tuple[int, int]:
+    """The first expert that a rank holds, and the one behind the last, from the shares' first dimensions.
 
     Raises:
         ApplyError: no parameter of the module is sharded by expert, or they hold different numbers.
@@ -46,7 +46,7 @@ def local_experts(site: Site) -> int:
     if not lengths:
         raise ApplyError(f"{site.path}: style ep_dispatch_experts, but none of its parameters is sharded by expert")
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{leaf} {length}" for leaf, length in sorted(lengths.items()))
+        said = ", ".join(f"{leaf} {last - first}" for leaf, (first, last) in sorted(lengths.items()))
         raise ApplyError(f"{site.path}: its parameters hold different numbers of experts a rank: {said}")
     return next(iter(lengths.values()))
 
@@ -55,15 +55,15 @@ def _before(site: Site, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     """The routes to this rank's experts, by local index; ``ApplyError`` for a module that takes no routes."""
     arguments: dict[int | str, Any] = dict(enumerate(args))
     arguments.update(kwargs)
-    routing, local = routing_of(arguments), local_experts(site)
+    routing, (first, last) = routing_of(arguments), local_experts(site)
     if routing is None:
         raise ApplyError(
             f"{site.path}: takes no index of experts with weights of the same shape, so no route is local"
         )
     index = arguments[routing.index]
-    away = index // local != site.region.rank
+    away = (index < first) | (index >= last)
     arguments = {name: site.region.enter(value) for name, value in arguments.items()}
-    arguments[routing.index] = (index % local).masked_fill(away, 0)
+    arguments[routing.index] = (index - first).masked_fill(away, 0)
     arguments[routing.weights] = arguments[routing.weights].masked_fill(away, 0.0)
     return tuple(arguments.pop(place) for place in range(len(args))), {str(key): v for key, v in arguments.items()}
 

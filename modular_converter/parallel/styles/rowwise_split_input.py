@@ -13,8 +13,8 @@ def _forward(use: WeightUse) -> Any:
     """The sum of the products with this rank's slice of the input."""
     if use.kind != PRODUCT:
         return NotImplemented
-    region = use.region
-    return summed_product(use, lambda value: region.enter(value).chunk(region.size, -1)[region.rank])
+    first, last = use.own
+    return summed_product(use, lambda value: use.region.enter(value)[..., first:last])
 
 
 ROWWISE_SPLIT_INPUT = replace(

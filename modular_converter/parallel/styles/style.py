@@ -119,8 +119,12 @@ class Region(Protocol):
     def sum(self, value: Any) -> Any:
         """A partial tensor out of the region: the sum over the ranks."""
 
-    def gather(self, value: Any, dim: int) -> Any:
-        """A share of a tensor out of the region: the whole one, put together along ``dim``."""
+    def gather(self, value: Any, dim: int, borders: Sequence[int]) -> Any:
+        """A share of a tensor out of the region: the whole one, put together along ``dim``.
+
+        Args:
+            borders: the first entry of each rank, and the length of the whole.
+        """
 
 
 PRODUCT, LOOKUP = "product", "lookup"
@@ -132,7 +136,7 @@ class WeightUse:
 
     Attributes:
         kind: ``PRODUCT``, ``LOOKUP``, or empty for any other function.
-        rows: the first row of the weight that the rank holds, and the one behind the last.
+        borders: the first entry along the sharded dimension that each rank holds, and the whole length behind them.
         entered: the same arguments, the other tensors among them entered into the region.
         weights_entered: all arguments, by position and by keyword, the weights that stay whole entered.
     """
@@ -143,9 +147,14 @@ class WeightUse:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     region: Region
-    rows: tuple[int, int]
+    borders: tuple[int, ...]
     entered: Callable[[], tuple[Any, ...]]
     weights_entered: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]
+
+    @property
+    def own(self) -> tuple[int, int]:
+        """The first entry that this rank holds, and the one behind the last."""
+        return self.borders[self.region.rank], self.borders[self.region.rank + 1]
 
 
 @dataclass(frozen=True)
@@ -155,13 +164,14 @@ class Site:
     Attributes:
         path: its name, for messages.
         parts: relative lengths of the parts of its output, for a style that wants them.
-        firsts: its parameters that are sharded along their first dimension, with the local length of it.
+        firsts: its parameters that are sharded along their first dimension: the first entry that the rank holds, and
+            the one behind the last.
     """
 
     path: str
     region: Region
     parts: tuple[int, ...] = ()
-    firsts: Mapping[str, int] = field(default_factory=dict)
+    firsts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _first_matched(rule: PlanRule, parameters: dict[str, torch.nn.Parameter]) ->
 
 
 def _local(shape: tuple[int, ...], piece: Piece | None, ranks: int) -> tuple[int, ...]:
-    return share_shape(shape, piece.dim if piece else -1, ranks)
+    return share_shape(shape, piece, 0, ranks)
 
 
 def _shape(shape: tuple[int, ...]) -> str:

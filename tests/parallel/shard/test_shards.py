@@ -13,20 +13,45 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.shard.apply import apply, undo
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
 from modular_converter.parallel.shard.shards import shard, unshard
+from modular_converter.parallel.shard.shares import share_lengths, stretches
 
 
-@given(st.sampled_from([1, 2, 4]), st.lists(st.integers(1, 3), max_size=3), st.integers(0, 2), st.integers(1, 3))
-def test_a_shard_has_an_inverse(ranks, parts, dim, unit):
+@given(
+    st.integers(1, 5), st.lists(st.integers(1, 3), max_size=3), st.integers(0, 2), st.integers(0, 9), st.integers(1, 3)
+)
+def test_a_shard_has_an_inverse(ranks, parts, dim, more, width):
+    """Also where the units (heads, say) do not divide by the ranks."""
+    units = ranks + more
     shape = [2, 3, 5]
-    shape[dim] = unit * ranks * (sum(parts) or 1)
+    shape[dim] = width * units * (sum(parts) or 1)
     whole = torch.arange(float(torch.tensor(shape).prod())).view(shape)
-    pieces = [shard(whole, dim, parts, rank, ranks) for rank in range(ranks)]
+    pieces = [shard(whole, dim, parts, rank, ranks, units) for rank in range(ranks)]
     assert torch.equal(unshard(pieces, dim, parts), whole)
+    lengths = share_lengths(shape[dim], parts, ranks, units)
+    assert [piece.shape[dim] for piece in pieces] == list(lengths) == sorted(lengths, reverse=True)
+    assert lengths[0] - lengths[-1] in (0, width * (sum(parts) or 1))
 
 
-def test_a_block_that_does_not_divide_is_an_error():
-    with pytest.raises(ApplyError, match="does not divide over 2 ranks"):
-        shard(torch.zeros(6), 0, (1, 1), 0, 2)
+def test_rows_that_do_not_divide_are_shared_out_as_far_as_they_go():
+    assert share_lengths(50257, (), 2) == (25129, 25128)
+    assert [stretches(50257, (), rank, 4)[0][0] for rank in range(4)] == [0, 12565, 25129, 37693]
+    assert share_lengths(25 * 64, (), 2, 25) == (13 * 64, 12 * 64)
+    assert share_lengths((4 + 2 + 2) * 64, (2, 1, 1), 3, 2 * 32) == (176, 168, 168)
+
+
+@pytest.mark.parametrize(
+    "length, parts, ranks, units, said",
+    [
+        (3, (), 4, 0, "3 do not reach for 4 ranks: one of them would hold nothing"),
+        (256, (), 8, 4, "4 do not reach for 8 ranks"),
+        (10, (), 2, 3, "a block of length 10 is not made of 3 equal units"),
+        (18, (2, 1), 4, 0, "blocks of lengths 12, 6 do not divide over 4 ranks; units= would say"),
+        (7, (1, 1), 2, 0, "an axis of length 7 does not divide into parts 1:1"),
+    ],
+)
+def test_an_axis_that_cannot_be_shared_out_is_an_error(length, parts, ranks, units, said):
+    with pytest.raises(ApplyError, match=said):
+        shard(torch.zeros(length), 0, parts, 0, ranks, units)
 
 
 def test_a_model_comes_back_whole():

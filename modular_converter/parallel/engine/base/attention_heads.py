@@ -6,17 +6,21 @@ import contextlib
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.shard.collectives import Group
+from modular_converter.parallel.shard.shares import is_uneven
 from modular_converter.parallel.styles.colwise import COLWISE
 from modular_converter.parallel.styles.shard import SHARD
 
 
-Gather = Callable[[torch.Tensor], torch.Tensor]
+# From (batch, heads of this rank, queries, keys) and the numbers of heads of all ranks to all heads, in order of rank.
+Gather = Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]
 Owners = MutableMapping[torch.Tensor, bool]  # by identity
 
 
@@ -32,6 +36,28 @@ def local_modules(model: torch.nn.Module, pieces: Mapping[str, Piece]) -> set[in
         empty = next(module.parameters(), None) is None
         found[path] = found.get(path.rpartition(".")[0], False) if empty else path in inside
     return {id(module) for path, module in model.named_modules() if found[path]}
+
+
+@dataclass(frozen=True)
+class HeadCounts:
+    """From ``(batch, heads of this rank, queries, keys)`` to the numbers of heads of all ranks.
+
+    Attributes:
+        uneven: they may differ, so that the ranks ask each other: all of them must call it alike.
+    """
+
+    group: Group
+    uneven: bool
+
+    @classmethod
+    def of(cls, pieces: Mapping[str, Piece], group: Group) -> HeadCounts:
+        return cls(group, is_uneven([(piece.length, piece) for piece in pieces.values()], group.size))
+
+    def __call__(self, value: torch.Tensor) -> tuple[int, ...]:
+        if not self.uneven:
+            return (value.shape[1],) * self.group.size
+        own = torch.tensor([value.shape[1]], device=value.device)
+        return tuple(int(count) for count in self.group.all_gather(own))
 
 
 def wants_attentions(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -77,12 +103,11 @@ def heads_recorded(local: set[int]) -> Iterator[Owners]:
 
 
 @contextlib.contextmanager
-def attentions_whole(model: torch.nn.Module, local: set[int], size: int, gather: Gather) -> Iterator[None]:
+def attentions_whole(model: torch.nn.Module, local: set[int], counts: HeadCounts, gather: Gather) -> Iterator[None]:
     """All models inside ``model`` give the attention weights of all heads, also where code between them reads these.
 
     Args:
         local: of ``local_modules``.
-        gather: see ``whole_heads``.
     """
     models = [
         module for module in model.modules() if hasattr(module, "config") and hasattr(module, "base_model_prefix")
@@ -90,7 +115,7 @@ def attentions_whole(model: torch.nn.Module, local: set[int], size: int, gather:
     own = {id(module): module.__dict__.get("forward") for module in models}
     with heads_recorded(local) as owners:
         for module in models if any(module is model for module in models) else [model, *models]:
-            module.__dict__["forward"] = _with_whole_heads(module, module.forward, size, owners, gather)
+            module.__dict__["forward"] = _with_whole_heads(module, module.forward, counts, owners, gather)
         try:
             yield
         finally:
@@ -101,30 +126,33 @@ def attentions_whole(model: torch.nn.Module, local: set[int], size: int, gather:
                     module.__dict__.pop("forward", None)
 
 
-def _with_whole_heads(model: Any, forward: Callable[..., Any], size: int, owners: Owners, gather: Gather) -> Any:
+def _with_whole_heads(
+    model: Any, forward: Callable[..., Any], counts: HeadCounts, owners: Owners, gather: Gather
+) -> Any:
     @functools.wraps(forward)
     def whole(*args: Any, **kwargs: Any) -> Any:
-        return whole_heads(forward(*args, **kwargs), model, size, owners, gather)
+        return whole_heads(forward(*args, **kwargs), model, counts, owners, gather)
 
     return whole
 
 
-def whole_heads(result: Any, model: Any, size: int, owners: Owners, gather: Gather) -> Any:
+def whole_heads(result: Any, model: Any, counts: HeadCounts, owners: Owners, gather: Gather) -> Any:
     """Attention weights of a rank's own heads, put together with the others'; the rest of a result as it is.
 
     Args:
         owners: of ``heads_recorded``; empty if nothing was recorded.
-        gather: from ``(batch, heads of this rank, queries, keys)`` to all heads, in order of rank.
     """
     known: dict[int, torch.Tensor] = {}
     heads = _query_heads(getattr(model, "config", None))
 
     def whole(value: torch.Tensor, named: bool) -> torch.Tensor:
-        local = owners.get(value, named and value.dim() > 2 and value.shape[1] not in heads)
-        if not local or value.shape[1] * size not in heads:
+        unknown = named and value.dim() > 2 and (counts.uneven or value.shape[1] not in heads)
+        if not owners.get(value, unknown):
             return value
         if id(value) not in known:
-            known[id(value)] = gather(value)
+            own = counts(value)
+            is_share = sum(own) in heads and (value in owners or value.shape[1] not in heads or len(set(own)) > 1)
+            known[id(value)] = gather(value, own) if is_share else value
         return known[id(value)]
 
     return _mapped(result, whole, False)

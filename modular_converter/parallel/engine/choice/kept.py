@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from math import prod
 
 import torch
 
@@ -11,6 +12,7 @@ from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import resolve
+from modular_converter.parallel.shard.shares import share_shape
 
 
 logger = logging.getLogger(__name__)
@@ -34,10 +36,10 @@ class Kept:
 
 
 def kept(model: torch.nn.Module, plan: Plan, ranks: int) -> Kept:
-    """The bytes that a plan leaves on one of several ranks.
+    """The bytes that a plan leaves on one of several ranks, the one with most.
 
     Raises:
-        PlanError: a rule of the plan does not fit the model.
+        PlanError: a rule of the plan does not fit the model on so many ranks.
     """
     pieces = resolve(plan, model).pieces
     names: dict[int, list[str]] = {}
@@ -49,9 +51,10 @@ def kept(model: torch.nn.Module, plan: Plan, ranks: int) -> Kept:
     whole = []
     for key, parameter in parameters.items():
         size = parameter.numel() * parameter.element_size()
-        split = any(name in pieces and pieces[name].dim >= 0 for name in names[key])
-        total, rank = total + size, rank + (size // ranks if split else size)
-        if not split:
+        piece = next((pieces[name] for name in names[key] if name in pieces), None)
+        own = prod(share_shape(tuple(parameter.shape), piece, 0, ranks)) * parameter.element_size()
+        total, rank = total + size, rank + own
+        if piece is None or piece.dim < 0:
             whole.append((size, names[key][0]))
     return Kept(total, rank, tuple(name for _, name in sorted(whole, key=lambda pair: -pair[0])))
 

@@ -15,14 +15,15 @@ from modular_converter.parallel.errors import ApplyError, PlanFormatError, one_l
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.shares import is_uneven
 from modular_converter.parallel.tiny.inputs import make_inputs
 
 
 class OneOf:
-    """The first of several ranks that do not exist: its collectives give results of the right shapes."""
+    """One of several ranks that do not exist, the first by default: its collectives give results of the right shapes."""
 
-    def __init__(self, size: int) -> None:
-        self.rank, self.size = 0, size
+    def __init__(self, size: int, rank: int = 0) -> None:
+        self.rank, self.size = rank, size
 
     def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.clone()
@@ -93,12 +94,16 @@ def _fits(skeleton: Skeleton, plan: Plan, size: int) -> bool:
 
 
 def _fit(skeleton: Skeleton, plan: Plan, size: int) -> dict[int, Piece]:
-    model, _ = assemble_model(skeleton, META)
     runs = size > 1 and _runs(assemble_model(skeleton, META)[0])
-    pieces = apply(model, plan, OneOf(size)).resolution.pieces
-    problem = _forward(model) if runs else None
-    if problem is not None:
-        raise ApplyError(f"its heads or widths do not divide over {size} ranks ({problem})")
+    pieces: dict[str, Piece] = {}
+    for rank in sorted({0, size - 1}):  # the others have the shapes of one of these
+        model, _ = assemble_model(skeleton, META)
+        pieces = apply(model, plan, OneOf(size, rank)).resolution.pieces
+        problem = _forward(model) if runs else None
+        if problem is not None:
+            raise ApplyError(f"its heads or widths do not divide over {size} ranks ({problem})")
+        if not is_uneven([(piece.length, piece) for piece in pieces.values()], size):
+            break
     return {n: pieces[item.name] for n, item in enumerate(skeleton.items) if item.parameter and item.name in pieces}
 
 

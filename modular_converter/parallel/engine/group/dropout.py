@@ -18,12 +18,15 @@ from torch.overrides import TorchFunctionMode
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.without_data import META, run_without_data
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.shard.collectives import ProcessGroup, borders_of
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 
 
 # The module that drops, and how many have been dropped in this call of it before.
 Place = tuple[str, int]
-Found = Callable[[Place, torch.Tensor], int]
+# A dimension that is shared out, the first entry of each rank in it, and its whole length.
+Shared = tuple[int, tuple[int, ...]]
+Found = Callable[[Place, torch.Tensor], Shared | None]
 
 
 @dataclass
@@ -31,12 +34,11 @@ class _Watch:
     """The running modules of a model, and a mode that takes over what they drop.
 
     Attributes:
-        found: gets the place and the tensor of each dropout; gives the dimension that is shared out, or -1.
+        found: gets the place and the tensor of each dropout; gives how it is shared out, or None.
         outermost: called around the outermost call, with its module and arguments.
     """
 
     found: Found
-    ranks: int
     rank: int
     outermost: Callable[[Any, Any, Any], Any] | None = None
     stack: list[list[Any]] = field(default_factory=list)
@@ -96,19 +98,20 @@ class _Drops(TorchFunctionMode):
     ) -> torch.Tensor:
         if not training or not p:
             return input
-        dim = self.watch.found(self.watch.next_place(), input)
-        if dim < 0:
+        shared = self.watch.found(self.watch.next_place(), input)
+        if shared is None:
             kept: torch.Tensor = func(input, p, training, False)
         else:
-            kept = input * self._share_of_mask(input, p, dim)
+            kept = input * self._share_of_mask(input, p, shared)
         return input.copy_(kept) if inplace else kept
 
-    def _share_of_mask(self, like: torch.Tensor, p: float, dim: int) -> torch.Tensor:
+    def _share_of_mask(self, like: torch.Tensor, p: float, shared: Shared) -> torch.Tensor:
         """This process's part of the mask that the whole tensor would get; all parts are drawn on each process."""
+        dim, borders = shared
         shape = list(like.shape)
-        shape[dim] *= self.watch.ranks
+        shape[dim] = borders[-1]
         mask = F.dropout(torch.ones(shape, dtype=like.dtype, device=like.device), p, True)
-        return mask.chunk(self.watch.ranks, dim)[self.watch.rank]
+        return mask.narrow(dim, borders[self.watch.rank], like.shape[dim])
 
     def _attention(
         self,
@@ -122,8 +125,8 @@ class _Drops(TorchFunctionMode):
         **more: Any,
     ) -> torch.Tensor:
         given = {"attn_mask": attn_mask, "is_causal": is_causal, **more}
-        dim = self.watch.found(self.watch.next_place(), query) if dropout_p else -1
-        if dim < 0:
+        shared = self.watch.found(self.watch.next_place(), query) if dropout_p else None
+        if shared is None:
             found: torch.Tensor = func(query, key, value, dropout_p=dropout_p, **given)
             return found
         if more.get("enable_gqa"):
@@ -138,7 +141,7 @@ class _Drops(TorchFunctionMode):
                 scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
             )
         weights = scores.softmax(-1)
-        result: torch.Tensor = weights * self._share_of_mask(weights, dropout_p, dim) @ value
+        result: torch.Tensor = weights * self._share_of_mask(weights, dropout_p, shared) @ value
         return result
 
 
@@ -147,11 +150,11 @@ class SharedDropout:
 
     def __init__(self, model: torch.nn.Module, skeleton: Skeleton, group: dist.ProcessGroup | None) -> None:
         self.model, self.skeleton, self.group = model, skeleton, group
-        self.dims: dict[Place, int] = {}
+        self.shared: dict[Place, Shared | None] = {}
         self.whole: dict[Place, tuple[int, ...]] | None = None
         self.given: tuple[Any, Any] | None = None
         self.rates = list(_rates(model))
-        self.watch = _Watch(self._found, dist.get_world_size(group), dist.get_rank(group), self._outermost)
+        self.watch = _Watch(self._found, dist.get_rank(group), self._outermost)
         if self.rates:
             self.watch.attach(model)
         self.detach = self.watch.detach
@@ -163,20 +166,23 @@ class SharedDropout:
             self.given, self.whole = (args, kwargs), None
         return _first_ones_numbers(self.group, next(self.model.parameters()).device)
 
-    def _found(self, place: Place, tensor: torch.Tensor) -> int:
-        if place not in self.dims:
+    def _found(self, place: Place, tensor: torch.Tensor) -> Shared | None:
+        if place not in self.shared:
             if self.whole is None and self.given is not None:
                 self.whole = self._whole_shapes(*self.given)
-            self.dims[place] = self._dim(place, tuple(tensor.shape))
-        return self.dims[place]
+            self.shared[place] = self._how_shared(place, tensor)
+        return self.shared[place]
 
-    def _dim(self, place: Place, shape: tuple[int, ...]) -> int:
-        whole = (self.whole or {}).get(place, ())
+    def _how_shared(self, place: Place, tensor: torch.Tensor) -> Shared | None:
+        shape, whole = tuple(tensor.shape), (self.whole or {}).get(place, ())
         longer = [n for n, (one, other) in enumerate(zip(shape, whole)) if one != other]
         if shape == whole:
-            return -1
-        if len(shape) == len(whole) and len(longer) == 1 and shape[longer[0]] * self.watch.ranks == whole[longer[0]]:
-            return longer[0]
+            return None
+        if len(shape) == len(whole) and len(longer) == 1:
+            own = torch.tensor([shape[longer[0]]], device=tensor.device)
+            borders = borders_of([int(length) for length in ProcessGroup(self.group).all_gather(own)])
+            if borders[-1] == whole[longer[0]]:
+                return longer[0], borders
         raise ApplyError(
             f"{place[0] or 'the model'}: its dropout acts on {shape}, and it is not known whether this is a share; set "
             "dropout to 0"
@@ -186,14 +192,13 @@ class SharedDropout:
         """Where the whole model drops, and of which tensors, of a run without data."""
         found: dict[Place, tuple[int, ...]] = {}
 
-        def note(place: Place, tensor: torch.Tensor) -> int:
+        def note(place: Place, tensor: torch.Tensor) -> None:
             found[place] = tuple(tensor.shape)
-            return -1
 
         model = assemble_model(self.skeleton, META)[0].train()
         for module in model.modules():
             module.__dict__.update({name: 0.0 for name, rate in vars(module).items() if _skips_layers(name, rate)})
-        _Watch(note, 1, 0).attach(model)
+        _Watch(note, 0).attach(model)
         with torch.random.fork_rng(devices=[]):  # its code may draw numbers on the CPU
             try:
                 run_without_data(model, args, kwargs)

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.engine.base.attention_heads import (
+    HeadCounts,
     heads_recorded,
     local_modules,
     wants_attentions,
@@ -35,9 +36,8 @@ from modular_converter.parallel.engine.group.whole_state import first_ones, refu
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
-from modular_converter.parallel.shard.apply import Applied, apply, local_part, undo
-from modular_converter.parallel.shard.collectives import ProcessGroup, gathered
-from modular_converter.parallel.shard.shards import unshard as put_together
+from modular_converter.parallel.shard.apply import Applied, apply, local_part, undo, whole_tensor
+from modular_converter.parallel.shard.collectives import ProcessGroup, borders_of, gathered
 
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Sharded(MemoryFigures):
                 found[name] = local.cpu()
                 continue
             if identity[name] not in gathered:
-                whole = put_together(group.all_gather(local), piece.dim, piece.parts)
+                whole = whole_tensor(local, piece, group)
                 gathered[identity[name]] = whole.cpu() if kept else local
             found[name] = gathered[identity[name]]
         return found if kept else {}
@@ -195,9 +195,16 @@ def _with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
         group = self._applied.group
         self.__dict__["_recording"] = True
         try:
-            with heads_recorded(local_modules(self, self._applied.resolution.pieces)) as owners:
+            pieces = self._applied.resolution.pieces
+            with heads_recorded(local_modules(self, pieces)) as owners:
                 result = own(self, *args, **kwargs)
-            return whole_heads(result, self, group.size, owners, lambda value: gathered(value, group, 1))
+            return whole_heads(
+                result,
+                self,
+                HeadCounts.of(pieces, group),
+                owners,
+                lambda value, counts: gathered(value, group, 1, borders_of(counts)),
+            )
         finally:
             del self.__dict__["_recording"]
 

@@ -31,7 +31,7 @@ def first_ones(whole: torch.Tensor | None, target: torch.Tensor, piece: Piece | 
     """The first process's whole weight, on the device of the target."""
     shape = list(target.shape)
     if piece is not None and piece.dim >= 0:
-        shape[piece.dim] *= group.size
+        shape[piece.dim] = piece.length
     sent = torch.empty(shape, dtype=target.dtype, device=target.device)
     if group.rank == 0 and whole is not None:
         sent.copy_(whole)

@@ -9,6 +9,7 @@ subclass of their class with such a forward; other code that reads ``module.weig
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -81,8 +82,16 @@ class DirectGroup(ProcessGroup):
         self.meet()
         return super().from_first(tensor)
 
-    def gather_last(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Shares of the last dimension put together."""
+    def gather_last(self, tensor: torch.Tensor, borders: tuple[int, ...] = ()) -> torch.Tensor:
+        """Shares of the last dimension put together; shorter ones travel with padding.
+
+        Args:
+            borders: the first entry of each rank, and the whole length; not needed for equal shares.
+        """
+        lengths = [last - first for first, last in pairwise(borders)]
+        uneven = len(set(lengths)) > 1
+        if uneven:
+            tensor = F.pad(tensor, (0, max(lengths) - tensor.shape[-1]))
         flat = tensor.reshape(-1)
         if torch.compiler.is_compiling():
             functions = torch.ops._c10d_functional
@@ -93,7 +102,10 @@ class DirectGroup(ProcessGroup):
             work = self.handle._allgather_base(found, flat, self.gather_options)
             if work is not None:
                 work.wait()
-        whole: torch.Tensor = found.view(self.size, *tensor.shape).movedim(0, -2).flatten(-2)
+        shares: torch.Tensor = found.view(self.size, *tensor.shape)
+        if uneven:
+            return torch.cat([shares[rank, ..., :length] for rank, length in enumerate(lengths)], -1)
+        whole: torch.Tensor = shares.movedim(0, -2).flatten(-2)
         return whole
 
 
@@ -112,16 +124,21 @@ class _PlainForward(torch.nn.Module):
 
     _plain_group: DirectGroup
     _plain_split: bool
+    _plain_borders: tuple[int, ...]
 
     @property
     def weight(self) -> Any:
         return self.__dict__["_plain_role"]
 
     def _cut(self, value: torch.Tensor) -> torch.Tensor:
-        group = self._plain_group
         if type(value) is not torch.Tensor:  # a bare parameter with a role would sum the product a second time
             value = value.as_subclass(torch.Tensor)
-        return value.chunk(group.size, -1)[group.rank] if self._plain_split else value
+        return value[..., slice(*self._own())] if self._plain_split else value
+
+    def _own(self) -> tuple[int, int]:
+        """The first entry of the weight that this rank holds, and the one behind the last."""
+        rank = self._plain_group.rank
+        return self._plain_borders[rank], self._plain_borders[rank + 1]
 
     def _first_bias(self) -> Any:
         """The bias on the first rank alone, so that the sum holds it once."""
@@ -146,18 +163,18 @@ class _GatherLinear(_PlainForward, torch.nn.Linear):  # type: ignore[override]
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         weight = self._parameters["weight"]
         assert weight is not None
-        return self._plain_group.gather_last(F.linear(input, weight, self._parameters.get("bias")))
+        found = F.linear(input, weight, self._parameters.get("bias"))
+        return self._plain_group.gather_last(found, self._plain_borders)
 
 
 class _VocabularyEmbedding(_PlainForward, torch.nn.Embedding):  # type: ignore[override]
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         weight = self._parameters["weight"]
         assert weight is not None
-        rows = weight.shape[0]
-        local = input - self._plain_group.rank * rows
-        known = (input >= 0) & (input < rows * self._plain_group.size)  # any other id raises, as in a whole embedding
-        outside = ((local < 0) | (local >= rows)) & known
-        found = F.embedding(local.masked_fill(outside, 0), weight)
+        first, last = self._own()
+        known = (input >= 0) & (input < self._plain_borders[-1])  # any other id raises, as in a whole embedding
+        outside = ((input < first) | (input >= last)) & known
+        found = F.embedding((input - first).masked_fill(outside, 0), weight)
         return self._plain_group.sum_(found.masked_fill(outside.unsqueeze(-1), 0))
 
 
@@ -178,7 +195,7 @@ class _GatherConv1D(_PlainForward):
         weight, bias = self._parameters["weight"], self._parameters["bias"]
         assert weight is not None and bias is not None
         found = torch.addmm(bias, input.reshape(-1, input.shape[-1]), weight)
-        return self._plain_group.gather_last(found.view(*input.shape[:-1], -1))
+        return self._plain_group.gather_last(found.view(*input.shape[:-1], -1), self._plain_borders)
 
 
 class _SummedOutput(torch.nn.Module):
@@ -223,8 +240,7 @@ def make_plain(applied: Applied, group: DirectGroup) -> None:
         if (id(module), leaf) in done:  # a module with several names
             continue
         done.add((id(module), leaf))
-        old = module._parameters[leaf]
-        assert old is not None
+        old: Any = module._parameters[leaf]
         forms = {STYLES[role].inference for role in piece.roles}
         silent = forms <= {Inference.SILENT}
         kind = None if silent else _kind_of(module, leaf, forms, bool(piece.parts))
@@ -233,7 +249,7 @@ def make_plain(applied: Applied, group: DirectGroup) -> None:
         if id(old) not in plain:
             plain[id(old)] = torch.nn.Parameter(old.detach().as_subclass(torch.Tensor), requires_grad=False)
         if kind is not None:
-            module.__dict__["_plain_role"] = old
+            module.__dict__["_plain_role"], module.__dict__["_plain_borders"] = old, old.borders
             module.__dict__["_plain_split"] = Inference.SLICED_SUMMED_PRODUCT in forms
             _swap(module, kind, group)
         module._parameters[leaf] = plain[id(old)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 
 from modular_converter.parallel.engine.base.skeleton import assemble_model, dismantle, kept_types
 from modular_converter.parallel.engine.base.without_data import META
-from modular_converter.parallel.engine.choice.preflight import OneOf
+from modular_converter.parallel.engine.choice.preflight import OneOf, check_fit
 from modular_converter.parallel.engine.choice.probe import Probe, probe_of, probe_with
 from modular_converter.parallel.engine.choice.small_instances import proven_inputs
 from modular_converter.parallel.engine.ranks.failures import RemoteError
@@ -70,7 +69,7 @@ def difference_of_small(model: Any, plan: Plan, session: Session) -> str:
     try:
         small, inputs = proven_inputs(model)
         part = fitting(plan, small)
-        apply(copy.deepcopy(small).to(META), part, OneOf(len(session.devices)))
+        check_fit(dismantle(small, kept_types(small, None))[0], part, len(session.devices))
         key = (type(model), repr(small.config), str(part), session.devices)
     except PlanError:  # none can be built, or it does not divide over so many ranks
         return ""

@@ -58,7 +58,9 @@ def slot_bytes(items: tuple[Item, ...], slot: int = SLOT_BYTES) -> int:
 
 def moves_of(piece: Piece | None, shape: tuple[int, ...], rank: int, size: int) -> list[tuple[int, int, int]]:
     """From a whole tensor to a rank's share, for ``copy_rows``; none for a tensor that stays whole."""
-    return [] if piece is None or piece.dim < 0 else stretches(shape[piece.dim], piece.parts, rank, size)
+    if piece is None or piece.dim < 0:
+        return []
+    return stretches(shape[piece.dim], piece.parts, rank, size, piece.units)
 
 
 def copy_rows(

@@ -168,7 +168,7 @@ class Placement:
         piece, size = self.pieces.get(index), len(self.session.devices)
         whole = torch.empty(item.shape, dtype=item.kept)
         target = whole if item.shape else whole.view(1)
-        rows = (share_shape(item.shape, piece.dim if piece else -1, size) or (1,))[0]
+        rows = (share_shape(item.shape, piece, 0, size) or (1,))[0]
         step = max(1, _CHUNK_BYTES // max(1, item.row_bytes))
         for first in range(0, rows, step):
             answers = self.session.ask(("rows", self.number, index, first, min(rows, first + step)))

@@ -13,7 +13,12 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.attention_heads import attentions_whole, local_modules, wants_attentions
+from modular_converter.parallel.engine.base.attention_heads import (
+    HeadCounts,
+    attentions_whole,
+    local_modules,
+    wants_attentions,
+)
 from modular_converter.parallel.engine.base.checked_ids import check_ids
 from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
@@ -43,6 +48,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, resolve
 from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.collectives import borders_of
 from modular_converter.parallel.shard.shares import share_shape
 
 
@@ -91,7 +97,7 @@ class Worker(Answering):
                 shares[index] = self.models[tried].shares[there[index]]
                 continue
             piece = pieces.get(index)
-            shape = share_shape(item.shape, piece.dim if piece else -1, self.group.size)
+            shape = share_shape(item.shape, piece, self.group.rank, self.group.size)
             shares[index] = torch.empty(shape, dtype=item.kept, device=self.device) if item.parameter else made[index]
         self.models[number] = Loaded(model, skeleton, shares, pieces, resolution)
         self.answer(None)
@@ -185,7 +191,8 @@ class Worker(Answering):
     def _attentions_whole(self, loaded: Loaded, args: Any, kwargs: Any) -> Any:
         if not wants_attentions(loaded.model, args, kwargs):
             return contextlib.nullcontext()
-        return attentions_whole(loaded.model, loaded.local, self.group.size, self._all_heads)
+        counts = HeadCounts.of(loaded.resolution.pieces if loaded.resolution else {}, self.group)
+        return attentions_whole(loaded.model, loaded.local, counts, self._all_heads)
 
     def on_trial(self, number: int) -> None:
         """From now on, answers of this model that differ between the ranks are an ordinary error."""
@@ -216,8 +223,8 @@ class Worker(Answering):
             for unnamed in new:
                 del loaded.held[unnamed]
 
-    def _all_heads(self, value: torch.Tensor) -> torch.Tensor:
-        return self.group.gather_last(value.movedim(1, -1).contiguous()).movedim(-1, 1)
+    def _all_heads(self, value: torch.Tensor, counts: tuple[int, ...]) -> torch.Tensor:
+        return self.group.gather_last(value.movedim(1, -1).contiguous(), borders_of(counts)).movedim(-1, 1)
 
     def _event(self, kind: str, value: Any) -> None:
         if self.group.rank == 0:

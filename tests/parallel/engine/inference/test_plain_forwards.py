@@ -89,7 +89,7 @@ def test_a_module_with_two_names_keeps_the_role_of_its_weight():
     model, group = nn.Module(), OneOf(2)
     model.words = model.again = nn.Embedding(6, 8)
     whole = model.words.weight
-    role = make_parameter(whole.detach(), whole, frozenset({EMBEDDING_ROWWISE.name}), group, 0)
+    role = make_parameter(whole.detach(), whole, frozenset({EMBEDDING_ROWWISE.name}), group, (0, 3, 6))
     model.words._parameters["weight"] = role
     piece = Piece(frozenset({EMBEDDING_ROWWISE.name}), 0, (), "words")
     resolution = Resolution({"words.weight": piece, "again.weight": piece}, (), ())

@@ -21,7 +21,8 @@ from transformers import (  # noqa: E402
 )
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.base.attention_heads import local_modules, whole_heads  # noqa: E402
+from modular_converter.parallel.engine.base.attention_heads import HeadCounts, local_modules, whole_heads  # noqa: E402
+from modular_converter.parallel.engine.choice.preflight import OneOf  # noqa: E402
 from modular_converter.parallel.engine.remote.what_may_leave import (  # noqa: E402
     caches_in,
     check_plain,
@@ -229,14 +230,15 @@ def test_weights_of_unknown_makers_are_told_by_their_field_and_query_heads():
 
     share = torch.ones(1, 2, 3, 3)
     result = {"cross_attentions": (share,), "other": share, "attentions": torch.ones(1, 4, 3, 3)}
-    whole_heads(result, Model, 2, {}, lambda value: torch.cat([value, value], 1))
+    counts = HeadCounts(OneOf(2), False)
+    whole_heads(result, Model, counts, {}, lambda value, own: torch.cat([value, value], 1))
     assert {name: (v[0] if isinstance(v, tuple) else v).shape[1] for name, v in result.items()} == {
         "cross_attentions": 4,
         "other": 2,
         "attentions": 4,
     }
     noted = WeakIdKeyDictionary({share: False})
-    assert whole_heads({"attentions": share}, Model, 2, noted, lambda value: 1 / 0)["attentions"] is share
+    assert whole_heads({"attentions": share}, Model, counts, noted, lambda value, own: 1 / 0)["attentions"] is share
 
 
 def test_caches_are_found_once_and_keep_their_numbers():
