@@ -28,6 +28,11 @@ def matches(pattern: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if expression.fullmatch(name)]
 
 
+def is_inside(name: str, part: str) -> bool:
+    """Whether a path is that of a part or of something in it; the empty path is the whole model."""
+    return not part or name == part or name.startswith(f"{part}.")
+
+
 def names_of_parts(model: Any) -> list[str]:
     """The paths of a model's modules and the names of its parameters: all that a pattern can stand for."""
     modules = [path for path, _ in model.named_modules()]

@@ -8,6 +8,7 @@ import torch
 
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model, dismantle
 from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta
+from modular_converter.parallel.plans.patterns import is_inside
 from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.trace.layer_kinds import Kind, inner_path, is_layer, layer_kinds, layer_of
 from modular_converter.parallel.trace.record import record
@@ -104,7 +105,7 @@ def _number(path: str) -> int:
 
 def _copied(module: torch.nn.Module, path: str, kept: set[str], lists: set[str]) -> torch.nn.Module:
     """A copy of a module on the way to a list, with copied lists; anything else as it is."""
-    if not any(name == path or not path or name.startswith(f"{path}.") for name in lists):
+    if not any(is_inside(name, path) for name in lists):
         return module
     made = copy.copy(module)
     made.__dict__["_modules"] = inner = dict(module._modules)

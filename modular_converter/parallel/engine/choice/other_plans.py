@@ -8,8 +8,7 @@ from typing import Any
 from modular_converter.parallel.engine.choice.small_instances import (
     depth_fields,
     derived_plan,
-    layer_overrides,
-    small_instance,
+    settings_with_layers,
     small_settings,
     target_like,
 )
@@ -21,7 +20,7 @@ def other_plans(model: Any, ranks: int) -> Iterator[tuple[Plan, str]]:
     """Plans to try after one that fails, each with its origin in words: the one of as many layers as the model has."""
     try:
         target, overrides = target_like(model), small_settings(model)
-        deeper = overrides | layer_overrides(model.config, small_instance(target, overrides).model.config)
+        deeper = settings_with_layers(model, target, overrides)
         if deeper == overrides:
             return
         found = derived_plan(target, deeper, ranks)

@@ -19,13 +19,13 @@ from modular_converter.parallel.engine.choice.kinds_of_layers import (
 from modular_converter.parallel.engine.choice.small_instances import (
     builds,
     derived_plan,
-    layer_overrides,
+    settings_with_layers,
     small_instance,
     small_settings,
     target_like,
     verified,
 )
-from modular_converter.parallel.plans.patterns import matches, names_of_parts
+from modular_converter.parallel.plans.patterns import is_inside, matches, names_of_parts
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
@@ -52,7 +52,7 @@ def held_to_layers(model: Any, plan: Plan, origin: str, ranks: int, own: bool) -
     if not unknown:
         return plan, f"{origin}; every layer is of a kind that was proven"
     unknown = _reached(plan, model, unknown)
-    deeper = overrides | layer_overrides(model.config, small.model.config)
+    deeper = settings_with_layers(model, target, overrides)
     if deeper != overrides and builds(target, deeper):
         found = None if own else derived_plan(target, deeper, ranks)
         verdict = verified(target, deeper, ranks, plan) if found is None else found.verdict
@@ -102,11 +102,7 @@ def _reached(plan: Plan, model: torch.nn.Module, parts: dict[str, str]) -> dict[
     names = names_of_parts(model)
     patterns = [rule.pattern for rule in plan.rules] + [line.partition(":")[0] for line in plan.attributes]
     reached = {name for pattern in patterns for name in matches(pattern, names)}
-    return {path: why for path, why in parts.items() if any(_is_inside(name, path) for name in reached)}
-
-
-def _is_inside(name: str, part: str) -> bool:
-    return name == part or name.startswith(f"{part}.")
+    return {path: why for path, why in parts.items() if any(is_inside(name, path) for name in reached)}
 
 
 _ORDER = ("class", "weight", "setting", "operation", "integer")
@@ -132,7 +128,7 @@ def without_parts(plan: Plan, model: torch.nn.Module, parts: set[str]) -> Plan:
     def left_of(pattern: str) -> list[str] | None:
         """The names that a pattern keeps; None if it keeps all."""
         reached = matches(pattern, names)
-        left = [name for name in reached if not any(_is_inside(name, part) for part in parts)]
+        left = [name for name in reached if not any(is_inside(name, part) for part in parts)]
         return None if len(left) == len(reached) else left
 
     rules: list[PlanRule] = []

@@ -160,6 +160,11 @@ def small_settings(model: Any) -> dict[str, Any]:
     return overrides
 
 
+def settings_with_layers(model: Any, target: Target, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a small instance, and those that give it the layers of a model: the same where it has them already."""
+    return overrides | layer_overrides(model.config, small_instance(target, overrides).model.config)
+
+
 def builds(target: Target, overrides: dict[str, Any]) -> bool:
     """Whether a small instance can be built and run with these settings."""
     try:

@@ -154,9 +154,8 @@ def collect_answers(
             raise _hung(ranks, missing, limit_s)
         for kind, number in ready:
             data = _received(ranks[number]) if kind == "pipe" else b""
-            if (
-                not data
-            ):  # also of one that has answered: the others will wait for it, if not now then in the next call
+            if not data:
+                # Also of one that has answered: the others will wait for it, if not now then in the next call.
                 raise _died(ranks, number)
             if data[:1] == EVENT:
                 if trouble is None:
