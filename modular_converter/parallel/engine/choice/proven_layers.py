@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from modular_converter.parallel.engine.choice.small_instances import (
 from modular_converter.parallel.plans.patterns import is_inside, matches, names_of_parts
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import fitting
+from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, fresh
 from modular_converter.parallel.tiny.inputs import make_inputs
@@ -35,40 +36,79 @@ from modular_converter.parallel.trace.layer_kinds import Kind
 
 
 logger = logging.getLogger(__name__)
+_NAMED = 3
 
 
 def held_to_layers(model: Any, plan: Plan, origin: str, ranks: int, own: bool) -> tuple[Plan, str]:
     """The plan as far as the parts of the model are of kinds that were proven, and its origin with a word on that.
 
-    A part of another kind is proven too: on a small instance with the same list of layers, or on one layer of each kind
-    of the model itself if these are few weights. Else it stays whole, and a warning names it.
+    A part that could not be proven stays whole, and a warning names it.
 
     Args:
         own: whether the plan is the one in the model's classes, which is proven anew rather than derived anew.
     """
+    held = _proven_too(model, plan, ranks, anew=not own)
+    if not held.unknown:
+        return held.plan, origin + held.said
+    said = _few(held.unknown)
+    logger.warning("%s: parts that no small instance has stay whole: %s", type(model).__name__, said)
+    origin += f"{held.said}; without parts that were not proven: {said}"
+    return without_parts(held.plan, model, set(held.unknown)), origin
+
+
+def said_of_given(model: Any, plan: Plan, ranks: int) -> str:
+    """Which parts of the model a given plan was proven on, for its origin; a warning names those that it was not."""
+    held = _proven_too(model, plan, ranks, anew=False)
+    if not held.unknown:
+        return held.said
+    said = f"{held.said}; not proven on parts that no small instance has: {_few(held.unknown)}"
+    logger.warning("%s: the given plan is%s", type(model).__name__, said.removeprefix(";"))
+    return said
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A plan, a word on the parts that it was proven on, and the parts that it reaches without a proof, with reasons."""
+
+    plan: Plan
+    said: str
+    unknown: dict[str, str]
+
+
+def _proven_too(model: Any, plan: Plan, ranks: int, anew: bool) -> _Held:
+    """The parts of a model that no small instance has, proven too as far as this is possible.
+
+    They are tried on a small instance with the same list of layers, or on one layer of each kind of the model itself if
+    these are few weights.
+
+    Args:
+        anew: whether a small instance with the same list of layers gives another plan; else this one is tried there.
+    """
     target, overrides = target_like(model), small_settings(model)
-    small = small_instance(target, overrides)
-    unknown = unproven_parts(model, fresh(target, overrides, small.strategy))
+    unknown = unproven_parts(model, fresh(target, overrides, small_instance(target, overrides).strategy))
     if not unknown:
-        return plan, f"{origin}; every layer is of a kind that was proven"
-    unknown = _reached(plan, model, unknown)
+        return _Held(plan, "; every layer is of a kind that was proven", unknown)
+    unknown, said = _reached(plan, model, unknown), ""
     deeper = settings_with_layers(model, target, overrides)
     if deeper != overrides and builds(target, deeper):
-        found = None if own else derived_plan(target, deeper, ranks)
+        found = derived_plan(target, deeper, ranks) if anew else None
         verdict = verified(target, deeper, ranks, plan) if found is None else found.verdict
         if verdict.passed:
             plan = plan if found is None else found.plan
             own_list = fresh(target, deeper, small_instance(target, deeper).strategy)
             unknown = _reached(plan, model, unproven_parts(model, own_list))
-            origin += "; proven with the model's own list of layers too"
+            said = "; proven with the model's own list of layers too"
+        else:
+            said = f"; refused with the model's own list of layers ({placed(verdict.layer, verdict.reason)})"
     if unknown and _holds_on_itself(model, plan, ranks):
-        return plan, f"{origin}; proven on one layer of each kind of the model itself"
-    if unknown:
-        said = ", ".join(f"{path} ({why})" for path, why in list(unknown.items())[:3])
-        said += f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
-        logger.warning("%s: parts that no small instance has stay whole: %s", type(model).__name__, said)
-        return without_parts(plan, model, set(unknown)), f"{origin}; without parts that were not proven: {said}"
-    return plan, origin
+        return _Held(plan, "; proven on one layer of each kind of the model itself", {})
+    return _Held(plan, said, unknown)
+
+
+def _few(parts: dict[str, str]) -> str:
+    """The first parts with what is new in them."""
+    said = ", ".join(f"{path} ({why})" for path, why in list(parts.items())[:_NAMED])
+    return said + (f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else "")
 
 
 def unproven_parts(model: torch.nn.Module, small: torch.nn.Module) -> dict[str, str]:

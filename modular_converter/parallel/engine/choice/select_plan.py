@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.choice.kept import Kept, kept, log_kept
-from modular_converter.parallel.engine.choice.proven_layers import held_to_layers
+from modular_converter.parallel.engine.choice.proven_layers import held_to_layers, said_of_given
 from modular_converter.parallel.engine.choice.small_instances import (
     builds,
     derived_plan,
@@ -137,7 +137,8 @@ def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
     except PlanError as error:
         return plan, f"the given plan, not verified: {str(error).splitlines()[0].partition('; ')[0]}"
     if verdict.passed:
-        return plan, f"the given plan, verified on {ranks} ranks of a small instance{_scope(verdict)}"
+        said = f"the given plan, verified on {ranks} ranks of a small instance{_scope(verdict)}"
+        return plan, said + said_of_given(model, plan, ranks)
     logger.warning(
         "the given plan is refused by a small instance of the model: %s", placed(verdict.layer, verdict.reason)
     )

@@ -91,6 +91,41 @@ def test_many_weights_are_not_tried(monkeypatch):
     assert not any("layers" in rule.pattern for rule in plan.rules) and _holds(model, plan)
 
 
+MLP = "plan x\nrule layers.*.up colwise\nrule layers.*.down rowwise\n"
+GATED = "plan x\nrule layers.*.mlp.{} colwise\nrule layers.*.mlp.{} colwise\nrule layers.*.mlp.down_proj rowwise\n"
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "said"),
+    [
+        (lambda: _llama(num_hidden_layers=3), GATED, "; every layer is of a kind that was proven"),
+        (
+            lambda: exchanged(_llama(), SameLinear, "down_proj"),
+            GATED,
+            "; proven on one layer of each kind of the model",
+        ),
+        (
+            lambda: exchanged(_llama(), ScaledLinear, "down_proj"),
+            GATED,
+            "; not proven on parts that no small instance",
+        ),
+        (
+            lambda: Listed(ListedConfig(**SIZES, num_hidden_layers=3, use_bias=[True, False, True])),
+            MLP,
+            "; proven with the",
+        ),
+        (lambda: Listed(ListedConfig(**SIZES, num_hidden_layers=3, first_dense_layers=1)), MLP, "; refused with the"),
+    ],
+)
+def test_a_given_plan_is_held_against_the_layers_and_stays_as_it_is(model, text, said, caplog):
+    with caplog.at_level(logging.WARNING):
+        plan, origin = select_plan(model().eval(), text.format("gate_proj", "up_proj"), 2)
+    assert origin.startswith("the given plan, verified") and said in origin
+    assert len(plan.rules) == text.count("rule ")
+    unproven = "not proven on parts that no small instance has: layers.0 (" in caplog.text
+    assert unproven == ("not proven on" in origin) == (said.startswith(("; not", "; refused")))
+
+
 def test_an_option_of_an_embedding_is_seen():
     model = _llama()
     assert unproven_parts(model, _llama(vocab_size=50)) == {}
