@@ -56,7 +56,7 @@ def parallelize(
         probe: run one layer of each kind on the processes first, and refuse a plan that changes its numbers.
 
     Raises:
-        PlanError: the model or the machine does not allow it (nothing has been started), or a process failed.
+        PlanError: the model or the machine does not allow it, or a process failed; none that was started here is left.
     """
     given = Arguments(**locals())
     refuse_import_in_child()

@@ -133,7 +133,8 @@ def test_a_session_of_its_own_ends_when_its_model_cannot_be_put_on_it():
     ],
 )
 def test_a_plan_that_ranks_could_not_read_costs_nothing(monkeypatch, plan, said):
-    monkeypatch.setattr(Session, "start", lambda self: pytest.fail("processes were started"))
+    monkeypatch.setattr(Session, "_begin_all", lambda self: None)
+    monkeypatch.setattr(Session, "start", lambda self: pytest.fail("the ranks were waited for"))
     with pytest.raises(ApplyError, match=said):
         parallelize(Troubled().eval(), plan=plan)
 

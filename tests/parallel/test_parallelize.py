@@ -12,6 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.base.skeleton import kept_types  # noqa: E402
+from modular_converter.parallel.engine.ranks.session import Session  # noqa: E402
 from modular_converter.parallel.errors import PlanError  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
@@ -215,13 +216,8 @@ def refused(said, model, **options):
 
 
 def test_errors_before_anything_starts(monkeypatch):
-    import modular_converter.parallel.engine.ranks.session as session
-
-    monkeypatch.setattr(session.Session, "start", lambda self: pytest.fail("processes were started"))
+    monkeypatch.setattr(Session, "begin", lambda self: pytest.fail("processes were started"))
     model = small("llama").model
-    refused(r"do not divide over 3 ranks|does not divide over 3 ranks", model, num_gpus=3)
-    shared = build(target_of("llama", "causal"), {"num_key_value_heads": 4}).model
-    refused("num_gpus=8 .*the largest number that works is 4", shared, num_gpus=8)
     refused("at least one device", model, num_gpus=0)
     refused("give 'cpu' or 'cuda'", model, device="tpu")
     refused("init_method='thread'", model, init_method="thread")
@@ -229,14 +225,27 @@ def test_errors_before_anything_starts(monkeypatch):
     refused("give one of them", model, fp16=True, dtype=torch.bfloat16)
     refused("mesh= needs a process group", model, mesh=object())
     refused("cannot be read", model, plan="no/such/plan.json")
-    refused("matches no module", model, plan={"layers.*.nothing": "colwise"})
-    refused("no configuration of transformers", torch.nn.Linear(4, 4))
     refused("no weights", torch.nn.Linear(4, 4, device="meta"), plan="plan x\nrule weight shard\n")
     if not torch.cuda.is_available():
         refused("this machine has 0", model, device="cuda")
 
 
-def test_heads_that_do_not_divide_are_found_by_a_run_without_data():
+def test_what_the_plan_shows_is_refused_before_the_ranks_have_joined(monkeypatch):
+    """They start while the plan is chosen, and none is left."""
+    begun = []
+    monkeypatch.setattr(Session, "_begin_all", lambda self: begun.append(self))
+    monkeypatch.setattr(Session, "start", lambda self: pytest.fail("the ranks were waited for"))
+    model = small("llama").model
+    refused(r"do not divide over 3 ranks|does not divide over 3 ranks", model, num_gpus=3)
+    shared = build(target_of("llama", "causal"), {"num_key_value_heads": 4}).model
+    refused("num_gpus=8 .*the largest number that works is 4", shared, num_gpus=8)
+    refused("matches no module", model, plan={"layers.*.nothing": "colwise"})
+    refused("no configuration of transformers", torch.nn.Linear(4, 4))
+    assert len(begun) == 4 and all(one.ended for one in begun)
+
+
+def test_heads_that_do_not_divide_are_found_by_a_run_without_data(monkeypatch):
+    monkeypatch.setattr(Session, "_begin_all", lambda self: None)
     model = GPT2LMHeadModel(GPT2Config(n_embd=48, n_head=6, n_layer=1, vocab_size=96))
     refused("num_gpus=4 does not fit.*largest number that works is 3", model, num_gpus=4)
 

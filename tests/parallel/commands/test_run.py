@@ -14,15 +14,15 @@ from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 @pytest.fixture
 def forked(monkeypatch):
     """Ranks by fork: the command line has no threads, and importing takes seconds."""
-    monkeypatch.setattr(sessions.Session, "start", _start_forked)
+    monkeypatch.setattr(sessions.Session, "begin", _begin_forked)
 
 
-_START = sessions.Session.start
+_BEGIN = sessions.Session.begin
 
 
-def _start_forked(self):
+def _begin_forked(self):
     self.init_method = "forkserver"
-    _START(self)
+    _BEGIN(self)
 
 
 def test_a_model_type_runs_and_agrees(forked):

@@ -1,4 +1,4 @@
-"""A spawned process imports the main module again, and must not call ``parallelize`` there a second time."""
+"""Which processes may start ranks: a spawned one imports the main module again, and must not do it there once more."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
+
+from modular_converter.parallel.errors import RankError
 
 
 # The exit code of a process that ended because the main module has no guard.
@@ -22,6 +24,15 @@ def refuse_import_in_child() -> None:
     if getattr(multiprocessing.process.current_process(), "_inheriting", False):
         print(GUARD_TEXT, file=sys.stderr, flush=True)
         os._exit(MISSING_GUARD)
+
+
+def refuse_daemon() -> None:
+    """Raise ``RankError`` in a process that may not start others."""
+    if multiprocessing.current_process().daemon:
+        raise RankError(
+            "this is a daemonic process (of a multiprocessing pool or a task queue), which may not start others; "
+            "call parallelize in one that is not daemonic"
+        )
 
 
 @contextlib.contextmanager

@@ -94,25 +94,21 @@ def _fits(skeleton: Skeleton, plan: Plan, size: int) -> bool:
 
 
 def _fit(skeleton: Skeleton, plan: Plan, size: int) -> dict[int, Piece]:
-    runs = size > 1 and _runs(assemble_model(skeleton, META)[0])
     pieces: dict[str, Piece] = {}
     for rank in sorted({0, size - 1}):  # the others have the shapes of one of these
         model, _ = assemble_model(skeleton, META)
         pieces = apply(model, plan, OneOf(size, rank)).resolution.pieces
-        problem = _forward(model) if runs else None
-        if problem is not None:
+        problem = _forward(model) if size > 1 else None
+        # A whole model that does not run without data either says nothing. It is asked last: 32 layers take it a second.
+        if problem is not None and _forward(assemble_model(skeleton, META)[0]) is None:
             raise ApplyError(f"its heads or widths do not divide over {size} ranks ({problem})")
         if not is_uneven([(piece.length, piece) for piece in pieces.values()], size):
             break
     return {n: pieces[item.name] for n, item in enumerate(skeleton.items) if item.parameter and item.name in pieces}
 
 
-def _runs(model: torch.nn.Module) -> bool:
-    """Whether the whole model runs without data; if not, a failure of the sharded model means nothing."""
-    return _forward(model) is None
-
-
 def _forward(model: Any) -> str | None:
+    """What a run without data raises, in words; None if it runs."""
     try:
         run_without_data(model.eval(), kwargs=make_inputs(model))
     except Exception as error:  # whatever a model's own code raises

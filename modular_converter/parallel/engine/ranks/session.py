@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
+from modular_converter.parallel.engine.base.main_guard import refuse_daemon, refuse_import_in_child
 from modular_converter.parallel.engine.ranks.failures import RemoteError, error_in
 from modular_converter.parallel.engine.ranks.fair_lock import FairLock
 from modular_converter.parallel.engine.ranks.live_sessions import LIVE
@@ -37,6 +37,8 @@ _OWED = 16
 # On a virtual machine a process that sleeps wakes 0.2 ms late, and is slow then; torch waits for a GPU in this way too.
 AWAKE_S = 0.1
 CPU = torch.device("cpu")
+# Stands among the messages without an answer until all ranks have joined.
+_START = ("start",)
 
 
 @dataclass(eq=False)
@@ -80,32 +82,41 @@ class Session:
     def __exit__(self, *exception: object) -> None:
         self.end()
 
-    def start(self) -> None:
-        """Start the ranks, unless they have been, and wait until all have joined.
+    def begin(self) -> None:
+        """Start the ranks' processes, unless they have been; they join each other while the caller goes on.
 
         Raises:
-            RankError: the session has ended; or a rank did not join, with its traceback, and none is left.
+            RankError: the session has ended, or this process may not start others.
         """
         refuse_import_in_child()
-        if multiprocessing.current_process().daemon:
-            raise RankError(
-                "this is a daemonic process (of a multiprocessing pool or a task queue), which may not start others; "
-                "call parallelize in one that is not daemonic"
-            )
+        refuse_daemon()
         with self.lock:
             self.refuse_ended()
             if self.ranks:
                 return
             try:
                 self._begin_all()
-                self.owed.append(("start",))
+                self.owed.append(_START)
+            except BaseException:
+                self.end("they did not start")
+                raise
+
+    def start(self) -> None:
+        """Start the ranks, unless they have been, and wait until all have joined.
+
+        Raises:
+            RankError: as for ``begin``; or a rank did not join, with its traceback, and none is left.
+        """
+        self.begin()
+        with self.lock:
+            self.refuse_ended()
+            if _START not in self.owed:
+                return
+            try:
                 self.answers(START_LIMIT_S)
             except RemoteError as error:
                 self.end("they did not start")
                 raise RankError(f"the ranks did not start: {error}") from error
-            except BaseException:
-                self.end("they did not start")
-                raise
 
     def refuse_ended(self) -> None:
         """Raise ``RankError`` if no model can be put on these ranks any more."""
@@ -255,7 +266,7 @@ class Session:
         """After an interruption: let the ranks leave the call at the next token; end them if they do not."""
         left = False
         try:
-            if ("start",) not in self.owed and not any(rank.torn for rank in self.ranks):
+            if _START not in self.owed and not any(rank.torn for rank in self.ranks):
                 stop_all([rank.progress for rank in self.ranks])
                 with contextlib.suppress(RankError):
                     self._discard_answers(LEAVE_S)
@@ -270,10 +281,12 @@ class Session:
         """End all ranks and give everything back. May be called twice.
 
         Args:
-            grace_s: how long ranks may take to end by themselves, which they do when they are not in a call.
+            grace_s: how long ranks may take to end by themselves, which they do when they have joined and are in no call.
         """
         if not self.ended:
             self.ended = reason
+        if _START in self.owed:
+            grace_s = 0.0
         ranks, self.ranks = self.ranks, []
         try:
             finish(ranks, grace_s)

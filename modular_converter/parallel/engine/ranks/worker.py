@@ -44,14 +44,13 @@ def serve(pipe: Connection, lifeline: Connection, start: Start) -> None:
     except BaseException as error:
         pipe.send_bytes(FAILURE + pickle.dumps((traceback.format_exc(), None)))
         raise SystemExit(1) from error
-    worker.answer(None)
     patience = 0.0 if start.device == "cpu" else PATIENCE_S
-    while True:
-        try:
-            data = receive(pipe, patience)
-        except (EOFError, OSError):
-            _leave()
-        worker.handle(data)
+    try:
+        worker.answer(None)
+        while True:
+            worker.handle(receive(pipe, patience))
+    except (EOFError, OSError):  # the main process has closed the pipe, before an answer or after it
+        _leave()
 
 
 def receive(pipe: Connection, patience_s: float) -> bytes:

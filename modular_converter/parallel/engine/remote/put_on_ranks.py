@@ -1,4 +1,4 @@
-"""``parallelize`` with ranks of its own: check the model and its plan, start the ranks, hand the weights over."""
+"""``parallelize`` with ranks of its own: start them, choose the plan meanwhile, try it there, hand the weights over."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modular_converter.parallel.engine.choice.arguments import LOST_WEIGHTS, Arg
 from modular_converter.parallel.engine.choice.kept import log_kept
 from modular_converter.parallel.engine.choice.other_plans import other_plans
 from modular_converter.parallel.engine.choice.preflight import check_fit, check_home, check_text, devices_for
-from modular_converter.parallel.engine.choice.select_plan import select_plan
+from modular_converter.parallel.engine.choice.select_plan import given_plan, select_plan
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.compare_with_ranks import (
@@ -67,8 +67,13 @@ def put_on_ranks(given: Arguments) -> Any:
         session = Session(
             devices_for(given.num_gpus, given.device), given.init_method, given.master_port, given.timeout
         )
+    check_home(given.model)
+    check_start(session.init_method, session.devices)
+    if given.plan is not None:
+        given = replace(given, plan=given_plan(given.plan, type(given.model).__name__))
     ready: _Ready | None = None
     try:
+        session.begin()  # importing torch and joining take ranks seconds, in which the plan is chosen
         ready = _prepare(given, session)
         session.start()
         ready = _compared(given, session, ready) if given.probe else _told(ready, "")
@@ -88,8 +93,6 @@ def put_on_ranks(given: Arguments) -> Any:
 
 def _prepare(given: Arguments, session: Session) -> _Ready:
     model, size = given.model, len(session.devices)
-    check_home(model)
-    check_start(session.init_method, session.devices)
     with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
         plan, origin = select_plan(model, given.plan, size)
         check_text(plan)

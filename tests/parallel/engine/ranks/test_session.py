@@ -303,6 +303,16 @@ def test_a_session_that_ended_is_not_started_again():
     assert not session.ranks
 
 
+def test_ranks_that_have_not_joined_are_ended_at_once():
+    session = Session(("cpu", "cpu"))
+    session.begin()
+    pids = [rank.process.pid for rank in session.ranks]
+    session.end("the plan does not fit", grace_s=60.0)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+    with pytest.raises(RankError, match="the plan does not fit"):
+        session.start()
+
+
 def test_a_session_is_started_once(ranks):
     before = list(ranks.ranks)
     ranks.start()
