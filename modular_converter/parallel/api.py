@@ -31,18 +31,20 @@ def parallelize(
     mesh: Any = None,
     session: Session | None = None,
     probe: bool = True,
+    model_class: Any = None,
 ) -> Any:
-    """Put a model on several devices and return it, in use as before.
+    """Put a model, or the model of a folder, on several devices and return it, in use as before.
 
     Started by ``torchrun`` (or with a process group), the process keeps its own share and nothing is started; the
     model can be trained then. Otherwise one process a device is started, and the model runs without gradients.
     An argument that has no effect is refused.
 
     Args:
-        model: on the CPU, in the main process.
+        model: on the CPU, in the main process; or the path of a folder with ``config.json`` and safetensors files, of
+            which each process reads its own share.
         num_gpus: devices to use; on a machine without GPUs as many CPU processes.
         fp16: run in half precision; short for ``dtype=torch.float16``.
-        dtype: the type of the weights on the devices; as they are if None.
+        dtype: the type of the weights on the devices; as they are if None, or as ``config.json`` says.
         master_port: where the processes meet; a free port if None.
         verbose: ``"simple"`` prints memory by device, ``"detail"`` each device's own summary.
         plan: a ``Plan``, transformers' ``{layer pattern: style}``, a file or its text. Without one the plan in the
@@ -54,6 +56,7 @@ def parallelize(
         mesh: a one-dimensional ``DeviceMesh`` under torchrun; all processes if None.
         session: processes of several models; started if they are not running.
         probe: run one layer of each kind on the processes first, and refuse a plan that changes its numbers.
+        model_class: for a folder, a class of a model or an Auto class; the class that ``config.json`` names if None.
 
     Raises:
         PlanError: the model or the machine does not allow it, or a process failed; none that was started here is left.

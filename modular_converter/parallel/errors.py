@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 
-LIBRARIES = ("torch", "transformers", "accelerate", "jsonschema")
+LIBRARIES = ("torch", "transformers", "accelerate", "jsonschema", "safetensors")
 """The packages of the extra `parallel`."""
 
 

@@ -102,7 +102,16 @@ FLOORS = {
         "experts",
         "read_library",
     ),
-    "modular_converter.parallel.engine": ("__init__", "base", "inference", "ranks", "choice", "remote", "group"),
+    "modular_converter.parallel.engine": (
+        "__init__",
+        "base",
+        "checkpoint",
+        "inference",
+        "ranks",
+        "choice",
+        "remote",
+        "group",
+    ),
 }
 """Package that holds packages -> the files and packages directly in it, the lowest first."""
 HEAVY = {"libcst", "torch", "transformers", "black"}

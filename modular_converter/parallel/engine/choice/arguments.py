@@ -41,6 +41,7 @@ class Arguments:
     mesh: Any
     session: Session | None
     probe: bool
+    model_class: Any
 
     @property
     def weight_type(self) -> torch.dtype | None:
@@ -55,14 +56,8 @@ def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
         usual: the default of each argument that has one.
     """
     _check_values(given)
-    if not isinstance(given.model, torch.nn.Module):
-        raise ApplyError(f"model is of type {type(given.model).__name__}: give a torch.nn.Module")
-    if LOST_WEIGHTS in given.model.__dict__:
-        raise ApplyError("the model lost weights when an earlier parallelize did not come to its end; load it again")
-    if "_placement" in given.model.__dict__:
-        raise ApplyError("the model is parallelized already; take it back with .cpu() first")
-    if "_applied" in given.model.__dict__:
-        raise ApplyError("the model is sharded already; make it whole with .unshard() first")
+    if not isinstance(given.model, (str, os.PathLike)):
+        _check_model(given)
     if in_process_group():
         right = given.num_gpus == int(os.environ.get("WORLD_SIZE", "0"))
         idle = tuple(name for name in _WITHOUT_EFFECT_IN_GROUP if name != "num_gpus" or not right)
@@ -74,6 +69,20 @@ def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
         reason = "the processes of session= are as they are; give it to Session(...)"
         _refuse(given, usual, _WITHOUT_EFFECT_BESIDE_SESSION, reason)
         given.session.refuse_ended()
+
+
+def _check_model(given: Arguments) -> None:
+    if not isinstance(given.model, torch.nn.Module):
+        kind = type(given.model).__name__
+        raise ApplyError(f"model is of type {kind}: give a torch.nn.Module, or the path of a saved model's folder")
+    if given.model_class is not None:
+        raise ApplyError("model_class= is for the path of a folder; the model has its class already: leave it out")
+    if LOST_WEIGHTS in given.model.__dict__:
+        raise ApplyError("the model lost weights when an earlier parallelize did not come to its end; load it again")
+    if "_placement" in given.model.__dict__:
+        raise ApplyError("the model is parallelized already; take it back with .cpu() first")
+    if "_applied" in given.model.__dict__:
+        raise ApplyError("the model is sharded already; make it whole with .unshard() first")
 
 
 def _check_values(given: Arguments) -> None:

@@ -25,8 +25,9 @@ _TOLERANCE, _TOLERANCE_OF_HALF = 1e-3, 6e-2
 # Entries of exact outputs, such as places of a maximum, that may differ: ties.
 _EXACT = 0.02
 # A model without lists of layers is run whole up to this number of parameters.
-_SMALL = 1_000_000_000
+_SMALL, _SMALL_TO_READ = 1_000_000_000, 50_000_000
 _EXTREME = 1e30
+Filled = Callable[[torch.nn.Module], torch.nn.Module]
 
 
 @dataclass(frozen=True)
@@ -55,15 +56,20 @@ class Probe:
         return ""
 
 
-def probe_of(model: torch.nn.Module) -> Probe | str:
-    """The probe of a model in hand, or why there is none."""
+def probe_of(model: torch.nn.Module, filled: Filled | None = None) -> Probe | str:
+    """The probe of a model in hand, or why there is none.
+
+    Args:
+        filled: makes a copy with weights of a model that has none.
+    """
     short: Any = one_of_each_kind(model, kinds_of(model))
     tried: list[Any] = [short]
-    if sum(parameter.numel() for parameter in model.parameters()) <= _SMALL:
+    if sum(parameter.numel() for parameter in model.parameters()) <= (_SMALL if filled is None else _SMALL_TO_READ):
         tried.append(model)
     reason = ""
     for candidate in tried:
         try:
+            candidate = candidate if filled is None else filled(candidate)
             pairs = list(_answered(candidate, model))
         except Exception as error:  # what the model's own code raises for inputs that it does not know
             reason = one_line(error)

@@ -10,6 +10,7 @@ import torch
 
 from modular_converter.parallel.engine.base.skeleton import assemble_model, dismantle, kept_types
 from modular_converter.parallel.engine.base.without_data import META
+from modular_converter.parallel.engine.checkpoint.load_model import Checkpoint
 from modular_converter.parallel.engine.choice.preflight import OneOf, check_fit
 from modular_converter.parallel.engine.choice.probe import Probe, probe_of, probe_with
 from modular_converter.parallel.engine.choice.small_instances import proven_inputs
@@ -44,17 +45,22 @@ class ComparedOnRanks:
     ran: str = ""
 
 
-def difference_on_ranks(model: Any, plan: Plan, session: Session, dtype: torch.dtype | None) -> ComparedOnRanks:
+def difference_on_ranks(
+    model: Any, plan: Plan, session: Session, dtype: torch.dtype | None, checkpoint: Checkpoint | None = None
+) -> ComparedOnRanks:
     """How one layer of each kind of a model differs on the ranks from the main process.
 
     The weights stay here too: the ranks get copies of the few layers. They drop them when the result is dropped.
+
+    Args:
+        checkpoint: where the weights of the few layers are read from, if the model has none.
 
     Raises:
         RankError: a rank died or hung.
     """
     if len(session.devices) == 1:
         return ComparedOnRanks()
-    probe = probe_of(model)
+    probe = probe_of(model, checkpoint.filled if checkpoint is not None else None)
     if isinstance(probe, str):
         logger.info("%s is not compared with the ranks before it is handed over: %s", type(model).__name__, probe)
         return ComparedOnRanks()
@@ -101,7 +107,7 @@ def _placed(model: torch.nn.Module, plan: Plan, session: Session, kept: Any) -> 
     split = {n: pieces[name] for n, name in parameters.items() if name in pieces}
     borrowed = [tensor.detach() for tensor in tensors]  # the hand-over empties these, and not the model's own
     placement = place(session, skeleton, borrowed, plan, split, False, False)
-    placement.lent = {id(tensor): number for number, tensor in enumerate(tensors)}
+    placement.lent = {item.name: number for number, item in enumerate(skeleton.items) if item.parameter}
     placement.on_trial()
     return placement
 

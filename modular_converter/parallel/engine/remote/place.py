@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import torch
 
 from modular_converter.parallel.engine.base.skeleton import Item, Skeleton
+from modular_converter.parallel.engine.checkpoint.recipes import Recipe
 from modular_converter.parallel.engine.ranks.packing import write_tensor
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.give_pages_back import empty_rows, is_alone, trim_heap
@@ -17,6 +20,10 @@ from modular_converter.parallel.engine.remote.handover import Span, parcels, slo
 from modular_converter.parallel.engine.remote.placement import NUMBERS, Placement
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
+
+
+# What all ranks together read between two answers.
+_BATCH_BYTES = 2 << 30
 
 
 def place(
@@ -28,47 +35,65 @@ def place(
     compile: bool,
     own_session: bool,
     tried: Placement | None = None,
+    recipes: Mapping[int, Recipe] = MappingProxyType({}),
 ) -> Placement:
     """Hand a model to the ranks of a started session; its own tensors are empty afterwards.
 
     Args:
         tried: a part of the model that the ranks have already; it is not sent again.
+        recipes: of the tensors that the ranks read from files, by number; these tensors stay as they are.
 
     Raises:
         RankError: a rank failed on the way; the model has to be loaded again.
     """
-    number, there = next(NUMBERS), _on_ranks_already(skeleton, tensors, pieces, tried)
-    left = tuple(replace(item, shape=(0,)) if n in there else item for n, item in enumerate(skeleton.items))
+    number, there = next(NUMBERS), _on_ranks_already(skeleton, pieces, tried)
+    known = there.keys() | recipes.keys()
+    left = tuple(replace(item, shape=(0,)) if n in known else item for n, item in enumerate(skeleton.items))
+    read = [0] * len(session.devices)
     with session.lock:
         try:
             session.ask(("load", number, skeleton, str(plan), tried.number if tried is not None else 0, there))
             _stream(session, number, left, tensors)
-            for n in there:
+            for n in there.keys() - recipes.keys():
                 tensors[n].data = torch.empty(0, dtype=skeleton.items[n].dtype)
+            for batch in _batches({n: recipe for n, recipe in recipes.items() if n not in there}):
+                read = [sum(pair) for pair in zip(read, session.ask(("read", number, batch)))]
             session.ask(("finish", number, str(plan), compile))
         except BaseException:
             session.forget(number)
             raise
     placement = Placement(session, number, plan, skeleton, tensors, pieces, own_session)
+    placement.read = read
     placement.unused = weakref.finalize(placement, _drop_unused, session, number, own_session, os.getpid())
     placement.unused.atexit = False
     return placement
 
 
-def _on_ranks_already(
-    skeleton: Skeleton, tensors: list[torch.Tensor], pieces: dict[int, Piece], tried: Placement | None
-) -> dict[int, int]:
+def _on_ranks_already(skeleton: Skeleton, pieces: dict[int, Piece], tried: Placement | None) -> dict[int, int]:
     """The parameters that the ranks have in the same form: number -> number among those that were tried."""
     if tried is None:
         return {}
-    found = {
-        n: tried.lent[id(t)] for n, t in enumerate(tensors) if id(t) in tried.lent and skeleton.items[n].parameter
-    }
+    names = {n: item.name for n, item in enumerate(skeleton.items) if item.parameter}
+    found = {n: tried.lent[name] for n, name in names.items() if name in tried.lent}
     return {
         n: other
         for n, other in found.items()
         if pieces.get(n) == tried.pieces.get(other) and skeleton.items[n].kept == tried.skeleton.items[other].kept
     }
+
+
+def _batches(recipes: dict[int, Recipe]) -> Iterator[dict[int, Recipe]]:
+    """Recipes in batches, so that no wait for the ranks is long."""
+    batch: dict[int, Recipe] = {}
+    size = 0
+    for number, recipe in recipes.items():
+        batch[number] = recipe
+        size += math.prod(recipe.shape) * recipe.dtype.itemsize
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = {}, 0
+    if batch:
+        yield batch
 
 
 def _drop_unused(session: Session, number: int, own_session: bool, process: int) -> None:

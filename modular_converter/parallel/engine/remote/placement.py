@@ -39,7 +39,8 @@ class Placement:
         pieces: how each sharded item is split, by number.
         times: seconds that each rank took for the last call, by its own clock.
         handles: what stands for objects on the ranks, by number.
-        lent: identity of a tensor that stays in the main process too -> its number here.
+        lent: name of a parameter that stays in the main process too -> its number here.
+        read: bytes that each rank took out of files.
         settings: the model's settings as the ranks have them; see ``config_changes.settings_of``.
     """
 
@@ -52,7 +53,8 @@ class Placement:
     own_session: bool
     times: list[float] = field(default_factory=list)
     handles: weakref.WeakValueDictionary[int, Any] = field(default_factory=weakref.WeakValueDictionary)
-    lent: dict[int, int] = field(default_factory=dict)
+    lent: dict[str, int] = field(default_factory=dict)
+    read: list[int] = field(default_factory=list)
     settings: bytes = b""
     unused: weakref.finalize[Any, Any] | None = None
 

@@ -10,6 +10,12 @@ import torch
 
 from modular_converter.parallel.engine.base.memory import print_usage
 from modular_converter.parallel.engine.base.skeleton import Skeleton, dismantle, kept_types
+from modular_converter.parallel.engine.checkpoint.load_model import (
+    Checkpoint,
+    hollow,
+    is_folder,
+    open_checkpoint,
+)
 from modular_converter.parallel.engine.choice.arguments import LOST_WEIGHTS, Arguments, check_start
 from modular_converter.parallel.engine.choice.kept import log_kept
 from modular_converter.parallel.engine.choice.other_plans import other_plans
@@ -41,6 +47,7 @@ class _Ready:
     Attributes:
         origin: where the plan is from, in words.
         pieces: how each sharded tensor is split, by number.
+        checkpoint: where the ranks read the weights from, if the model has none.
         tried: where the ranks have some of the layers already.
     """
 
@@ -49,6 +56,7 @@ class _Ready:
     skeleton: Skeleton
     tensors: list[torch.Tensor]
     pieces: dict[int, Piece]
+    checkpoint: Checkpoint | None = None
     tried: Placement | None = None
 
     def has_lost_weights(self) -> bool:
@@ -57,24 +65,29 @@ class _Ready:
 
 
 def put_on_ranks(given: Arguments) -> Any:
-    """Put a model on the ranks of a session, which is started unless it is given, and return the model.
+    """Put a model, or that of a folder, on the ranks of a session, which is started unless it is given; return the model.
 
     Raises:
         PlanError: the model or the machine does not allow it, or a rank failed. A session of its own is ended then.
     """
+    checkpoint = None
+    if is_folder(given.model):
+        checkpoint = open_checkpoint(given.model, given.weight_type, given.model_class)
+        given = replace(given, model=checkpoint.model, dtype=None, fp16=False)
     session = given.session
     if session is None:
         session = Session(
             devices_for(given.num_gpus, given.device), given.init_method, given.master_port, given.timeout
         )
-    check_home(given.model)
+    if checkpoint is None:
+        check_home(given.model)
     check_start(session.init_method, session.devices)
     if given.plan is not None:
         given = replace(given, plan=given_plan(given.plan, type(given.model).__name__))
     ready: _Ready | None = None
     try:
         session.begin()  # importing torch and joining take ranks seconds, in which the plan is chosen
-        ready = _prepare(given, session)
+        ready = _prepare(given, session, checkpoint)
         session.start()
         ready = _compared(given, session, ready) if given.probe else _told(ready, "")
         logger.info("%s on %s: %s", type(given.model).__name__, ", ".join(session.devices), ready.origin)
@@ -85,27 +98,29 @@ def put_on_ranks(given: Arguments) -> Any:
         if given.session is None:
             session.end("a model could not be put on them")
         raise
+    if checkpoint is not None:
+        placement.tensors = hollow(given.model, placement.tensors)
     install(given.model, placement)
     if given.verbose is not None:
         print_usage(given.model, ready.origin, placement.memory(), given.verbose)
     return given.model
 
 
-def _prepare(given: Arguments, session: Session) -> _Ready:
+def _prepare(given: Arguments, session: Session, checkpoint: Checkpoint | None) -> _Ready:
     model, size = given.model, len(session.devices)
     with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
         plan, origin = select_plan(model, given.plan, size)
         check_text(plan)
         skeleton, tensors = dismantle(model, kept_types(model, given.weight_type))
         pieces = check_fit(skeleton, plan, size)
-    return _Ready(plan, origin, skeleton, tensors, pieces)
+    return _Ready(plan, origin, skeleton, tensors, pieces, checkpoint)
 
 
 def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
     """The model with a plan that leaves its numbers as they are on these ranks."""
 
     def compared(plan: Plan) -> ComparedOnRanks:
-        own = difference_on_ranks(given.model, plan, session, given.weight_type)
+        own = difference_on_ranks(given.model, plan, session, given.weight_type, ready.checkpoint)
         if own.said or given.plan is not None:
             return own
         return replace(own, said=difference_of_small(given.model, plan, session))
@@ -136,8 +151,11 @@ def _told(ready: _Ready, ran: str) -> _Ready:
 
 def _place(given: Arguments, session: Session, ready: _Ready) -> Placement:
     own = given.session is None
+    names = [item.name if item.parameter else "" for item in ready.skeleton.items]
+    recipes = ready.checkpoint.by_number(names) if ready.checkpoint is not None else {}
     try:
-        return place(session, ready.skeleton, ready.tensors, ready.plan, ready.pieces, given.compile, own, ready.tried)
+        parts = (ready.skeleton, ready.tensors, ready.plan, ready.pieces)
+        return place(session, *parts, given.compile, own, ready.tried, recipes)
     except RemoteError as error:
         if not own:  # other models on the ranks stay
             session.settle()

@@ -22,6 +22,9 @@ from modular_converter.parallel.engine.base.attention_heads import (
 from modular_converter.parallel.engine.base.checked_ids import check_ids
 from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
+from modular_converter.parallel.engine.checkpoint.read_shares import read_share
+from modular_converter.parallel.engine.checkpoint.reader import Reader
+from modular_converter.parallel.engine.checkpoint.recipes import Recipe
 from modular_converter.parallel.engine.inference.agreement import make_agree
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
@@ -115,6 +118,14 @@ class Worker(Answering):
             moves = moves_of(piece, item.shape, self.group.rank, self.group.size)
             copy_rows(chunk, span.first, target, piece.dim if piece else 0, moves)
         self.answer(None)
+
+    def on_read(self, number: int, recipes: dict[int, Recipe]) -> None:
+        """Read this rank's shares of some weights from files; answer how many bytes that took."""
+        loaded, group = self.models[number], self.group
+        with Reader() as reader:
+            for index, recipe in recipes.items():
+                read_share(reader, recipe, loaded.pieces.get(index), group.rank, group.size, loaded.shares[index])
+        self.answer(reader.bytes)
 
     def on_finish(self, number: int, plan: str, compile: bool) -> None:
         """Put the shares in their places: the model is ready to run."""

@@ -1,0 +1,1 @@
+"""A model straight from a folder with safetensors files: each rank reads its own ranges."""

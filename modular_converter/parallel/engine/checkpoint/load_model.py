@@ -1,0 +1,163 @@
+"""A model from a folder without reading its weights: the library's own loading code, run on recorded tensors.
+
+``from_pretrained(None, config=…, state_dict=…)`` builds the class on the meta device and does all that it does for a
+folder: keys are renamed and prefixed, tensors are merged, split and converted in type, weights are tied, buffers that are
+not saved are computed, and missing and unexpected keys are reported. The tensors of the state dict have no data. They
+record each operation, so that every weight ends as a recipe: which ranges of which files it is made of. Operations that
+only move entries (concatenation, stacks, slices, transposition) are read range by range. A weight that another operation
+makes is computed whole by each rank that needs a part of it, one weight at a time.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.checkpoint.files import stored_tensors
+from modular_converter.parallel.engine.checkpoint.model_class import class_of, generation_config
+from modular_converter.parallel.engine.checkpoint.reader import Reader
+from modular_converter.parallel.engine.checkpoint.recipes import Recipe, Stored
+from modular_converter.parallel.engine.checkpoint.recorded import RecordedTensor
+from modular_converter.parallel.errors import BuildError, one_line
+
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model whose weights are in files.
+
+    Attributes:
+        model: in eval mode; its weights are on the meta device, everything else is on the CPU.
+        recipes: of each weight on the meta device, by its first name.
+    """
+
+    folder: Path
+    model: Any
+    recipes: dict[str, Recipe]
+
+    def filled(self, model: torch.nn.Module) -> torch.nn.Module:
+        """A copy of a part of the model, with its names, and with its weights read."""
+        made = copy.deepcopy(model)
+        read: dict[int, torch.nn.Parameter] = {}
+        with Reader() as reader:
+            for name, parameter in list(made.named_parameters()):
+                if parameter.is_meta:
+                    whole = reader.whole(self.recipes[name])
+                    read[id(parameter)] = torch.nn.Parameter(whole, requires_grad=parameter.requires_grad)
+        _replace(made, read)
+        return made
+
+    def by_number(self, names: Iterable[str]) -> dict[int, Recipe]:
+        """The recipes by the numbers of names."""
+        return {number: self.recipes[name] for number, name in enumerate(names) if name in self.recipes}
+
+
+def is_folder(model: Any) -> bool:
+    """Whether the path of a folder is given instead of a model."""
+    return isinstance(model, (str, os.PathLike))
+
+
+def open_checkpoint(folder: str | os.PathLike[str], dtype: torch.dtype | None, model_class: Any = None) -> Checkpoint:
+    """The model of a folder, as ``from_pretrained(folder, dtype=dtype)`` makes it, with its weights unread.
+
+    Args:
+        dtype: of the weights; the one of the configuration if None.
+        model_class: a class of a model or an Auto class; the class that ``config.json`` names if None.
+
+    Raises:
+        PlanError: the folder holds no model that can be read, or lacks weights; file and key are named.
+    """
+    path = Path(folder)
+    config, kind = class_of(path, model_class)
+    stored = stored_tensors(path, getattr(config, "transformers_weights", None), type(config).extra_files)
+    more = {"generation_config": generation_config(path)} if kind.can_generate() else {}
+    given = {key: RecordedTensor(recipe) for key, recipe in stored.items()}
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            model, report = kind.from_pretrained(
+                None,
+                config=config,
+                state_dict=given,
+                dtype=dtype or "auto",
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                **more,
+            )
+    except Exception as error:  # of the library, or of the model's own code
+        raise BuildError(f"{path}: {kind.__name__} cannot be loaded: {one_line(error, 400)}") from error
+    _refuse_other_shapes(kind, stored, report["mismatched_keys"])
+    if missing := sorted(report["missing_keys"]):
+        more_said = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        raise BuildError(
+            f"{path}: its files ({', '.join(sorted({Path(one.file).name for one in stored.values()}))}) lack weights of "
+            f"{kind.__name__}: {', '.join(missing[:_NAMED])}{more_said}; give model_class= if the folder holds another "
+            "one, or load it with from_pretrained, which draws new values, and save it"
+        )
+    model.name_or_path = model.config.name_or_path = str(folder)
+    for name, config in more.items():
+        _keep_mark(getattr(model, name), config)
+    return Checkpoint(path, model, _taken_out(model))
+
+
+def _keep_mark(made: Any, config: Any) -> None:
+    """The library's mark of settings that are as in their file, which its copies lose."""
+    mark = "_original_object_hash"
+    if hasattr(config, mark) and made == config:
+        setattr(made, mark, getattr(config, mark))
+
+
+def _refuse_other_shapes(kind: Any, stored: dict[str, Stored], mismatched: Iterable[tuple[str, Any, Any]]) -> None:
+    for name, found, wanted in sorted(mismatched, key=lambda one: one[0]):
+        same = [key for key in stored if key == name or key.endswith(f".{name}") or name.endswith(f".{key}")]
+        place = f"{stored[same[0]].file}: {same[0]}" if same else name
+        raise BuildError(f"{place} has the shape {tuple(found)}, but {kind.__name__} wants {tuple(wanted)}")
+
+
+def _taken_out(model: torch.nn.Module) -> dict[str, Recipe]:
+    """Put weights without data in the places of recorded ones, and return their recipes; recorded buffers are read."""
+    made: dict[int, torch.nn.Parameter] = {}
+    recipes: dict[str, Recipe] = {}
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, RecordedTensor):
+            if parameter.writes:
+                raise BuildError(
+                    f"{name}: the model's own code changes it when it is loaded ({parameter.writes[0]}), which would need "
+                    "its data; load the model with from_pretrained and give it to parallelize"
+                )
+            empty = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
+            made[id(parameter)] = torch.nn.Parameter(empty, requires_grad=parameter.requires_grad)
+            recipes[name] = parameter.recipe
+    _replace(model, made)
+    with Reader() as reader:
+        for module in model.modules():
+            for leaf, buffer in module._buffers.items():
+                if isinstance(buffer, RecordedTensor):
+                    module._buffers[leaf] = reader.whole(buffer.recipe)
+    return recipes
+
+
+def _replace(model: torch.nn.Module, others: dict[int, torch.nn.Parameter]) -> None:
+    """Put other parameters in the places of some, by identity."""
+    for module in model.modules():
+        for leaf, parameter in module._parameters.items():
+            if id(parameter) in others:
+                module._parameters[leaf] = others[id(parameter)]
+
+
+def hollow(model: torch.nn.Module, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Put empty weights on the CPU in the places of those on the meta device, as models have that were handed over.
+
+    Returns:
+        ``tensors`` with the same exchange.
+    """
+    made = {id(t): torch.nn.Parameter(torch.empty(0, dtype=t.dtype), t.requires_grad) for t in tensors if t.is_meta}
+    _replace(model, made)
+    return [made.get(id(tensor), tensor) for tensor in tensors]

@@ -1,0 +1,146 @@
+"""Ranges of recipes, read from safetensors files: the bytes that a range needs and no others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch.utils._pytree import tree_map
+
+from modular_converter.parallel.engine.checkpoint.recipes import (
+    Arranged,
+    Box,
+    Computed,
+    Converted,
+    Joined,
+    Recipe,
+    Stored,
+    Stretch,
+)
+from modular_converter.parallel.errors import ApplyError, one_line
+
+
+# What is in flight of a weight that can be read in parts.
+CHUNK_BYTES = 32 << 20
+
+
+class Reader:
+    """The open files of one load.
+
+    Attributes:
+        bytes: of the entries that were taken out of files.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, Any] = {}
+        self.bytes = 0
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.files.clear()
+        self.stack.close()
+
+    def whole(self, recipe: Recipe) -> torch.Tensor:
+        """All of a recipe."""
+        return self.read(recipe, recipe.whole())
+
+    def chunks(self, recipe: Recipe, box: Box) -> Iterator[tuple[int, torch.Tensor]]:
+        """A box of a recipe, some rows at a time, each with its first row within the box; all at once if it is computed."""
+        if not recipe.shape or not recipe.piecewise:
+            yield 0, self.read(recipe, box)
+            return
+        row = recipe.dtype.itemsize
+        for _, length in box[1:]:
+            row *= length
+        step = max(1, CHUNK_BYTES // max(1, row))
+        first, rows = box[0]
+        for done in range(0, rows, step):
+            yield done, self.read(recipe, ((first + done, min(step, rows - done)), *box[1:]))
+
+    def equal(self, one: Recipe, other: Recipe) -> bool:
+        """Whether two recipes have the same entries."""
+        if one.shape != other.shape:
+            return False
+        pairs = zip(self.chunks(one, one.whole()), self.chunks(other, other.whole()))
+        return all(torch.equal(part, beside) for (_, part), (_, beside) in pairs)
+
+    def read(self, recipe: Recipe, box: Box) -> torch.Tensor:
+        """The entries of a box, on the CPU; the result may share memory with nothing.
+
+        Raises:
+            ApplyError: a file cannot be read; it and the key are named.
+        """
+        if isinstance(recipe, Stored):
+            return self._stored(recipe, box)
+        if isinstance(recipe, Converted):
+            return self.read(recipe.of, box).to(recipe.dtype)
+        if isinstance(recipe, Joined):
+            return self._joined(recipe, box)
+        if isinstance(recipe, Stretch):
+            inner = tuple((first + start, length) for (first, length), start in zip(box, recipe.starts))
+            return self.read(recipe.of, inner)
+        if isinstance(recipe, Arranged):
+            return self._arranged(recipe, box)
+        assert isinstance(recipe, Computed)
+        made = self._computed(recipe)
+        for dim, (first, length) in enumerate(box):
+            made = made.narrow(dim, first, length)
+        return made
+
+    def _stored(self, recipe: Stored, box: Box) -> torch.Tensor:
+        try:
+            if recipe.file not in self.files:
+                opened = safe_open(recipe.file, framework="pt", device="cpu")
+                self.files[recipe.file] = self.stack.enter_context(opened)
+            file = self.files[recipe.file]
+            if recipe.shape:
+                found: torch.Tensor = file.get_slice(recipe.key)[tuple(slice(a, a + n) for a, n in box)]
+            else:
+                found = file.get_tensor(recipe.key)
+        except Exception as error:  # of safetensors, or of the system
+            raise ApplyError(f"{recipe.file}: {recipe.key} cannot be read: {one_line(error)}") from error
+        self.bytes += found.numel() * found.element_size()
+        return found
+
+    def _joined(self, recipe: Joined, box: Box) -> torch.Tensor:
+        first, length = box[recipe.dim]
+        found: list[torch.Tensor] = []
+        start = 0
+        for part in recipe.parts:
+            own = part.shape[recipe.dim]
+            low, high = max(first, start), min(first + length, start + own)
+            if low < high or not length and not found:
+                inner = (low - start, max(0, high - low))
+                found.append(self.read(part, (*box[: recipe.dim], inner, *box[recipe.dim + 1 :])))
+            start += own
+        return found[0] if len(found) == 1 else torch.cat(found, recipe.dim)
+
+    def _arranged(self, recipe: Arranged, box: Box) -> torch.Tensor:
+        inner = [(0, 1)] * len(recipe.of.shape)
+        for dim, place in zip(recipe.dims, box):
+            if dim is not None:
+                inner[dim] = place
+        found = self.read(recipe.of, tuple(inner))
+        order = [dim for dim in recipe.dims if dim is not None]
+        gone = [dim for dim in range(len(inner)) if dim not in order]
+        return found.permute(*order, *gone).reshape([length for _, length in box])
+
+    def _computed(self, recipe: Computed) -> torch.Tensor:
+        space, _, overload = recipe.name.partition(".")
+        space, _, name = space.partition("::")
+        # What was recorded knows no strides: a view of it may be a copy here.
+        name, overload = ("reshape", "") if name in ("view", "_unsafe_view") else (name, overload)
+        function = getattr(getattr(getattr(torch.ops, space), name), overload or "default")
+        args, kwargs = tree_map(self._given, (recipe.args, recipe.kwargs), is_leaf=lambda x: isinstance(x, Recipe))
+        made = function(*args, **kwargs)
+        found: torch.Tensor = made if recipe.number < 0 else made[recipe.number]
+        return found
+
+    def _given(self, value: Any) -> Any:
+        return self.whole(value) if isinstance(value, Recipe) else value

@@ -1,0 +1,106 @@
+"""Operations on recorded tensors, against torch's own on the same tensors: whole and in every kind of range."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import pytest
+import torch
+
+
+pytest.importorskip("transformers")
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
+
+from modular_converter.parallel.engine.checkpoint.files import stored_tensors  # noqa: E402
+from modular_converter.parallel.engine.checkpoint.reader import Reader  # noqa: E402
+from modular_converter.parallel.engine.checkpoint.recorded import RecordedTensor  # noqa: E402
+from modular_converter.parallel.errors import ApplyError  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def tensors(tmp_path_factory):
+    """Plain tensors, and the same as recorded ones of a file."""
+    folder = tmp_path_factory.mktemp("stored")
+    torch.manual_seed(1)
+    plain = {"a": torch.randn(6, 4, 8), "b": torch.randn(6, 4, 8), "c": torch.randn(()).double(), "d": torch.randn(5)}
+    save_file(plain, folder / "model.safetensors")
+    return plain, {key: RecordedTensor(one) for key, one in stored_tensors(folder).items()}
+
+
+STEPS = {
+    "transpose": lambda x: x.transpose(0, -1),
+    "permute": lambda x: x.permute(*reversed(range(x.dim()))),
+    "chunk": lambda x: x.chunk(2, dim=-1)[1].contiguous(),
+    "split": lambda x: torch.split(x, [1, x.shape[0] - 1])[1],
+    "narrow": lambda x: x.narrow(1, 1, x.shape[1] - 1),
+    "negative": lambda x: x[-2:],
+    "select": lambda x: torch.stack([x[1], x.unbind(0)[-1]]),
+    "stack": lambda x: torch.stack([x, x * 2], dim=1)[:, 1],
+    "cat": lambda x: torch.cat([x, x], dim=1),
+    "squeeze": lambda x: x[:, :1].squeeze(1).unsqueeze(-1),
+    "unsqueeze": lambda x: x.unsqueeze(0).squeeze(),
+    "double": lambda x: x.to(torch.float64),
+    "half": lambda x: x.to(torch.bfloat16),
+    "reshape": lambda x: x.transpose(0, 1).reshape(x.shape[1], -1).view(x.shape[1], x.shape[0], -1),
+    "computed": lambda x: -torch.exp(x.float()),
+    "dots": lambda x: x[...],
+}
+
+
+@settings(max_examples=int(os.environ.get("CHECKPOINT_EXAMPLES", "120")), derandomize=True, deadline=None)
+@given(steps=st.lists(st.sampled_from(sorted(STEPS)), max_size=4), draw=st.randoms(use_true_random=False))
+def test_ranges_equal_those_of_torch(tensors, steps, draw):
+    plain, recorded = tensors
+    want, got = plain["a"], recorded["a"]
+    for name in steps:
+        try:
+            want = STEPS[name](want)
+        except (RuntimeError, IndexError):  # the step is for other shapes
+            continue
+        got = STEPS[name](got)
+    assert type(got) is RecordedTensor and got.shape == want.shape and got.dtype == want.dtype
+    box = []
+    for length in want.shape:
+        first = draw.randrange(length)
+        box.append((first, draw.randrange(1, length - first + 1)))
+    expected = want
+    for dim, (first, length) in enumerate(box):
+        expected = expected.narrow(dim, first, length)
+    with Reader() as reader:
+        recipe = pickle.loads(pickle.dumps(got.recipe))
+        assert torch.equal(reader.read(recipe, tuple(box)), expected)
+        assert torch.equal(reader.whole(recipe), want)
+        rows = torch.cat([rows for _, rows in reader.chunks(recipe, recipe.whole())])
+        assert torch.equal(rows, want)
+
+
+def test_only_the_bytes_of_a_range_are_read(tensors):
+    _, recorded = tensors
+    merged = torch.cat([torch.stack([recorded["a"], recorded["b"]]), torch.stack([recorded["b"], recorded["a"]])], 2)
+    with Reader() as reader:
+        part = reader.read(merged.transpose(1, 3).recipe, ((1, 1), (0, 4), (2, 3), (0, 6)))
+    assert part.numel() * 4 == reader.bytes == 1 * 4 * 3 * 6 * 4
+    assert merged.recipe.piecewise and not (merged + 1).recipe.piecewise
+
+
+def test_numbers_and_comparisons_are_read(tensors):
+    plain, recorded = tensors
+    assert recorded["c"].item() == plain["c"].item()
+    assert torch.equal(recorded["a"], recorded["a"].clone()) and not torch.equal(recorded["a"], recorded["b"])
+    assert not torch.equal(recorded["a"], recorded["d"])
+    parameter = torch.nn.Parameter(recorded["d"])
+    assert type(parameter) is RecordedTensor and isinstance(parameter, torch.nn.Parameter)
+
+
+def test_writes_are_noted_where_they_would_be_seen(tensors):
+    one = tensors[1]["d"].clone()
+    one.clone().zero_()
+    (one * 2).normal_()
+    assert not one.writes
+    one[1:].unsqueeze(0).zero_()
+    assert one.writes == one.detach().writes == ["aten::zero_"]
+    with pytest.raises(ApplyError, match="copies a weight that has not been read"):
+        torch.zeros(5).copy_(one)
