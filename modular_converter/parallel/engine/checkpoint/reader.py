@@ -15,10 +15,10 @@ from modular_converter.parallel.engine.checkpoint.recipes import (
     Box,
     Computed,
     Converted,
+    Excerpt,
     Joined,
     Recipe,
     Stored,
-    Stretch,
 )
 from modular_converter.parallel.errors import ApplyError, one_line
 
@@ -82,7 +82,7 @@ class Reader:
             return self.read(recipe.of, box).to(recipe.dtype)
         if isinstance(recipe, Joined):
             return self._joined(recipe, box)
-        if isinstance(recipe, Stretch):
+        if isinstance(recipe, Excerpt):
             inner = tuple((first + start, length) for (first, length), start in zip(box, recipe.starts))
             return self.read(recipe.of, inner)
         if isinstance(recipe, Arranged):

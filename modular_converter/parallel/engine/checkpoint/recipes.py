@@ -61,7 +61,7 @@ class Joined(Recipe):
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch(Recipe):
+class Excerpt(Recipe):
     """A part of a recipe, which begins at ``starts`` and has this shape."""
 
     of: Recipe

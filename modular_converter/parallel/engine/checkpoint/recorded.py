@@ -13,9 +13,9 @@ from modular_converter.parallel.engine.checkpoint.recipes import (
     Arranged,
     Computed,
     Converted,
+    Excerpt,
     Joined,
     Recipe,
-    Stretch,
 )
 from modular_converter.parallel.errors import ApplyError
 
@@ -143,7 +143,7 @@ def _stretches(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Reci
     start = 0
     for one in outputs:
         starts = tuple(start if n == dim else 0 for n in range(rank))
-        found.append(Stretch(tuple(one.shape), of.dtype, of, starts))
+        found.append(Excerpt(tuple(one.shape), of.dtype, of, starts))
         start += one.shape[dim]
     return found
 
@@ -157,7 +157,7 @@ def _slice(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Recipe] 
     begin = start or 0
     begin = max(0, min(length, begin + length if begin < 0 else begin))
     starts = tuple(begin if n == dim % rank else 0 for n in range(rank))
-    return [Stretch(tuple(outputs[0].shape), of.dtype, of, starts)]
+    return [Excerpt(tuple(outputs[0].shape), of.dtype, of, starts)]
 
 
 def _selected(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Recipe] | None:
@@ -168,7 +168,7 @@ def _selected(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Recip
     found: list[Recipe] = []
     for number, one in zip(numbers, outputs):
         starts = tuple(number if n == dim else 0 for n in range(rank))
-        row = Stretch((*of.shape[:dim], 1, *of.shape[dim + 1 :]), of.dtype, of, starts)
+        row = Excerpt((*of.shape[:dim], 1, *of.shape[dim + 1 :]), of.dtype, of, starts)
         found.append(Arranged(tuple(one.shape), of.dtype, row, tuple(n for n in range(rank) if n != dim)))
     return found
 
