@@ -84,7 +84,7 @@ def local_part(tensor: torch.Tensor, piece: Piece, group: Group) -> torch.Tensor
     return shard(tensor, piece.dim, piece.parts, group.rank, group.size, piece.units)
 
 
-def whole_tensor(local: torch.Tensor, piece: Piece, group: Group) -> torch.Tensor:
+def put_together(local: torch.Tensor, piece: Piece, group: Group) -> torch.Tensor:
     """A tensor from the shares of all ranks, which must all call this: the inverse of ``local_part``."""
     if piece.dim < 0:
         return local
@@ -113,7 +113,7 @@ def _local(local: torch.Tensor, parameter: torch.nn.Parameter, piece: Piece, gro
 
 
 def _whole(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
-    whole = whole_tensor(parameter.detach().as_subclass(torch.Tensor), piece, group)
+    whole = put_together(parameter.detach().as_subclass(torch.Tensor), piece, group)
     return torch.nn.Parameter(whole, requires_grad=parameter.requires_grad)
 
 

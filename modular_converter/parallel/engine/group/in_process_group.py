@@ -36,7 +36,7 @@ from modular_converter.parallel.engine.group.whole_state import first_ones, refu
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
-from modular_converter.parallel.shard.apply import Applied, apply, local_part, undo, whole_tensor
+from modular_converter.parallel.shard.apply import Applied, apply, local_part, put_together, undo
 from modular_converter.parallel.shard.collectives import ProcessGroup, borders_of, gathered
 
 
@@ -80,7 +80,7 @@ class Sharded(MemoryFigures):
                 found[name] = local.cpu()
                 continue
             if identity[name] not in gathered:
-                whole = whole_tensor(local, piece, group)
+                whole = put_together(local, piece, group)
                 gathered[identity[name]] = whole.cpu() if kept else local
             found[name] = gathered[identity[name]]
         return found if kept else {}
