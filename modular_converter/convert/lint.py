@@ -59,6 +59,7 @@ def gather_facts(
         files={file.kind: _file(file) for file in collection.files},
         exports_of=lambda neighbour: exported_names(originals[neighbour.dotted].definitions.get("__all__")),
         attributes_of=lambda parent: _renamed_attributes(parent, renamed[parent.neighbour.dotted], library),
+        renamed=lambda parent, name: renamed[parent.neighbour.dotted].definitions.renamer.name(name),
         customary_names=library.settings.customary_names,
         plan_names=library.settings.plan_names,
         model_base=library.settings.model_base,

@@ -135,6 +135,8 @@ class Facts:
     attributes_of: Callable[[Parent], frozenset[str] | None]
     """Gives the class attributes and methods of a parent and of all its ancestors, under their names before and after
     renaming; None where the source of one ancestor cannot be read."""
+    renamed: Callable[[Parent, str], str]
+    """Gives the name that a member of a parent has in generated code."""
     customary_names: Collection[str] = ()
     """Definitions that a file may have although nothing uses them."""
     plan_names: Collection[str] = ()

@@ -77,11 +77,13 @@ def diagnose(location: Location, statement: str, changed_class: str = "") -> Dia
     return Diagnostic(RULE, location, f"`{statement}` would reach no generated file", help=cure)
 
 
-def in_neighbour(location: Location, changed_class: str, place: str) -> Diagnostic:
-    """`place` is the path and line of the neighbour's statement that changes `changed_class` below its definition."""
-    return Diagnostic(
-        RULE,
-        location,
-        f"`{changed_class}` is changed below its definition, at {place}, which would reach no generated file",
-        help=f"Write what is set there into the body of the class that inherits from `{changed_class}`.",
-    )
+def in_neighbour(location: Location, changed: str, place: str, *, is_class: bool) -> Diagnostic:
+    """`place` is the file and line of the neighbour's statement that may change its definition `changed`."""
+    if is_class:
+        cure = f"Write what is set there into the body of the class that inherits from `{changed}`."
+    else:
+        cure = (
+            f"Write `{changed}` out in the modular file with all that it holds, or change it there in its definition."
+        )
+    message = f"`{changed}` is changed below its definition, at {place}, which would reach no generated file"
+    return Diagnostic(RULE, location, message, help=cure)

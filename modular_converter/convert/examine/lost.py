@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Role, Statement
+from modular_converter.convert.source.module import Module, Role, Statement
 from modular_converter.diagnostics import Diagnostic, Location, locate_word
 from modular_converter.rules import lost_statement
 
@@ -39,16 +39,24 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
             heirs.setdefault(found[1:], []).append(heir)
     copied = {name for file in files.files for name in file.definitions} - set(neighbours.classes)
     for dotted, renamed in neighbours.neighbours.items():
-        for statement in renamed.neighbour.module.statements:
-            if statement.role is not Role.OTHER or not statement.name:
-                continue
-            name = renamed.definitions.renamer.name(statement.name)
-            attribute = _attribute(statement)
-            lacking = [heir for heir in heirs.get((dotted, name), []) if attribute not in heir.uses]
-            if lacking or name in copied:
-                place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
-                where = locate_word(neighbours.target.path, lacking[0].name if lacking else statement.name, text)
-                yield lost_statement.in_neighbour(where, statement.name, place).with_source(text)
+        module = renamed.neighbour.module
+        for statement in module.statements:
+            for changed in _changed_by(statement, module) if statement.role is Role.OTHER else ():
+                name = renamed.definitions.renamer.name(changed)
+                attribute = _attribute(statement)
+                lacking = [heir for heir in heirs.get((dotted, name), []) if attribute not in heir.uses]
+                if lacking or name in copied:
+                    place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
+                    where = locate_word(neighbours.target.path, lacking[0].name if lacking else changed, text)
+                    is_class = module.definitions[changed].role is Role.CLASS
+                    yield lost_statement.in_neighbour(where, changed, place, is_class=is_class).with_source(text)
+
+
+def _changed_by(statement: Statement, module: Module) -> Sequence[str]:
+    """The definitions that a statement outside of all definitions may change: `TABLE.append(i)` in a loop, say."""
+    if statement.name:
+        return [statement.name]
+    return sorted(statement.uses & module.definitions.keys()) if _is_lost(statement) else []
 
 
 def _attribute(statement: Statement) -> str:

@@ -6,6 +6,7 @@ them give one name two meanings, only one reaches the file, and code from the ot
 
 from __future__ import annotations
 
+import builtins
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Role, Statement
 from modular_converter.settings.values import Settings
+
+
+BUILTINS = frozenset(name for name in dir(builtins) if name.islower())
 
 
 class Meaning(NamedTuple):
@@ -70,7 +74,8 @@ def find_changes(
         for definition in file.ordered:
             yield from names.displaced(definition)
             for source, uses in _sources(definition, names, classes):
-                for name in sorted(uses & definition.uses & names.bound[source]):
+                read = uses & definition.uses
+                for name in sorted(read & names.bound[source] | (read & BUILTINS)):
                     change = names.change(name, source, definition, file)
                     if change is not None and name in globals_read(definition.text):
                         yield change
@@ -204,7 +209,7 @@ class _Names:
                 yield Change(clash.name, user, wanted, found)
 
     def meaning(self, name: str, source: str) -> Meaning | None:
-        """What a name stands for in a source; None for builtins and what the source does not bind at its top level."""
+        """What a name stands for in a source; None for what it does not bind at its top level, nor Python itself."""
         if source == OWN:
             if name in self.neighbours.taken:
                 dotted, new = self.neighbours.taken[name]
@@ -212,11 +217,11 @@ class _Names:
             own = self.neighbours.target.module
             if name in own.definitions:
                 return Meaning(OWN, own.definitions[name])
-            return _imported(OWN, own.imported.get(name))
+            return _imported(OWN, own.imported.get(name)) or _builtin(name)
         renamed = self.neighbours.neighbours[source]
         if name in renamed.definitions:
             return Meaning(source, renamed.definitions[name])
-        return _imported(source, self._imports[source].get(name))
+        return _imported(source, self._imports[source].get(name)) or _builtin(name)
 
     @cached_property
     def bound(self) -> Mapping[str, frozenset[str]]:
@@ -252,6 +257,10 @@ def _statement(definition: EmittedDefinition) -> Statement:
     return Statement(definition.role, definition.name, definition.text, definition.origin.line)
 
 
+def _builtin(name: str) -> Meaning | None:
+    return Meaning("", None, f"builtins.{name}", "builtins") if name in BUILTINS else None
+
+
 def _imported(source: str, name: ImportedName | None) -> Meaning | None:
     if name is None:
         return None
@@ -269,4 +278,4 @@ def _is_replacement(wanted: Meaning, found: Meaning, settings: Settings) -> bool
     if wanted.statement is not None and wanted.statement.role is found.statement.role is Role.ASSIGNMENT:
         parts = (*settings.overriding_assignments, *settings.overriding_unless_none)
         return wanted.source != OWN and any(part in found.statement.name for part in parts)
-    return wanted.statement is None or wanted.source != OWN
+    return (wanted.statement is None or wanted.source != OWN) and wanted.module != "builtins"

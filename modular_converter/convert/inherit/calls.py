@@ -52,12 +52,28 @@ def calls_base(text: str, method: str) -> bool:
     return re.search(rf"\w\s*\.\s*{method}\s*\(", text) is not None
 
 
+def inherited_decorators(function: Function, parent: Function) -> list[ast.expr]:
+    """The decorators of the parent's method that an override without any takes over.
+
+    Those that its parameters contradict are left out, and `@abstractmethod`, since an override is concrete.
+    """
+    positional = [*function.args.posonlyargs, *function.args.args]
+    first = positional[0].arg if positional else ""
+    contradicted = {"abstractmethod"}
+    if first == "self":
+        contradicted |= {"classmethod", "staticmethod"}
+    if len(positional) - len(function.args.defaults) > 1:
+        contradicted |= {"property", "cached_property"}
+    named = ((one, ast.unparse(one).rpartition(".")[2]) for one in parent.decorator_list)
+    return [one for one, name in named if name not in contradicted]
+
+
 def first_parameter(function: Function, parent: Function | None = None) -> str:
     """The parameter that holds the instance or the class; "" where `super()` has none to work with.
 
     An override without decorators takes those of `parent`.
     """
-    decorators = function.decorator_list or (parent.decorator_list if parent is not None else [])
+    decorators = function.decorator_list or (inherited_decorators(function, parent) if parent is not None else [])
     positional = [*function.args.posonlyargs, *function.args.args]
     is_static = any(ast.unparse(decorator) == "staticmethod" for decorator in decorators)
     return positional[0].arg if positional and not is_static else ""

@@ -23,6 +23,8 @@ from modular_converter.facts.nodes import walk
 
 SLOTS = "__slots__"
 INIT_SUBCLASS = "__init_subclass__"
+EQUALITY = "__eq__"
+HASH = "__hash__"
 PLAIN_METACLASSES = ("type", "ABCMeta", "EnumMeta", "EnumType")
 """Those that make of the members of two classes what they make of one with all of them."""
 
@@ -36,10 +38,15 @@ def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iter
             continue
         nodes = list(walk(member.node))
         calls = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        objects = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
         for node in nodes:
             name = super_attribute(node)
             if name in defined and id(node) not in calls:
                 yield value_of_super(node, name, base)
+            elif isinstance(node, ast.Call) and is_super(node.func) and id(node) not in objects:
+                reason = f"`super()` is used as a value, which would not reach `{base}`"
+                cure = "Call the method in a statement of its own: `super().<method>(…)`."
+                yield not_mergeable(node, min(member.binds, default="super"), reason, cure)
             elif isinstance(node, ast.Name) and node.id == base:
                 yield not_mergeable(
                     node,
@@ -85,6 +92,13 @@ def _private_names(member: Member) -> frozenset[str]:
 def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
     """What Python does with two classes while it makes them, or tells apart by the cell `__class__`, and not with one."""
     own = frozenset[str]().union(*(member.binds for member in child.members if "super(" not in member.text))
+    if EQUALITY in own and HASH not in own and any(HASH in member.binds for member in parent.members):
+        reason = f"Python takes the parent's away from a class with an `{EQUALITY}` of its own"
+        yield not_mergeable(child.node, HASH, reason, f"Define `{HASH}`, or assign `{HASH} = None`.")
+    for member in child.members:
+        if isinstance(member.node, ast.Delete) and any(member.binds & one.binds for one in parent.members):
+            reason = "deleted in your class, the parent's shows again"
+            yield not_mergeable(member.node, min(member.binds), reason, "Leave the name out, or write its value.")
     for member in parent.members:
         if INIT_SUBCLASS in member.binds:
             reason = "the parent's is called for each class that inherits from it, and then none does"

@@ -49,6 +49,12 @@ class Member:
         """Whether it is an assignment."""
         return isinstance(self.node, (ast.Assign, ast.AnnAssign))
 
+    @property
+    def may_be_skipped(self) -> bool:
+        """Whether what it binds is only bound on some condition: below `if`, `for`, `while`, `try` or `match`."""
+        certain = (*FUNCTIONS, ast.ClassDef, ast.With)
+        return isinstance(self.node, ast.Match) or (hasattr(self.node, "body") and not isinstance(self.node, certain))
+
     @cached_property
     def _names(self) -> Names:
         return names_of(self.node)

@@ -140,7 +140,8 @@ def _assigned_again(member: Member, following: Sequence[Member]) -> bool:
 def _replaced(own: Sequence[Member], inherited: Sequence[Member]) -> set[Member]:
     """The parent's members that go: the child overrides or removes them, and no member that stays reads them."""
     methods = {method_key(member.function): member.function for member in own if member.is_function}
-    names = frozenset[str]().union(*(member.binds for member in own if not member.is_function))
+    certain = (member for member in own if not (member.is_function or member.may_be_skipped))
+    names = frozenset[str]().union(*(member.binds for member in certain))
     gone = {member for member in inherited if _is_overridden(member, methods, names)}
     while True:
         readers: dict[str, list[Member]] = {}  # of members that stay, below the member that is looked at

@@ -9,10 +9,11 @@ import libcst as cst
 
 from modular_converter.convert.inherit.base_calls import CallSuper
 from modular_converter.convert.inherit.bases import ClassShape
-from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base, first_parameter
+from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base, first_parameter, inherited_decorators
 from modular_converter.convert.inherit.class_findings import ClassFinding, bad_signature, unknown_syntax
 from modular_converter.convert.inherit.members import Member
 from modular_converter.convert.inherit.overrides import Overrides
+from modular_converter.convert.inherit.scopes import Function
 from modular_converter.convert.inherit.shorten import shorten
 from modular_converter.convert.inherit.signature import merge_signature
 from modular_converter.convert.inherit.statements import body_of, with_body
@@ -39,7 +40,9 @@ def merge_override(
         holder, tree = _parse(own.text)
         parent_tree = _parse(inherited.text)[1]
         merged = merge_signature(
-            _merge_decorators(tree, parent_tree), parent_tree, bool(first_parameter(child.function, parent.function))
+            _merge_decorators(tree, parent_tree, child.function, parent.function),
+            parent_tree,
+            bool(first_parameter(child.function, parent.function)),
         )
     except cst.ParserSyntaxError as error:
         findings.append(unknown_syntax(child.node, name, error.message))
@@ -96,11 +99,16 @@ def _text(holder: cst.Module, method: cst.FunctionDef) -> str:
     return holder.with_changes(body=[block.with_changes(body=body)]).code.removeprefix(HOLDER)
 
 
-def _merge_decorators(child: cst.FunctionDef, parent: cst.FunctionDef) -> cst.FunctionDef:
+def _merge_decorators(
+    child: cst.FunctionDef, parent: cst.FunctionDef, own_node: Function, parent_node: Function
+) -> cst.FunctionDef:
     """The child with its own decorators when it has any, else the parent's; `@no_inherit_decorator` means none."""
     if not child.decorators:
-        lines = parent.lines_after_decorators
-        return child.with_changes(decorators=parent.decorators, lines_after_decorators=lines)
+        kept = inherited_decorators(own_node, parent_node)
+        decorators = [
+            tree for tree, node in zip(parent.decorators, parent_node.decorator_list, strict=True) if node in kept
+        ]
+        return child.with_changes(decorators=decorators, lines_after_decorators=parent.lines_after_decorators)
     own = [one for one in child.decorators if getattr(one.decorator, "value", "") != NO_DECORATORS]
     return child if len(own) == len(child.decorators) else child.with_changes(decorators=own)
 

@@ -158,7 +158,9 @@ def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
     gone |= _deleted_elsewhere(removed, order.inherited)
     for part in order.after:
         rest = part.without_targets(gone) if gone and part.deleted and part not in held else part
-        if part in held or (rest is not None and rest.normal not in there):
+        # A `return` that the parent has too is needed once more behind lines that go behind the parent's.
+        is_last = bool(appended) and isinstance(part.node, ast.Return)
+        if part in held or (rest is not None and (is_last or rest.normal not in there)):
             assert rest is not None
             appended.append(rest)
             there.add(rest.normal)

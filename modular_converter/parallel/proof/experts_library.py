@@ -68,10 +68,10 @@ def outputs_of(model: Any, small: Small, gradients: bool) -> list[torch.Tensor]:
     seed_cpu(11)
     with torch.set_grad_enabled(gradients):
         outputs = tensors_in(model(**small.inputs))
-    return [whole_tensor(tensor).detach() for tensor in outputs]
+    return [gathered_tensor(tensor).detach() for tensor in outputs]
 
 
-def whole_tensor(tensor: Any) -> torch.Tensor:
+def gathered_tensor(tensor: Any) -> torch.Tensor:
     """The tensor, put together where it is distributed."""
     found: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return found

@@ -12,7 +12,7 @@ from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan, is_expert_plan
 from modular_converter.parallel.proof.compare import reference, run_model
 from modular_converter.parallel.proof.evidence import WITH_GRADIENTS, Evidence
-from modular_converter.parallel.proof.experts_library import check_library_experts, outputs_of, whole_tensor
+from modular_converter.parallel.proof.experts_library import check_library_experts, outputs_of, gathered_tensor
 from modular_converter.parallel.proof.judge import (
     GRADIENT_TOLERANCE,
     OUTPUT_TOLERANCE,
@@ -79,7 +79,7 @@ def _with_gradients(loaded: Any, small: Small, whole: Reference, ranks: int) -> 
     ).gradients
     worst, name = 0.0, ""
     for got, want in zip(found, whole.gradients):
-        full = {key: whole_tensor(gradient) for key, gradient in got.items()}
+        full = {key: gathered_tensor(gradient) for key, gradient in got.items()}
         errors = gradient_errors(full, want)
         name = (
             max(errors, key=lambda key: errors[key], default="") if max(errors.values(), default=0.0) > worst else name

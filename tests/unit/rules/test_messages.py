@@ -41,6 +41,7 @@ from modular_converter.rules import (
     read_only_target,
     remove_unknown_attribute,
     removed_setting_read,
+    renamed_attribute,
     replaced_dependency,
     several_assignments_replaced,
     shared_local_name,
@@ -169,7 +170,16 @@ WORDED = [
     (generated_file_orphaned.diagnose(AT, "modular_new.py", "does not exist"), "does not exist", "Remove"),
     (lost_statement.diagnose(AT, "A, B = 1, 2"), "`A, B = 1, 2` would reach", "one name to an assignment"),
     (lost_statement.diagnose(AT, "NewMLP.x = 1", "NewMLP"), "`NewMLP.x = 1` would", "body of `NewMLP`"),
-    (lost_statement.in_neighbour(AT, "OldMLP", "old.py:3"), "`OldMLP` is changed below", "inherits from `OldMLP`"),
+    (
+        lost_statement.in_neighbour(AT, "OldMLP", "old.py:3", is_class=True),
+        "`OldMLP` is changed below",
+        "inherits from `OldMLP`",
+    ),
+    (
+        lost_statement.in_neighbour(AT, "TABLE", "old.py:3", is_class=False),
+        "`TABLE` is changed below",
+        "Write `TABLE` out",
+    ),
     (
         changed_meaning.diagnose(AT, "scale", ["NewMLP"], "`..b`", "`..a`", is_class=False),
         "`NewMLP` would use `scale` of `..a`, not of `..b`",
@@ -180,6 +190,11 @@ WORDED = [
     (statement_not_repeated.diagnose(AT, "if x:\n    y()"), "`if x:…` is among", "Leave it out"),
     (half_overridden.annotation_lost(AT, "x", "int"), "`x` loses the annotation `int`", "`x: int = …`"),
     (half_overridden.accessor_kept(AT, "x", "setter"), "`x` keeps the parent's setter", "Write the setter out"),
+    (
+        renamed_attribute.diagnose(AT, "old_proj", "new_proj", "OldMLP"),
+        "`old_proj` of `OldMLP` is called `new_proj`",
+        "Write `new_proj`",
+    ),
     (super_argument_ignored.not_passed(AT, "f", "bias"), "does not pass `bias`", "Pass `bias=bias`"),
     (invalid_result.diagnose(AT, "'return' outside function", "`NewMLP`"), "outside function, in `NewMLP`", "--diff"),
     (typing_only_name.diagnose(AT, "Sequence", "`NewMLP`"), "`NewMLP` reads `Sequence`", '"Sequence"'),

@@ -10,12 +10,15 @@ from torch import nn
 class EmuMLP(nn.Module):
     """The MLP of Emu."""
 
-    if True:
-
-        def forward(self, x):
-            return super().forward(x) * 2
-
     def __init__(self, config):
         super().__init__()
         self.up_proj = nn.Linear(8, 8)
         self.dropout = nn.Dropout(0.1)
+
+    def forward(self, hidden_states):
+        return self.dropout(self.up_proj(hidden_states))
+
+    if True:
+
+        def forward(self, x):
+            return super().forward(x) * 2

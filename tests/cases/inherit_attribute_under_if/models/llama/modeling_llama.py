@@ -1,0 +1,2 @@
+class LlamaMLP:
+    flag = 1

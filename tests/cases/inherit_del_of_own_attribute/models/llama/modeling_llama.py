@@ -1,0 +1,3 @@
+class LlamaMLP:
+    a = 3
+    b = 4

@@ -1,0 +1,7 @@
+import abc
+
+
+class LlamaMLP(abc.ABC):
+    @abc.abstractmethod
+    def f(self):
+        pass

@@ -1,0 +1,3 @@
+class LlamaMLP:
+    def f(self):
+        return len([1, 2])
