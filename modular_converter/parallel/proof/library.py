@@ -12,7 +12,7 @@ from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan, is_expert_plan
 from modular_converter.parallel.proof.compare import reference, run_model
 from modular_converter.parallel.proof.evidence import WITH_GRADIENTS, Evidence
-from modular_converter.parallel.proof.experts_library import check_library_experts, outputs_of, gathered_tensor
+from modular_converter.parallel.proof.experts_library import check_library_experts, gathered_tensor, outputs_of
 from modular_converter.parallel.proof.judge import (
     GRADIENT_TOLERANCE,
     OUTPUT_TOLERANCE,
