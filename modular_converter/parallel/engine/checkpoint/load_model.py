@@ -36,11 +36,13 @@ class Checkpoint:
 
     Attributes:
         model: in eval mode; its weights are on the meta device, everything else is on the CPU.
-        recipes: of each weight on the meta device, by its first name.
+        stored: the tensors of the files, by key.
+        recipes: of each weight on the meta device, by all its names.
     """
 
     folder: Path
     model: Any
+    stored: dict[str, Stored]
     recipes: dict[str, Recipe]
 
     def filled(self, model: torch.nn.Module) -> torch.nn.Module:
@@ -52,7 +54,7 @@ class Checkpoint:
                 if parameter.is_meta:
                     whole = reader.whole(self.recipes[name])
                     read[id(parameter)] = torch.nn.Parameter(whole, requires_grad=parameter.requires_grad)
-        _replace(made, read)
+        replace_parameters(made, read)
         return made
 
     def by_number(self, names: Iterable[str]) -> dict[int, Recipe]:
@@ -104,7 +106,7 @@ def open_checkpoint(folder: str | os.PathLike[str], dtype: torch.dtype | None, m
     model.name_or_path = model.config.name_or_path = str(folder)
     for name, config in more.items():
         _keep_mark(getattr(model, name), config)
-    return Checkpoint(path, model, _taken_out(model))
+    return Checkpoint(path, model, stored, _taken_out(model))
 
 
 def _keep_mark(made: Any, config: Any) -> None:
@@ -125,17 +127,18 @@ def _taken_out(model: torch.nn.Module) -> dict[str, Recipe]:
     """Put weights without data in the places of recorded ones, and return their recipes; recorded buffers are read."""
     made: dict[int, torch.nn.Parameter] = {}
     recipes: dict[str, Recipe] = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in model.named_parameters(remove_duplicate=False):
         if isinstance(parameter, RecordedTensor):
             if parameter.writes:
                 raise BuildError(
                     f"{name}: the model's own code changes it when it is loaded ({parameter.writes[0]}), which would need "
                     "its data; load the model with from_pretrained and give it to parallelize"
                 )
-            empty = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
-            made[id(parameter)] = torch.nn.Parameter(empty, requires_grad=parameter.requires_grad)
+            if id(parameter) not in made:
+                empty = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
+                made[id(parameter)] = torch.nn.Parameter(empty, requires_grad=parameter.requires_grad)
             recipes[name] = parameter.recipe
-    _replace(model, made)
+    replace_parameters(model, made)
     with Reader() as reader:
         for module in model.modules():
             for leaf, buffer in module._buffers.items():
@@ -144,7 +147,7 @@ def _taken_out(model: torch.nn.Module) -> dict[str, Recipe]:
     return recipes
 
 
-def _replace(model: torch.nn.Module, others: dict[int, torch.nn.Parameter]) -> None:
+def replace_parameters(model: torch.nn.Module, others: dict[int, torch.nn.Parameter]) -> None:
     """Put other parameters in the places of some, by identity."""
     for module in model.modules():
         for leaf, parameter in module._parameters.items():
@@ -159,5 +162,5 @@ def hollow(model: torch.nn.Module, tensors: list[torch.Tensor]) -> list[torch.Te
         ``tensors`` with the same exchange.
     """
     made = {id(t): torch.nn.Parameter(torch.empty(0, dtype=t.dtype), t.requires_grad) for t in tensors if t.is_meta}
-    _replace(model, made)
+    replace_parameters(model, made)
     return [made.get(id(tensor), tensor) for tensor in tensors]

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.engine.choice.probe import probe_of
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan, given_plan, select_plan
+from modular_converter.parallel.engine.group.from_files import FileShares
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
@@ -51,13 +52,19 @@ def agreed_plan(model: torch.nn.Module, given: GivenPlan | None, group: ProcessG
     return plan, origin
 
 
-def refuse_difference_in_group(model: Any, plan: Plan, group: ProcessGroup, place: torch.device) -> None:
-    """Raise ``ApplyError`` on all processes if one layer of each kind gives other numbers when it is shared out."""
-    probe = probe_of(model)
+def refuse_difference_in_group(
+    model: Any, plan: Plan, group: ProcessGroup, place: torch.device, files: FileShares | None = None
+) -> None:
+    """Raise ``ApplyError`` on all processes if one layer of each kind gives other numbers when it is shared out.
+
+    Args:
+        files: where the weights are read from, if the model has none.
+    """
+    probe = probe_of(model) if files is None else files.probe(model)
     if isinstance(probe, str):
         logger.info("%s is not tried before it is shared out: %s", type(model).__name__, probe)
         return
-    short: Any = copy.deepcopy(probe.model).to(place).eval()
+    short: Any = copy.deepcopy(probe.model).eval()
 
     def run(inputs: dict[str, Any]) -> Any:
         moved = {name: v.to(place) if isinstance(v, torch.Tensor) else v for name, v in inputs.items()}
@@ -65,7 +72,12 @@ def refuse_difference_in_group(model: Any, plan: Plan, group: ProcessGroup, plac
             return short.forward(**moved)
 
     try:
-        apply(short, fitting(plan, short), group)
+        if files is None:
+            apply(short.to(place), fitting(plan, short), group)
+        else:
+            names = {id(parameter): name for name, parameter in short.named_parameters()}
+            apply(short, fitting(plan, short), group, lambda p, piece, _: files.share(names[id(p)], piece))
+            files.fill(short)
         half = any(p.dtype in HALF_TYPES for p in model.parameters())
         said = probe.difference(run, half)
     except Exception as error:  # a wrong plan breaks a model's own code in any way

@@ -10,6 +10,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,10 +27,12 @@ from modular_converter.parallel.engine.base.checked_ids import check_ids, unchec
 from modular_converter.parallel.engine.base.memory import MemoryFigures, print_usage, usage
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.base.skeleton import dismantle, kept_types
+from modular_converter.parallel.engine.checkpoint.load_model import is_folder
 from modular_converter.parallel.engine.choice.arguments import Arguments
 from modular_converter.parallel.engine.choice.preflight import check_fit
 from modular_converter.parallel.engine.group.agreed_plan import agreed_plan, refuse_difference_in_group
 from modular_converter.parallel.engine.group.dropout import SharedDropout
+from modular_converter.parallel.engine.group.from_files import FileShares, same_checkpoint
 from modular_converter.parallel.engine.group.gradient_norm import gradients_of, norm_of
 from modular_converter.parallel.engine.group.gradient_scaler import share_overflows
 from modular_converter.parallel.engine.group.whole_state import first_ones, refuse_everywhere
@@ -149,24 +152,34 @@ def parallelize_here(given: Arguments) -> Any:
     if mesh is not None and mesh.ndim != 1:
         raise ApplyError(f"the mesh has {mesh.ndim} dimensions; give the one to shard over, such as mesh['tp']")
     group = ProcessGroup(mesh.get_group() if mesh is not None else None)
-    _refuse_other_weights(model, group, place)
+    files = None
+    if is_folder(model):
+        files = FileShares(same_checkpoint(given, group), group, place)
+        model, given = files.checkpoint.model, replace(given, fp16=False, dtype=None)
+    else:
+        _refuse_other_weights(model, group, place)
     kept = kept_types(model, given.weight_type)
     with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
         plan, origin = agreed_plan(model, given.plan, group)
         skeleton = dismantle(model, kept)[0]
         check_fit(skeleton, plan, group.size)
         if given.probe and group.size > 1:
-            refuse_difference_in_group(model, plan, group, place)
+            refuse_difference_in_group(model, plan, group, place, files)
     if group.rank == 0:
         logger.info("%s on %d processes: %s", type(model).__name__, group.size, origin)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
 
     def share(parameter: torch.nn.Parameter, piece: Piece, own: Any) -> torch.Tensor:
+        if files is not None and parameter.is_meta:
+            return files.share(names[id(parameter)], piece)
         part = local_part(parameter.detach(), piece, own)
         return part.to(place, kept(names[id(parameter)], parameter), copy=True)
 
     checked = check_ids(model)
     applied = apply(model, plan, group, share)
+    if files is not None:
+        files.fill(model)
+        logger.info("process %d has read %.1f MiB", group.rank, files.close() / 2**20)
     _move_whole(applied, kept, place)
     share_overflows()
     model.__dict__["_dropout"] = SharedDropout(model, skeleton, group.group)
