@@ -12,6 +12,7 @@ from modular_converter.facts.nodes import walk
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import ClassFacts, Facts, Parent
+    from modular_converter.facts.members import Method
 
 
 NEIGHBOUR = (
@@ -98,14 +99,32 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
         if parent.neighbour.model not in heir.text.lower():
             continue
         uses = _uses(heir)
-        for old, node in uses.items():
+        found = {old: node for old, node in uses.items() if facts.renamed(parent, old) not in uses}
+        for old, node in (found | _called_on_super(heir)).items():
             new = facts.renamed(parent, old)
-            if (
-                new not in uses
-                and _is_of_parent(facts, heir, parent, new)
-                and not _is_of_parent(facts, heir, parent, old)
-            ):
+            if new != old and _is_of_parent(facts, heir, parent, new) and not _is_of_parent(facts, heir, parent, old):
                 yield diagnose(facts.at_node(heir, node), old, new, parent.written)
+        for keyword, method in _keywords(heir, parent):
+            old, arguments = keyword.arg or "", method.node.args
+            new = facts.renamed(parent, old)
+            if new != old and new in {one.arg for one in (*arguments.args, *arguments.kwonlyargs)}:
+                yield diagnose(facts.at_node(heir, keyword), old, new, f"{parent.written}.{method.name}")
+
+
+def _called_on_super(heir: ClassFacts) -> dict[str, ast.AST]:
+    """The methods that a class calls as `super().name()`, each with its first place."""
+    calls = (call for method in heir.members.methods for call in method.super_calls if call.method != method.name)
+    return {call.method: call.node for call in calls}
+
+
+def _keywords(heir: ClassFacts, parent: Parent) -> Iterator[tuple[ast.keyword, Method]]:
+    """The keywords of calls `self.method(…)` of methods that the parent alone defines."""
+    methods = parent.members.by_name.keys() - heir.members.by_name.keys()
+    for node in walk(heir.members.node):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods):
+            continue
+        if isinstance(node.func.value, ast.Name) and node.func.value.id == "self":
+            yield from ((one, parent.members.by_name[node.func.attr]) for one in node.keywords)
 
 
 def _uses(heir: ClassFacts) -> dict[str, ast.AST]:

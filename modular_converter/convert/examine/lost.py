@@ -11,6 +11,7 @@ from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Role, Statement
 from modular_converter.diagnostics import Diagnostic, Location, locate_word
+from modular_converter.facts.nodes import walk
 from modular_converter.rules import lost_statement
 
 
@@ -41,7 +42,10 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
     for dotted, renamed in neighbours.neighbours.items():
         module = renamed.neighbour.module
         for statement in module.statements:
-            for changed in _changed_by(statement, module) if statement.role is Role.OTHER else ():
+            own = renamed.definitions.renamer.name(statement.name)
+            if statement.role is not Role.OTHER and (own in copied or (dotted, own) in heirs):
+                continue
+            for changed in _changed_by(statement, module):
                 name = renamed.definitions.renamer.name(changed)
                 attribute = _attribute(statement)
                 lacking = [heir for heir in heirs.get((dotted, name), []) if attribute not in heir.uses]
@@ -54,9 +58,23 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
 
 def _changed_by(statement: Statement, module: Module) -> Sequence[str]:
     """The definitions that a statement outside of all definitions may change: `TABLE.append(i)` in a loop, say."""
-    if statement.name:
+    if statement.role is Role.OTHER and statement.name:
         return [statement.name]
-    return sorted(statement.uses & module.definitions.keys()) if _is_lost(statement) else []
+    if statement.role is Role.OTHER:
+        return sorted(statement.uses & module.definitions.keys()) if _is_lost(statement) else []
+    return _registered_in(statement, module) if statement.text.startswith("@") else []
+
+
+def _registered_in(statement: Statement, module: Module) -> Sequence[str]:
+    """The globals in which the decorators of a definition enter it: `@register` with `TABLE[name] = function` in it."""
+    (node,) = ast.parse(statement.text).body
+    decorators = [
+        name.id for one in getattr(node, "decorator_list", ()) for name in walk(one) if isinstance(name, ast.Name)
+    ]
+    found = (module.definitions[name] for name in decorators if name in module.definitions)
+    names = frozenset[str]().union(*(one.uses for one in found if one.role is Role.FUNCTION))
+    tables = (name for name in names if name in module.definitions)
+    return sorted(name for name in tables if module.definitions[name].role is Role.ASSIGNMENT)
 
 
 def _attribute(statement: Statement) -> str:

@@ -1,0 +1,3 @@
+class LlamaMLP:
+    def f(self, llama_x=1):
+        return llama_x

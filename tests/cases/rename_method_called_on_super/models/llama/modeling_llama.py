@@ -1,0 +1,3 @@
+class LlamaMLP:
+    def llama_f(self):
+        return 1
