@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
-from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.links import is_installed, refuse_link_out, root_of
 from modular_converter.rules import missing_file, read_only_target, too_large
 from modular_converter.settings.values import Settings
@@ -15,6 +16,21 @@ def path_of_generated(path: str, settings: Settings) -> str:
     if not settings.output_dir:
         return path
     return os.path.join(settings.output_dir, os.path.basename(os.path.dirname(path)), os.path.basename(path))
+
+
+def same_targets(paths: Sequence[str], settings: Settings) -> dict[str, Diagnostic]:
+    """An error for each modular file whose generated files would be written over those of another, by its path."""
+    places: dict[str, list[str]] = {}
+    for path in paths if settings.output_dir else ():
+        places.setdefault(path_of_generated(path, settings), []).append(path)
+    return {
+        path: read_only_target.same_place(
+            Location(path), next(one for one in found if one != path), settings.output_dir
+        )
+        for found in places.values()
+        if len(found) > 1
+        for path in found
+    }
 
 
 def current_text(target: str, settings: Settings) -> str | None:

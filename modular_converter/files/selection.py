@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.arguments import discover, models_folder
+from modular_converter.files.generated_files import same_targets
 from modular_converter.files.listing import Listings
 from modular_converter.rules import bad_setting
 from modular_converter.settings.folders import load_settings_of
@@ -26,7 +27,7 @@ class Selection(NamedTuple):
     paths: tuple[str, ...]
     """Absolute paths of modular files, sorted."""
     findings: tuple[Diagnostic, ...]
-    """One for each argument that means no file, and for each folder that cannot be listed."""
+    """One for each argument that means no file, for each folder that cannot be listed, and for files of one target."""
 
 
 def select_files(
@@ -55,7 +56,10 @@ def select_files(
     found = discover(arguments, models, listings)
     settings = _project_settings(found.paths, arguments, listings) if found.paths else here()
     given = {name: value for name, value in (overrides or {}).items() if value is not None and value is not False}
-    return Selection(replace(settings, **given), models, found.paths, (*found.findings, *listings.findings))
+    settings = replace(settings, **given)
+    clashes = same_targets(found.paths, settings)
+    paths = tuple(path for path in found.paths if path not in clashes)
+    return Selection(settings, models, paths, (*found.findings, *listings.findings, *clashes.values()))
 
 
 def _project_settings(paths: Sequence[str], arguments: Sequence[str], listings: Listings) -> Settings:

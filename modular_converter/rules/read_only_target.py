@@ -12,7 +12,8 @@ RULE = Rule(
     summary="a generated file cannot be written",
     explanation="""\
 The conversion went well, but its result cannot be put in place: the file or its folder is read-only, something else
-stands at that path, or the disk is full. The old file, if there was one, is untouched.
+stands at that path, the disk is full, or two models with one folder name go to one `--output-dir`. The old file, if
+there was one, is untouched.
 
 Make the target writable (`chmod u+w`), or write elsewhere with `--output-dir DIR`. An installed package is always
 treated as read-only.
@@ -27,4 +28,14 @@ def diagnose(location: Location, reason: str) -> Diagnostic:
         location,
         f"cannot write this file: {reason}",
         help="Make it writable, or write elsewhere with `--output-dir DIR`.",
+    )
+
+
+def same_place(location: Location, other: str, output_dir: str) -> Diagnostic:
+    """The files of two modular files would have one place: below `output_dir`, the folder of the model alone counts."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"its generated files and those of {other} would have one place below {output_dir}",
+        help="Convert the two with different folders for `--output-dir`.",
     )

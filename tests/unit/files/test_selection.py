@@ -44,3 +44,15 @@ def test_an_argument_without_files_is_a_problem_and_keeps_the_others(tree):
 def test_files_of_two_projects_are_refused(tree):
     with pytest.raises(ConversionError, match="MC116"):
         select_files([str(tree / "one/models"), str(tree / "two/models")])
+
+
+def test_files_that_would_get_one_place_are_left_out(tree):
+    (tree / "one/models/deep/new").mkdir(parents=True)
+    (tree / "one/models/deep/new/modular_new.py").write_text("")
+    (tree / "one/models/other").mkdir()
+    (tree / "one/models/other/modular_other.py").write_text("")
+    assert len(select_files(["all"]).paths) == 3
+    found = select_files(["all"], overrides={"output_dir": str(tree / "out")})
+    assert found.paths == (str(tree / "one/models/other/modular_other.py"),)
+    assert [finding.code for finding in found.findings] == ["MC113", "MC113"]
+    assert "models/deep/new/modular_new.py" in found.findings[1].message

@@ -103,6 +103,11 @@ WORDED = [
     (cycle.diagnose(AT, ("a", "b")), "a -> b -> a", "outside the circle"),
     (nothing_to_convert.diagnose("gema", candidates=["gemma"]), "`gema` leads to no modular file", "`gemma`"),
     (too_large.diagnose(AT, 5_000_000, 4_000_000), "5,000,000 bytes", "max-file-bytes"),
+    (
+        read_only_target.same_place(AT, "b/new", "out"),
+        "those of b/new would have one place below out",
+        "different folders",
+    ),
     (read_only_target.diagnose(AT, "it is read-only"), "it is read-only", "--output-dir"),
     (outside_root.diagnose(AT, "/etc/passwd", "models"), "leads to /etc/passwd", "symbolic link"),
     (formatter_failed.missing("black"), "`black` is not installed", "pip install black"),
