@@ -52,6 +52,18 @@ class ApplyError(PlanError):
     """A plan that does not fit the model it is applied to; the layer is named."""
 
 
+class MisfitError(ApplyError):
+    """A part of a model that cannot be shared out over so many ranks.
+
+    Attributes:
+        place: the parameter or module.
+    """
+
+    def __init__(self, place: str, said: str) -> None:
+        super().__init__(said)
+        self.place = place
+
+
 class RankError(PlanError):
     """Ranks that died, hung or disagreed."""
 

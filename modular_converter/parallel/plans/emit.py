@@ -95,7 +95,7 @@ def _torch_reasons(rule: PlanRule, model: torch.nn.Module) -> Iterator[str]:
     import torch
 
     style = STYLES[rule.style].torch
-    if style is None or rule.dim is not None or rule.parts:
+    if style is None or rule.dim is not None or rule.parts or rule.units:
         yield str(rule)
         return
     modules = dict(model.named_modules())

@@ -123,6 +123,14 @@ def lengths_of(parts: Sequence[Part], length: int, look_up: Callable[[str], int]
     return reduced(filled)
 
 
+def value_of(part: Part, look_up: Callable[[str], int], where: str) -> int:
+    """A number of units in a model. Raises ``ApplyError`` for an expression without a value of at least 1."""
+    found = part if isinstance(part, int) else _part(part, look_up, where)
+    if found is None or found < 1:
+        raise ApplyError(f"{where}: {part} = {found} is no number of units")
+    return found
+
+
 def _equal(number: Part, length: int, look_up: Callable[[str], int], where: str) -> tuple[int, ...]:
     def known(name: str) -> int:
         return length if name == LENGTH else look_up(name)

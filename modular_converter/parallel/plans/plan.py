@@ -29,12 +29,15 @@ class PlanRule:
         dim: the dimension of the weight that is sharded, where it is not the style's usual one for ``nn.Linear``.
         parts: lengths of the packed blocks in order, in proportion or as expressions in the model's attributes (see
             ``parts``); one alone is the number of equal blocks; ``()`` for one block.
+        units: equal units of each block that no cut goes through, such as heads: their number, or such an expression.
+            None for single entries.
     """
 
     pattern: str
     style: str
     dim: int | None = None
     parts: tuple[Part, ...] = ()
+    units: Part | None = None
 
     def __post_init__(self) -> None:
         checked_path(self.pattern, "rule")
@@ -42,11 +45,15 @@ class PlanRule:
         if self.dim is not None and not 0 <= self.dim < DIMENSIONS:
             raise PlanFormatError(f"{self.pattern}: dim={shown(self.dim)} is no dimension: {_DIMENSION}")
         object.__setattr__(self, "parts", checked_parts(self.parts, self.pattern))
+        if self.units is not None:
+            object.__setattr__(self, "units", checked_parts([self.units], self.pattern)[0])
 
     def __str__(self) -> str:
         extra = "" if self.dim is None else f" dim={self.dim}"
         if self.parts:
             extra += f" parts={':'.join(map(str, self.parts))}"
+        if self.units is not None:
+            extra += f" units={self.units}"
         return f"{self.pattern} {self.style}{extra}"
 
     @classmethod
@@ -54,17 +61,19 @@ class PlanRule:
         """The inverse of ``str``. Raises ``PlanFormatError`` on an unknown style or option."""
         pattern, *rest = text.split() or [""]
         if not rest:
-            raise PlanFormatError(f"a rule is `pattern style [dim=n] [parts=a:b]`, not {shown(text)}")
+            raise PlanFormatError(f"a rule is `pattern style [dim=n] [parts=a:b] [units=n]`, not {shown(text)}")
         checked_path(pattern, "rule")
         options = {}
         for item in rest[1:]:
             name, equals, value = item.partition("=")
-            if name not in ("dim", "parts") or not equals:
-                raise PlanFormatError(f"{pattern}: unknown option {shown(item)}; known are dim=n and parts=a:b")
+            if name not in ("dim", "parts", "units") or not equals:
+                raise PlanFormatError(
+                    f"{pattern}: unknown option {shown(item)}; known are dim=n, parts=a:b and units=n"
+                )
             options[name] = value
         dim = _dimension(options["dim"], pattern) if "dim" in options else None
         parts = tuple(options["parts"].split(":")) if "parts" in options else ()
-        return cls(pattern, rest[0], dim, parts)
+        return cls(pattern, rest[0], dim, parts, options.get("units"))
 
 
 def _dimension(text: str, pattern: str) -> int:
@@ -143,6 +152,8 @@ class Plan:
                 entry["dim"] = rule.dim
             if rule.parts:
                 entry["parts"] = list(rule.parts)
+            if rule.units is not None:
+                entry["units"] = rule.units
             rules.append(entry)
         value = {"version": 1, "model": self.model, "rules": rules, "attributes": list(self.attributes)}
         value["whole"] = [{"pattern": pattern, "reason": reason} for pattern, reason in self.whole]
@@ -155,7 +166,8 @@ class Plan:
         rules = []
         for entry in value["rules"]:
             dim = int(entry["dim"]) if "dim" in entry else None  # 0.0 is an integer to JSON Schema
-            rules.append(PlanRule(entry["pattern"], entry["style"], dim, tuple(entry.get("parts", ()))))
+            parts = tuple(entry.get("parts", ()))
+            rules.append(PlanRule(entry["pattern"], entry["style"], dim, parts, entry.get("units")))
         attributes = tuple(value.get("attributes", ()))
         whole = tuple((item["pattern"], item["reason"]) for item in value.get("whole", ()))
         return cls(value["model"], tuple(rules), attributes, whole)
@@ -168,6 +180,7 @@ class Plan:
         reasons += [f"{rule.pattern}: dimension {rule.dim}" for rule in self.rules if rule.dim is not None]
         packed = [r for r in self.rules if r.parts and r.parts != (1, 1) and not STYLES[r.style].cuts_output]
         reasons += [f"{rule.pattern}: packed parts {':'.join(map(str, rule.parts))}" for rule in packed]
+        reasons += [f"{rule.pattern}: units {rule.units}" for rule in self.rules if rule.units is not None]
         return reasons + [f"{name}: an integer that must shrink" for name in self.attributes]
 
 
@@ -207,6 +220,7 @@ def plan_schema() -> dict[str, Any]:
                             "type": "array",
                             "items": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
                         },
+                        "units": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
                     },
                 },
             },

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.plans.parts import lengths_of, look_up_from
+from modular_converter.parallel.plans.parts import lengths_of, look_up_from, value_of
 from modular_converter.parallel.plans.patterns import matches, names_of_parts
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.text_checks import shortened
@@ -97,11 +97,13 @@ def check_whole(plan: Plan, model: torch.nn.Module) -> None:
 def _measured(
     piece: Piece, rule: PlanRule, name: str, parameter: torch.Tensor, modules: Mapping[str, torch.nn.Module]
 ) -> Piece:
-    """The piece with the lengths that the rule's parts have in this model."""
-    if not rule.parts:
+    """The piece with the lengths that the rule's parts have in this model, and its number of units."""
+    if not rule.parts and rule.units is None:
         return piece
     look_up = look_up_from(name.rpartition(".")[0], modules.__getitem__)
-    return replace(piece, parts=lengths_of(rule.parts, parameter.shape[piece.dim], look_up, name))
+    parts = lengths_of(rule.parts, parameter.shape[piece.dim], look_up, name) if rule.parts else ()
+    units = value_of(rule.units, look_up, name) if rule.units is not None else 0
+    return replace(piece, parts=parts, units=units)
 
 
 def _tail(rule: PlanRule, path: str, modules: Mapping[str, torch.nn.Module]) -> tuple[int, ...]:

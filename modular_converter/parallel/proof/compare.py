@@ -181,7 +181,7 @@ def check_on_rank(
     except PlanError as error:
         return refused(group.size, str(error).partition(":")[0], str(error))
     except Exception as error:  # a wrong plan breaks a model's own code in any way
-        return refused(group.size, _failed_in(error, model), f"{type(error).__name__}: {str(error)[:200]}")
+        return refused(group.size, failed_in(error, model), f"{type(error).__name__}: {str(error)[:200]}")
     pieces = applied.resolution.pieces
 
     def share(name: str, gradient: torch.Tensor) -> torch.Tensor:
@@ -195,7 +195,7 @@ def check_on_rank(
     return replace(verdict, evidence=scope.with_gap(*verdict.evidence.gaps))
 
 
-def _failed_in(error: BaseException, model: torch.nn.Module) -> str:
+def failed_in(error: BaseException, model: torch.nn.Module) -> str:
     """The path of the innermost module whose forward was running, from the frames of the traceback."""
     paths = {id(module): path for path, module in model.named_modules()}
     frame, found = error.__traceback__, ""

@@ -168,6 +168,7 @@ def _answer(task: Task) -> Any:
     from modular_converter.parallel.proof.precision import without_unstable
     from modular_converter.parallel.proof.subject import situation_of, subject_of
     from modular_converter.parallel.shard.collectives import ProcessGroup
+    from modular_converter.parallel.shard.units import plan_for_ranks
     from modular_converter.parallel.tiny.build import build
 
     group = ProcessGroup()
@@ -176,6 +177,7 @@ def _answer(task: Task) -> Any:
         plan = Plan.parse(task.plan)
         if task.route != "ours":
             return _through_loader(task, small, plan, group.size)
+        plan = plan_for_ranks(plan, small.model, small.inputs, group.size)
         subject = subject_of(small.model, small.inputs)
         scope = replace(subject.evidence, places=("gloo processes",))
         verdict = check_on_rank(subject.model, plan, subject.inputs, group, subject.whole, scope)

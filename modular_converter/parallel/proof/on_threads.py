@@ -16,6 +16,7 @@ from modular_converter.parallel.proof.judge import Verdict, both_draws
 from modular_converter.parallel.proof.precision import Subject, without_unstable
 from modular_converter.parallel.proof.subject import situation_of, subject_of
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
+from modular_converter.parallel.shard.units import plan_for_ranks
 
 
 def check_model_on_threads(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], ranks: int) -> Verdict:
@@ -39,7 +40,7 @@ def check_on_threads(subject: Subject, plan: Plan, ranks: int) -> Verdict:
 
 
 def _checked(subject: Subject, plan: Plan, ranks: int) -> Verdict:
-    board = ThreadBoard(ranks)
+    board, plan = ThreadBoard(ranks), plan_for_ranks(plan, subject.model, subject.inputs, ranks)
     verdicts: list[Verdict | None] = [None] * ranks
     copies = [copy.deepcopy(subject.model) for _ in range(ranks)]
     evidence = replace(subject.evidence, places=("threads",))

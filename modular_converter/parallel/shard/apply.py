@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import ApplyError, MisfitError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution, resolve
 from modular_converter.parallel.shard.collectives import Group, GroupRegion, all_shares, borders_of
 from modular_converter.parallel.shard.role_parameters import make_parameter
 from modular_converter.parallel.shard.shards import shard, unshard
-from modular_converter.parallel.shard.shares import block_lengths, own_units, share_lengths
+from modular_converter.parallel.shard.shares import block_lengths, own_units, share_lengths, stretches
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.style import Site
 
@@ -99,7 +99,7 @@ def _check(applied: Applied) -> None:
         try:
             local_part(parameters[name].detach(), piece, applied.group)
         except ApplyError as error:
-            raise ApplyError(f"{name}: {error}") from error
+            raise MisfitError(name, f"{name}: {error}") from error
 
 
 def _cut_out(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.Tensor:
@@ -178,13 +178,12 @@ def _own_part(applied: Applied, path: str, name: str, value: int) -> int:
     uneven = {count for count in _counts_near(applied, path) if count % size}
     if not uneven:
         if value % size:
-            raise ApplyError(f"{path}:{name} is {value}, which does not divide over {size} ranks")
+            raise MisfitError(path, f"{path}:{name} is {value}, which does not divide over {size} ranks")
         return value // size
     counts = [count for count in uneven if value % count == 0]
     if len(counts) != 1:
-        raise ApplyError(
-            f"{path}:{name} is {value}, and no weight near it says how it is shared out over {size} ranks"
-        )
+        said = f"{path}:{name} is {value}, and no weight near it says how it is shared out over {size} ranks"
+        raise MisfitError(path, said)
     return value // counts[0] * own_units(counts[0], rank, size)[1]
 
 
@@ -209,12 +208,12 @@ def attach(applied: Applied, path: str, name: str, group: Group) -> list[Any]:
         ApplyError: the style cannot serve this module.
     """
     style, module = STYLES[name], applied.model.get_submodule(path)
-    own: dict[str, tuple[Any, str]] = {
-        leaf: (parameter, f"{path}.{leaf}") for leaf, parameter in module.named_parameters(recurse=False)
-    }
-    cut_first = {known for known, piece in applied.resolution.pieces.items() if piece.dim == 0}
-    borders = {leaf: parameter.borders for leaf, (parameter, known) in own.items() if known in cut_first}
-    firsts = {leaf: (ends[group.rank], ends[group.rank + 1]) for leaf, ends in borders.items()}
+    firsts: dict[str, tuple[int, int]] = {}
+    for leaf, _ in module.named_parameters(recurse=False):
+        piece = applied.resolution.pieces.get(f"{path}.{leaf}")
+        if piece is not None and piece.dim == 0:
+            first, _, length = stretches(piece.length, piece.parts, group.rank, group.size, piece.units)[0]
+            firsts[leaf] = (first, first + length)
     site = Site(path, GroupRegion(group), applied.resolution.tails.get(path, ()), firsts)
     if style.check is not None:
         style.check(site)

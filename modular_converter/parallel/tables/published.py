@@ -8,41 +8,40 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.without_data import run_without_data
-from modular_converter.parallel.engine.choice.preflight import OneOf
+from modular_converter.parallel.engine.base.skeleton import dismantle
+from modular_converter.parallel.engine.choice.fit import fit
 from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
-from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.tiny.fields import config_fields, is_config, raw
-from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.tiny.shrink import shrink
 from modular_converter.parallel.tiny.target import Target
 
 
-SIZES = (2, 4, 8)
+SIZES = (2, 3, 4, 8)
+WHOLE = "whole: "
 _WIDTHS = re.compile(r"vocab(ulary)?(_size)?$|experts?$")
 
 
 def holds_at(target: Target, plan: Plan) -> dict[int, str]:
     """Number of devices -> why the plan does not hold there at published sizes; empty if it does.
 
+    A plan also runs where parts stay whole on each device; these are named after ``WHOLE``.
     Widths, heads, vocabulary and experts are those of the class; layers are few, because they are alike.
     """
     found: dict[int, str] = {}
     try:
-        runs = _error(published(target)) == ""
-        plan = fitting(plan, published(target))
+        model = published(target)
+        plan, skeleton = fitting(plan, model), dismantle(model, lambda name, tensor: tensor.dtype)[0]
     except Exception as error:  # a configuration whose defaults do not fit together
         return dict.fromkeys(SIZES, f"cannot be built: {one_line(error)}")
     for size in SIZES:
-        model = published(target)
         try:
-            apply(model, plan, OneOf(size))
-        except Exception as error:  # a block, an integer, a rule that does not fit
+            whole = fit(skeleton, plan, size).whole
+        except Exception as error:  # a rule that does not fit, or nothing left to share out
             found[size] = one_line(error)
             continue
-        found[size] = _error(model) if runs else ""
+        found[size] = f"{WHOLE}{', '.join(whole)}" if whole else ""
     return found
 
 
@@ -63,12 +62,3 @@ def _wide(default: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
             yield from _wide(value, f"{prefix}{item.name}.")
         elif type(value) is int and _WIDTHS.search(item.name):
             yield f"{prefix}{item.name}", value
-
-
-def _error(model: Any) -> str:
-    """The error of a forward without data; empty if there is none."""
-    try:
-        run_without_data(model, kwargs=make_inputs(model))
-    except Exception as error:  # whatever a model's own code raises
-        return one_line(error)
-    return ""

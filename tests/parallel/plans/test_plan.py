@@ -26,6 +26,7 @@ rules = st.builds(
     st.sampled_from(sorted(STYLES)),
     st.none() | st.integers(0, 3),
     st.lists(st.integers(1, 9), max_size=4).map(tuple),
+    st.none() | st.integers(1, 99) | st.sampled_from(["num_heads", "config.n_head*2"]),
 )
 attributes = st.builds(lambda path, name: f"{path}:{name}", paths, st.from_regex(r"[a-z_]{1,9}", fullmatch=True))
 whole = st.tuples(paths, st.from_regex(r"[a-z]+( [a-z]+){0,4}", fullmatch=True))
@@ -161,6 +162,7 @@ def test_a_mark_before_the_text_is_skipped(text, tmp_path):
     [
         ("plan x\nrule a.b sideways\n", "unknown style 'sideways'"),
         ("plan x\nrule a.b colwise width=3\n", "unknown option"),
+        ("plan x\nrule a.b colwise units=0\n", "a.b: 0 is no part"),
         ("plan x\nlayers a.b colwise\n", "line 2"),
         ("rule a colwise\n", "begins with a line"),
         ("plan x\nattribute heads\n", "line 2: .*module pattern:name"),

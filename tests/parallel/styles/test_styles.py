@@ -50,7 +50,7 @@ def spoiled(style, plan):
     return replace(plan, rules=tuple(changed))
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
 @pytest.mark.parametrize("name", STYLES)
 def test_the_example_of_a_style_holds(name, ranks):
     style = STYLES[name]

@@ -18,7 +18,7 @@ def test_widths_vocabulary_and_experts_are_those_of_the_class():
 
 def test_a_vocabulary_need_not_divide():
     text = "plan x\nrule embeddings.word_embeddings embedding_rowwise\n"
-    assert holds_at(target_of("bert"), Plan.parse(text)) == {2: "", 4: "", 8: ""}
+    assert holds_at(target_of("bert"), Plan.parse(text)) == {2: "", 3: "", 4: "", 8: ""}
 
 
 def test_heads_that_do_not_divide_show_in_a_forward():

@@ -8,10 +8,10 @@ from math import prod
 
 import torch
 
-from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.resolve import resolve
+from modular_converter.parallel.plans.resolve import Piece, resolve
 from modular_converter.parallel.shard.shares import share_shape
 
 
@@ -39,7 +39,7 @@ def kept(model: torch.nn.Module, plan: Plan, ranks: int) -> Kept:
     """The bytes that a plan leaves on one of several ranks, the one with most.
 
     Raises:
-        PlanError: a rule of the plan does not fit the model on so many ranks.
+        PlanError: a rule of the plan does not fit the model.
     """
     pieces = resolve(plan, model).pieces
     names: dict[int, list[str]] = {}
@@ -52,11 +52,19 @@ def kept(model: torch.nn.Module, plan: Plan, ranks: int) -> Kept:
     for key, parameter in parameters.items():
         size = parameter.numel() * parameter.element_size()
         piece = next((pieces[name] for name in names[key] if name in pieces), None)
-        own = prod(share_shape(tuple(parameter.shape), piece, 0, ranks)) * parameter.element_size()
-        total, rank = total + size, rank + own
-        if piece is None or piece.dim < 0:
+        own = _own_part(parameter, piece, ranks)
+        total, rank = total + size, rank + own * parameter.element_size()
+        if own == parameter.numel():
             whole.append((size, names[key][0]))
     return Kept(total, rank, tuple(name for _, name in sorted(whole, key=lambda pair: -pair[0])))
+
+
+def _own_part(parameter: torch.nn.Parameter, piece: Piece | None, ranks: int) -> int:
+    """Entries on the rank with most; all where so many ranks cannot share them."""
+    try:
+        return prod(share_shape(tuple(parameter.shape), piece, 0, ranks))
+    except ApplyError:
+        return parameter.numel()
 
 
 def log_kept(model: torch.nn.Module, plan: Plan, ranks: int) -> None:

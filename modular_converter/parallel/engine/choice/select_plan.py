@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.choice.kept import Kept, kept, log_kept
+from modular_converter.parallel.engine.choice.proven_fit import fitted
 from modular_converter.parallel.engine.choice.proven_layers import held_to_layers, said_of_given
 from modular_converter.parallel.engine.choice.small_instances import (
     builds,
@@ -59,7 +60,7 @@ def given_plan(given: GivenPlan, name: str) -> Plan:
 def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
     """The plan for a model on ``size`` ranks, and where it is from.
 
-    A given plan is taken as it is; where a small instance refuses it, a warning says so. The plan in the model's classes
+    A given plan is taken as far as it fits; where a small instance refuses it, a warning says so. The plan in the model's classes
     is taken if it verifies and leaves no more bytes on a rank than the derived one. What a rank keeps is logged.
 
     Raises:
@@ -71,6 +72,7 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
     else:
         plan, origin, own = _own_or_derived(model, ranks)
         plan, origin = held_to_layers(model, plan, origin, ranks, own)
+    plan, origin = fitted(model, plan, origin, size, ranks, given is not None)
     log_kept(model, plan, size)
     return plan, origin
 

@@ -143,6 +143,15 @@ def verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) 
     return _VERDICTS[key]
 
 
+def proven_on(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:
+    """The verdict of a small instance on a plan on other ranks, in one plain forward and with other weights, found once."""
+    key = (*_key(target, overrides, ranks), str(plan), "plain")
+    if key not in _VERDICTS:
+        known = _instance(target, overrides)
+        _VERDICTS[key] = check_on_threads(known.subject, fitting(plan, known.small.model), ranks)
+    return _VERDICTS[key]
+
+
 def small_settings(model: Any) -> dict[str, Any]:
     """Settings that give a small instance a model's arithmetic and ratios of heads, as far as one can be built so.
 

@@ -162,7 +162,7 @@ def parallelize_here(given: Arguments) -> Any:
     with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
         plan, origin = agreed_plan(model, given.plan, group)
         skeleton = dismantle(model, kept)[0]
-        check_fit(skeleton, plan, group.size)
+        plan = check_fit(skeleton, plan, group.size)[0]
         if given.probe and group.size > 1:
             refuse_difference_in_group(model, plan, group, place, files)
     if group.rank == 0:

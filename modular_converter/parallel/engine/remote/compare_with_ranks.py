@@ -11,7 +11,8 @@ import torch
 from modular_converter.parallel.engine.base.skeleton import assemble_model, dismantle, kept_types
 from modular_converter.parallel.engine.base.without_data import META
 from modular_converter.parallel.engine.checkpoint.load_model import Checkpoint
-from modular_converter.parallel.engine.choice.preflight import OneOf, check_fit
+from modular_converter.parallel.engine.choice.fit import OneOf
+from modular_converter.parallel.engine.choice.preflight import check_fit
 from modular_converter.parallel.engine.choice.probe import Probe, probe_of, probe_with
 from modular_converter.parallel.engine.choice.small_instances import proven_inputs
 from modular_converter.parallel.engine.ranks.failures import RemoteError
@@ -24,6 +25,7 @@ from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.deviation import HALF_TYPES
 from modular_converter.parallel.proof.evidence import FOR_INFERENCE
 from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.units import without_units
 
 
 logger = logging.getLogger(__name__)
@@ -74,8 +76,8 @@ def difference_of_small(model: Any, plan: Plan, session: Session) -> str:
     """How the model's small instance differs on the ranks, in its form for inference, in words; empty if it agrees."""
     try:
         small, inputs = proven_inputs(model)
-        part = fitting(plan, small)
-        check_fit(dismantle(small, kept_types(small, None))[0], part, len(session.devices))
+        skeleton = dismantle(small, kept_types(small, None))[0]
+        part = check_fit(skeleton, fitting(without_units(plan), small), len(session.devices))[0]
         key = (type(model), repr(small.config), str(part), session.devices)
     except PlanError:  # none can be built, or it does not divide over so many ranks
         return ""

@@ -112,7 +112,7 @@ def _prepare(given: Arguments, session: Session, checkpoint: Checkpoint | None) 
         plan, origin = select_plan(model, given.plan, size)
         check_text(plan)
         skeleton, tensors = dismantle(model, kept_types(model, given.weight_type))
-        pieces = check_fit(skeleton, plan, size)
+        plan, pieces = check_fit(skeleton, plan, size)
     return _Ready(plan, origin, skeleton, tensors, pieces, checkpoint)
 
 
@@ -120,6 +120,7 @@ def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
     """The model with a plan that leaves its numbers as they are on these ranks."""
 
     def compared(plan: Plan) -> ComparedOnRanks:
+        plan = check_fit(ready.skeleton, plan, len(session.devices))[0]
         own = difference_on_ranks(given.model, plan, session, given.weight_type, ready.checkpoint)
         if own.said or given.plan is not None:
             return own
@@ -133,9 +134,9 @@ def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
                 if not other.said:
                     said = (name, ready.origin, found.said, origin)
                     logger.warning("%s: %s fails on one layer of each kind (%s); taken is %s", *said)
-                    pieces = check_fit(ready.skeleton, plan, len(session.devices))
-                    log_kept(given.model, plan, len(session.devices))
-                    ready = replace(ready, plan=plan, origin=origin, pieces=pieces)
+                    fitted, pieces = check_fit(ready.skeleton, plan, len(session.devices))
+                    log_kept(given.model, fitted, len(session.devices))
+                    ready = replace(ready, plan=fitted, origin=origin, pieces=pieces)
                     return _told(replace(ready, tried=other.placement), other.ran)
     refuse_difference(found.said)
     return _told(replace(ready, tried=found.placement), found.ran)

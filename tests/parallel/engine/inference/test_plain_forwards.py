@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 from transformers.pytorch_utils import Conv1D  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.choice.preflight import OneOf  # noqa: E402
+from modular_converter.parallel.engine.choice.fit import OneOf  # noqa: E402
 from modular_converter.parallel.engine.inference.plain_forwards import make_plain  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan, PlanRule  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece, Resolution  # noqa: E402

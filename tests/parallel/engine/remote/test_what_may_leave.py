@@ -22,7 +22,7 @@ from transformers import (  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.base.attention_heads import HeadCounts, local_modules, whole_heads  # noqa: E402
-from modular_converter.parallel.engine.choice.preflight import OneOf  # noqa: E402
+from modular_converter.parallel.engine.choice.fit import OneOf  # noqa: E402
 from modular_converter.parallel.engine.remote.what_may_leave import (  # noqa: E402
     caches_in,
     check_plain,

@@ -1,0 +1,213 @@
+"""A plan made to fit a model on so many ranks: whole heads for each, and whole what cannot be shared out.
+
+A rank's model is put together on the meta device, sharded for that many ranks, and run once without data.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
+from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta, run_without_data
+from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, one_of_each_kind
+from modular_converter.parallel.engine.choice.proven_layers import without_parts
+from modular_converter.parallel.errors import ApplyError, MisfitError, one_line
+from modular_converter.parallel.plans.patterns import matches, wildcard
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.proof.compare import failed_in
+from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.shares import is_uneven
+from modular_converter.parallel.shard.units import WHOLE_OUTSIDE, with_units
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.tiny.inputs import make_inputs
+from modular_converter.parallel.trace.graph import Trace
+from modular_converter.parallel.trace.record import record
+
+
+logger = logging.getLogger(__name__)
+# Parts that are left whole, one after the other, before a model is given up.
+_MOST_PARTS = 16
+# The model's own types, and that in which all operations run without data, such as grouped products.
+_TYPES = (None, torch.bfloat16)
+# What was found for the latest models: the choice of a plan and the hand-over ask for the same.
+_LATEST: dict[tuple[Skeleton, str, int], Fit] = {}
+_MOST_LATEST = 8
+
+
+class OneOf:
+    """One of several ranks that do not exist, the first by default: its collectives give results of the right shapes."""
+
+    def __init__(self, size: int, rank: int = 0) -> None:
+        self.rank, self.size = rank, size
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.clone()
+
+    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        return [tensor] * self.size
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A plan that fits.
+
+    Attributes:
+        plan: with the units that so many ranks need, and without the parts that stay whole.
+        generic: the same without those units, for instances of other sizes.
+        pieces: how each parameter is split, by name.
+        uneven: whether some ranks hold more of an axis than others.
+        whole: parts that stay whole, with the reason.
+    """
+
+    plan: Plan
+    generic: Plan
+    pieces: dict[str, Piece]
+    uneven: bool
+    whole: dict[str, str] = field(default_factory=dict)
+
+
+def fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
+    """The plan as it fits a model on ``size`` ranks.
+
+    Raises:
+        ApplyError: a rule does not fit the model, or nothing is left to share out.
+    """
+    key = (skeleton, str(plan), size)
+    if key not in _LATEST:
+        _LATEST[key] = found = _fit(skeleton, plan, size)
+        _LATEST.setdefault((skeleton, str(found.plan), size), replace(found, whole={}))
+        for oldest in list(_LATEST)[:-_MOST_LATEST]:
+            del _LATEST[oldest]
+    return _LATEST[key]
+
+
+def _fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
+    even = _cut_evenly(skeleton, plan, size)
+    if even is not None:
+        return Fit(plan, plan, even, False)
+    model, trace = assemble_model(skeleton, META)[0], _trace(skeleton)
+    whole: dict[str, str] = {}
+    for _ in range(_MOST_PARTS):
+        made = plan if trace is None else with_units(plan, model, trace, size)
+        tried = _tried(skeleton, made, size)
+        if isinstance(tried, dict):
+            return Fit(made, plan, tried, _is_uneven(tried, size), whole)
+        left = without_part_around(model, plan, tried.place)
+        if left is None:
+            break
+        part, plan = left
+        whole[part] = str(tried)
+    raise ApplyError(
+        f"num_gpus={size} does not fit this model: {tried}; without this part nothing would be left to share out"
+    )
+
+
+def _cut_evenly(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] | None:
+    """How parameters are split where all ranks get equal shares and a rank's model runs; else None."""
+    try:
+        pieces = apply(assemble_model(skeleton, META)[0], plan, OneOf(size)).resolution.pieces
+    except MisfitError:
+        return None
+    return pieces if not _is_uneven(pieces, size) and isinstance(_on_rank(skeleton, plan, size, 0), dict) else None
+
+
+def _is_uneven(pieces: dict[str, Piece], size: int) -> bool:
+    return is_uneven([(piece.length, piece) for piece in pieces.values()], size)
+
+
+def _tried(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] | MisfitError:
+    """How parameters are split, or the first reason against it."""
+    found = _on_rank(skeleton, plan, size, 0)
+    if isinstance(found, dict) and _is_uneven(found, size):
+        return _on_rank(skeleton, plan, size, size - 1)  # the others have the shapes of one of these
+    return found
+
+
+def _on_rank(skeleton: Skeleton, plan: Plan, size: int, rank: int) -> dict[str, Piece] | MisfitError:
+    """How parameters are split, or where and why a rank's model does not run though the whole one does.
+
+    The whole one is asked last: 32 layers take it a second.
+    """
+    pieces: dict[str, Piece] = {}
+    for kind in _TYPES:
+        model = _bare(skeleton, kind)
+        try:
+            pieces = apply(model, plan, OneOf(size, rank)).resolution.pieces
+        except MisfitError as error:
+            return error
+        problem = _forward(model, kind) if size > 1 else None
+        if problem is None:
+            return pieces
+        if _forward(_bare(skeleton, kind), kind) is None:
+            return problem
+    return pieces
+
+
+def _bare(skeleton: Skeleton, kind: torch.dtype | None) -> torch.nn.Module:
+    """The whole model without data, in another type if one is given."""
+    model = assemble_model(skeleton, META)[0]
+    return model if kind is None else model.to(kind)
+
+
+def _inputs(model: torch.nn.Module, kind: torch.dtype | None) -> dict[str, Any]:
+    given = {name: on_meta(value) for name, value in make_inputs(model).items()}
+    if kind is None:
+        return given
+    floating = {n: v for n, v in given.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}
+    return given | {name: value.to(kind) for name, value in floating.items()}
+
+
+def _forward(model: Any, kind: torch.dtype | None) -> MisfitError | None:
+    try:
+        run_without_data(model.eval(), kwargs=_inputs(model, kind))
+    except Exception as error:  # whatever a model's own code raises
+        place = failed_in(error, model)
+        return MisfitError(place, f"{place}: {one_line(error)}")
+    return None
+
+
+def _trace(skeleton: Skeleton) -> Trace | None:
+    """A forward of one layer of each kind, without data; None where there is no such run."""
+    why = ""
+    for kind in _TYPES:
+        try:
+            model = _bare(skeleton, kind)
+            short = one_of_each_kind(model, kinds_of(model))
+            with guesses():
+                return record(short.eval(), _inputs(short, kind))
+        except (
+            Exception
+        ) as error:  # what the model's own code raises for inputs that it does not know, or without data
+            why = why or one_line(error)
+    logger.info("heads cannot be read off the model's axes: %s", why)
+    return None
+
+
+def without_part_around(model: torch.nn.Module, plan: Plan, place: str) -> tuple[str, Plan] | None:
+    """The part of a model around a place, in all layers, and the plan that leaves it whole; None if nothing would be cut."""
+    part = wildcard(_part_around(model, plan, place))
+    alike = {path for path, _ in model.named_modules() if wildcard(path) == part}
+    left = without_parts(plan, model, alike)
+    return (part, left) if part and any(STYLES[rule.style].cuts for rule in left.rules) else None
+
+
+def _part_around(model: torch.nn.Module, plan: Plan, place: str) -> str:
+    """The nearest module around a place that a rule reaches into; a single layer counts as the module that has it."""
+    modules = dict(model.named_modules())
+    leaf = place if place in modules else place.rpartition(".")[0]
+    apart = [rule for rule in plan.rules if STYLES[rule.style].inference in WHOLE_OUTSIDE]
+    path = leaf
+    if leaf in modules and next(modules[leaf].children(), None) is None:
+        if any(matches(rule.pattern, [leaf, f"{leaf}.weight"]) for rule in apart):
+            return leaf
+        path = leaf.rpartition(".")[0]
+    while path:
+        if without_parts(plan, model, {path}) != plan:
+            return path
+        path = path.rpartition(".")[0]
+    return leaf if leaf and without_parts(plan, model, {leaf}) != plan else ""

@@ -1,0 +1,90 @@
+"""The fit of a plan, proven: shares that are not equal on a small instance over which 3 ranks are not equal either."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from modular_converter.parallel.engine.base.skeleton import dismantle
+from modular_converter.parallel.engine.choice.fit import Fit, fit, without_part_around
+from modular_converter.parallel.engine.choice.small_instances import proven_on, small_settings, target_like, verified
+from modular_converter.parallel.errors import ApplyError, PlanError
+from modular_converter.parallel.plans.patterns import matches
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.proof.judge import Verdict
+
+
+logger = logging.getLogger(__name__)
+# No length of a small instance divides by it, but for few.
+UNEVEN_RANKS = 3
+_MOST_PARTS = 4
+
+
+def fitted(model: Any, plan: Plan, origin: str, size: int, ranks: int, given: bool) -> tuple[Plan, str]:
+    """The plan as it fits a model on ``size`` ranks, and its origin with a word on that.
+
+    A part that cannot be shared out stays whole, and so does one whose unequal shares give wrong numbers.
+
+    Args:
+        ranks: those of the small instance that has proven the plan.
+        given: whether the plan is the caller's, which a small instance may refuse with a warning.
+
+    Raises:
+        ApplyError: nothing would be left to share out, or the rest of the plan is wrong without its whole parts.
+    """
+    skeleton = dismantle(model, lambda name, tensor: tensor.dtype)[0]
+    found, whole = fit(skeleton, plan, size), dict[str, str]()
+    for _ in range(_MOST_PARTS):
+        whole |= found.whole
+        verdict = _verdict(model, found, ranks, bool(whole))
+        if verdict is None or verdict.passed or given:
+            break
+        left = without_part_around(model, found.generic, verdict.layer)
+        if left is None:
+            raise ApplyError(_refused(size, whole, verdict))
+        part, rest = left
+        whole[part] = f"unequal shares of it are refused: {placed(verdict.layer, verdict.reason)}"
+        found = fit(skeleton, rest, size)
+    else:
+        raise ApplyError(_refused(size, whole, verdict))
+    if verdict is not None and not verdict.passed:
+        logger.warning("unequal shares are refused by a small instance: %s", placed(verdict.layer, verdict.reason))
+    name = type(model).__name__
+    for part, why in whole.items():
+        logger.warning("%s: %s stays whole on each of %d ranks, %s: %s", name, part, size, _bytes(model, part), why)
+    said = f"; unequal shares, verified on {UNEVEN_RANKS} ranks" if found.uneven and _passed(verdict) else ""
+    said += f"; whole on each rank: {', '.join(whole)}" if whole else ""
+    return found.plan, origin + said
+
+
+def _passed(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.passed
+
+
+def _verdict(model: Any, found: Fit, ranks: int, left_whole: bool) -> Verdict | None:
+    """The small instance's verdict on what it has not proven yet; None if there is nothing, or no small instance."""
+    if not found.uneven and not left_whole:
+        return None
+    try:
+        target, overrides = target_like(model), small_settings(model)
+        verdict = verified(target, overrides, ranks, found.generic) if left_whole else None
+        if found.uneven and (verdict is None or verdict.passed):
+            verdict = proven_on(target, overrides, UNEVEN_RANKS, found.generic)
+        return verdict
+    except PlanError as error:
+        logger.info("the fit is not proven: %s", str(error).splitlines()[0])
+        return None
+
+
+def _refused(size: int, whole: dict[str, str], verdict: Verdict | None) -> str:
+    why = placed(verdict.layer, verdict.reason) if verdict is not None else ""
+    parts = f" with {', '.join(whole)} whole" if whole else ""
+    return f"num_gpus={size} does not fit this model{parts}: a small instance refuses the plan ({why})"
+
+
+def _bytes(model: Any, part: str) -> str:
+    """The bytes of a part's parameters, for people."""
+    owners = matches(part, [path for path, _ in model.named_modules()])
+    size = sum(p.numel() * p.element_size() for path in owners for p in model.get_submodule(path).parameters())
+    return f"{size / 1e6:.1f} MB"

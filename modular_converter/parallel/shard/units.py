@@ -1,0 +1,129 @@
+"""What no cut may go through: the heads, groups and blocks of a model in hand, read off the axes of its own forward.
+
+A plan says which axis of a weight is sharded. An axis of 768 entries can be 12 heads of 64, and 8 ranks must get whole
+heads. A run of the model, with or without data, shows how its code takes the axis apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.errors import TraceError
+from modular_converter.parallel.plans.patterns import matches, wildcard
+from modular_converter.parallel.plans.plan import Plan, PlanRule
+from modular_converter.parallel.plans.resolve import resolve
+from modular_converter.parallel.solve.axes import SUM, Seq, size
+from modular_converter.parallel.solve.candidates import DIVISOR
+from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.style import Inference
+from modular_converter.parallel.trace.graph import Trace
+from modular_converter.parallel.trace.record import record
+
+
+# Whole tensors lie on both sides of these weights, so that a cut may lie anywhere.
+WHOLE_OUTSIDE = {Inference.SUMMED_LOOKUP, Inference.GATHERED_PRODUCT, Inference.SLICED_SUMMED_PRODUCT}
+ALIGNMENT = 16
+"""Entries: torch's grouped products want 16 bytes, tensor cores 8 or 16 numbers."""
+NARROWEST_HEAD = 4
+"""Interleaved gates and ups are pairs; what is at least so wide is a head."""
+
+
+def plan_for_ranks(plan: Plan, model: torch.nn.Module, inputs: Mapping[str, Any], ranks: int) -> Plan:
+    """The plan of a small instance with the units that so many ranks need; its axes divide by ``DIVISOR`` anyway."""
+    if DIVISOR % ranks == 0:
+        return plan
+    try:
+        return with_units(plan, model, record(model, inputs), ranks)
+    except TraceError:  # it runs, but cannot be followed: the proof will tell
+        return plan
+
+
+def without_units(plan: Plan) -> Plan:
+    """The plan without the numbers of units that were read off one model; expressions hold for any."""
+    rules = (replace(rule, units=None) if isinstance(rule.units, int) else rule for rule in plan.rules)
+    return replace(plan, rules=tuple(rules))
+
+
+def with_units(plan: Plan, model: torch.nn.Module, trace: Trace, ranks: int) -> Plan:
+    """The plan with ``units=`` where ranks cannot have equal parts of an axis that the model's code takes apart.
+
+    Args:
+        trace: a forward of the model, or of a part of it with the same names.
+
+    Raises:
+        ApplyError: a rule does not fit the model.
+    """
+    flow = follow(trace)
+    known = {(wildcard(name), p.shape): flow.of(p.tensor) for p in trace.parameters for name in p.names}
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters(remove_duplicate=False)}
+    counts: dict[str, _Count] = {}
+    for name, piece in resolve(plan, model).pieces.items():
+        seqs = known.get((wildcard(name), shapes[name]))
+        blocks = len(piece.parts) or 1
+        found = _outermost(flow, seqs[piece.dim], blocks) if seqs is not None and piece.dim >= 0 else None
+        if found is not None:
+            counts[name] = _Count(found, piece.length // (found * blocks))
+    heads = {count.number for count in counts.values() if count.width >= NARROWEST_HEAD}
+    paths = [*dict(model.named_modules()), *shapes]
+    rules: list[PlanRule] = []
+    for rule in plan.rules:
+        style = STYLES[rule.style]
+        if not style.cuts or style.inference in WHOLE_OUTSIDE or rule.units is not None:
+            rules.append(rule)
+            continue
+        units = {
+            path: _units(counts.get(path, counts.get(f"{path}.weight")), heads, ranks)
+            for path in matches(rule.pattern, paths)
+        }
+        if len(set(units.values())) == 1:
+            rules.append(replace(rule, units=next(iter(units.values()))))
+        else:
+            rules += [replace(rule, pattern=path, units=number) for path, number in units.items()]
+    return replace(plan, rules=tuple(rules))
+
+
+@dataclass(frozen=True)
+class _Count:
+    """The length of the outermost factor of an axis, and the entries behind each of its members."""
+
+    number: int
+    width: int
+
+
+def _units(count: _Count | None, heads: Collection[int], ranks: int) -> int | None:
+    """The units of an axis; None where ranks get equal parts, or any cut will do.
+
+    Widths are cut at multiples of ``ALIGNMENT`` entries, so that products with them stay fast, or work at all.
+
+    Args:
+        heads: the numbers of heads, which are not put together to multiples.
+    """
+    if count is None or count.number % ranks == 0:
+        return None
+    aligned = count.number // gcd(count.number, ALIGNMENT)
+    if count.number not in heads and ranks <= aligned < count.number:
+        return aligned
+    return count.number if count.width > 1 else None
+
+
+def _outermost(flow: Flow, seq: Seq, blocks: int) -> int | None:
+    """The length of the outermost factor of each block of an axis; None where it is not the same in all."""
+    flat = flow.axes.flat(seq)
+    if not flat:
+        return None
+    head, rest = flat[0], flat[1:]
+    if head.kind == SUM:
+        if blocks % len(head.parts):
+            return None
+        each = {_outermost(flow, (*part, *rest), blocks // len(head.parts)) for part in head.parts}
+        return each.pop() if len(each) == 1 else None
+    if blocks == 1:
+        return head.size
+    return _outermost(flow, rest, blocks // head.size) if blocks % head.size == 0 and size(rest) > 1 else None
