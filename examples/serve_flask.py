@@ -52,10 +52,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8000)
     options = parser.parse_args()
     tokenizer = AutoTokenizer.from_pretrained(options.folder)
-    model = AutoModelForCausalLM.from_pretrained(options.folder)
-    with parallelize(model, num_gpus=options.num_gpus, verbose="simple"):
-        app = make_app(model, lambda text: tokenizer(text, return_tensors="pt").input_ids, tokenizer.decode)
-        app.run(host="127.0.0.1", port=options.port, threaded=True)
+    # Each rank reads its own share of the weights; the ranks end with this process.
+    how = {"model_class": AutoModelForCausalLM, "verbose": "simple"}
+    model = parallelize(options.folder, num_gpus=options.num_gpus, **how)
+    app = make_app(model, lambda text: tokenizer(text, return_tensors="pt").input_ids, tokenizer.decode)
+    app.run(host="127.0.0.1", port=options.port, threaded=True)
 
 
 if __name__ == "__main__":

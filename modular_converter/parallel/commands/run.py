@@ -21,6 +21,7 @@ from modular_converter.parallel.commands.common import overrides_of, reports_err
 @click.option("--plan", help="A plan's file; the one in the model's classes or the derived one, if not given.")
 @click.option("--tokens", default=32, show_default=True, type=click.IntRange(1), help="How many to generate.")
 @click.option("--compile", "compiled", is_flag=True, help="Generate with a static cache and a compiled step.")
+@click.option("--compare/--no-compare", default=True, help="Run it whole on one device first; a folder needs not be.")
 @reports_errors
 def run(
     model: str,
@@ -31,11 +32,13 @@ def run(
     plan: str | None,
     tokens: int,
     compiled: bool,
+    compare: bool,
 ) -> None:
     """Run MODEL on several devices and compare with one.
 
-    MODEL is a folder with a saved model, a configuration (config.json) whose model gets random weights, a model type
-    (a small random one), or a class path. Exit code: 0 they agree, 1 they do not, 2 could not.
+    MODEL is a folder with a saved model, of which each device reads its share, a configuration (config.json) whose model
+    gets random weights, a model type (a small random one), or a class path. Exit code: 0 they agree, 1 they do not, 2
+    could not.
     """
     import torch
     from transformers.utils import logging
@@ -43,28 +46,51 @@ def run(
     from modular_converter.parallel.api import parallelize
 
     logging.set_verbosity_error()
-    made, inputs = load(model, settings)
-    if dtype is not None:
-        made = made.to(getattr(torch, dtype))
+    kind = None if dtype is None else getattr(torch, dtype)
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    inputs = {name: _placed(value, place) for name, value in inputs.items()}
-    whole = made.to(place)
-    want, one = _answers(whole, inputs, tokens, compiled)
-    parallelize(whole.to("cpu"), num_gpus, device=device, plan=plan, compile=compiled, verbose="simple")
+    source: Any = model if not settings and is_saved(Path(model)) else None
+    want, one = None, None
+    if compare or source is None:
+        made, _ = load(model, settings, kind)
+        if compare:
+            want, one = _answers(made.to(place), _inputs(made, place), tokens, compiled)
+            made.to("cpu")
+        source, made = made if source is None else source, None
+    told: dict[str, Any] = {"dtype": kind, "verbose": "simple"}
+    sharded = parallelize(source, num_gpus, device=device, plan=plan, compile=compiled, **told)
     try:
-        got, several = _answers(whole, inputs, tokens, compiled)
+        got, several = _answers(sharded, _inputs(sharded, place), tokens, compiled)
     finally:
-        whole._placement.end()
+        sharded._placement.end()
+    if want is None:
+        if several is not None:
+            click.echo(f"tokens a second: {num_gpus} devices {several:.1f}")
+        return
     worst = deviation(got, want)
-    limit = _limit(made)
+    limit = _limit(sharded)
     click.echo(f"outputs differ by {worst:.1e} of their scale at most (allowed: {limit:.0e})")
     if one is not None and several is not None:
         click.echo(f"tokens a second: one device {one:.1f}, {num_gpus} devices {several:.1f}")
     raise SystemExit(0 if worst <= limit else 1)
 
 
-def load(model: str, settings: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
+def is_saved(path: Path) -> bool:
+    """Whether a folder holds a model with its weights."""
+    return (path / "config.json").is_file() and any(path.glob("*.safetensors"))
+
+
+def _inputs(model: Any, place: str) -> dict[str, Any]:
+    """Inputs for one forward, on a device."""
+    from modular_converter.parallel.tiny.inputs import make_inputs
+
+    return {name: _placed(value, place) for name, value in make_inputs(model).items()}
+
+
+def load(model: str, settings: tuple[str, ...], dtype: Any = None) -> tuple[Any, dict[str, Any]]:
     """The model in eval mode on the CPU, and inputs for one forward.
+
+    Args:
+        dtype: of the weights; as they are if None.
 
     Raises:
         PlanError: it is none of the four kinds, or cannot be built.
@@ -81,12 +107,12 @@ def load(model: str, settings: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
             found = build(target_of(model, "causal"), overrides_of(settings))
         except BuildError:
             found = build(target_of(model), overrides_of(settings))
-        return found.model, found.inputs
+        return found.model if dtype is None else found.model.to(dtype), found.inputs
     folder = path if path.is_dir() else path.parent
     if not (folder / "config.json").exists() and path.is_dir():
         raise BuildError(f"{model}: has no config.json; give a saved model's folder, a configuration or a model type")
     try:
-        made = _from_folder(folder if path.is_dir() else path, path.is_dir(), overrides_of(settings))
+        made = _from_folder(folder if path.is_dir() else path, path.is_dir(), overrides_of(settings), dtype)
     except PlanError:
         raise
     except Exception as error:  # whatever the library raises for a broken file
@@ -95,20 +121,29 @@ def load(model: str, settings: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
         return made, make_inputs(made)
 
 
-def _from_folder(path: Path, folder: bool, overrides: dict[str, Any]) -> Any:
+def _from_folder(path: Path, folder: bool, overrides: dict[str, Any], dtype: Any) -> Any:
     import transformers
+
+    from modular_converter.parallel.errors import BuildError
 
     config = transformers.AutoConfig.from_pretrained(path, **overrides)
     names = list(getattr(config, "architectures", None) or ())
     kind = getattr(transformers, names[0], None) if names else None
-    weights = folder and any(path.glob("*.safetensors*")) or folder and any(path.glob("pytorch_model*"))
-    if weights:
-        return (kind or transformers.AutoModel).from_pretrained(path, config=config).eval()
-    if kind is not None:
-        return kind(config).eval()
-    auto = transformers.AutoModelForCausalLM
-    auto = auto if type(config) in auto._model_mapping else transformers.AutoModel
-    return auto.from_config(config).eval()
+    if folder and any(path.glob("pytorch_model*")) and not is_saved(path):
+        raise BuildError(
+            f"{path}: its .bin files hold pickled objects and are not read; load the model with from_pretrained and save "
+            "it with save_pretrained, which writes safetensors"
+        )
+    if folder and is_saved(path):
+        auto = kind or transformers.AutoModel
+        return auto.from_pretrained(path, config=config, dtype=dtype or "auto", use_safetensors=True).eval()
+    if kind is None:
+        auto = transformers.AutoModelForCausalLM
+        auto = auto if type(config) in auto._model_mapping else transformers.AutoModel
+        made = auto.from_config(config)
+    else:
+        made = kind(config)
+    return (made if dtype is None else made.to(dtype)).eval()
 
 
 def _placed(value: Any, place: str) -> Any:
@@ -147,12 +182,25 @@ def _rate(generate: Callable[[], Any], tokens: int) -> float | None:
 
 
 def deviation(got: list[Any], want: list[Any]) -> float:
-    """The largest error of a tensor, as a part of its scale; infinite for lists of different lengths."""
+    """The largest error of a tensor, as a part of its scale; infinite for lists of different lengths.
+
+    In half precision single entries are off by much of a small scale, so the norm of the difference counts.
+    """
+    import torch
+
+    from modular_converter.parallel.proof.deviation import HALF_TYPES
     from modular_converter.parallel.proof.judge import relative_error
 
-    if len(got) != len(want):
+    if len(got) != len(want) or any(a.shape != b.shape for a, b in zip(got, want)):
         return float("inf")
-    return max((relative_error(a.float(), b.float()) for a, b in zip(got, want)), default=0.0)
+
+    def error(one: Any, other: Any) -> float:
+        if other.dtype not in HALF_TYPES:
+            return relative_error(one.float(), other.float())
+        size = float(torch.linalg.vector_norm(other.double()))
+        return float(torch.linalg.vector_norm(one.double() - other.double())) / (size or 1.0)
+
+    return max((error(a, b) for a, b in zip(got, want)), default=0.0)
 
 
 def _limit(model: Any) -> float:

@@ -44,11 +44,25 @@ def test_folders_configurations_and_types_load(tmp_path):
     assert type(load("bert", ())[0]).__name__.startswith("Bert")
 
 
+def test_a_folder_runs_from_its_files(forked, tmp_path):
+    build(target_of("gpt2", "causal"), {"n_layer": 1}).model.save_pretrained(tmp_path)
+    command = ["run", str(tmp_path), "--tokens", "2", "--device", "cpu", "--dtype", "bfloat16"]
+    found = CliRunner().invoke(main, command)
+    assert found.exit_code == 0, found.output
+    assert "2 devices" in found.output and "allowed: 5e-02" in found.output
+    found = CliRunner().invoke(main, [*command, "--no-compare"])
+    assert found.exit_code == 0 and "outputs differ" not in found.output and "2 devices" in found.output
+
+
 def test_what_cannot_be_loaded_is_said(tmp_path):
     found = CliRunner().invoke(main, ["run", str(tmp_path)])
     assert found.exit_code == 2 and "has no config.json" in found.output
     (tmp_path / "config.json").write_text("{")
     found = CliRunner().invoke(main, ["run", str(tmp_path)])
     assert found.exit_code == 2 and "cannot be loaded" in found.output
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    (tmp_path / "pytorch_model.bin").write_bytes(b"pickled")
+    found = CliRunner().invoke(main, ["run", str(tmp_path)])
+    assert found.exit_code == 2 and "pickled objects and are not read" in found.output
     found = CliRunner().invoke(main, ["run", "lama"])
     assert found.exit_code == 2 and "did you mean" in found.output
