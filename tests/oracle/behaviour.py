@@ -19,6 +19,7 @@ Observation = dict[str, object]
 """What was asked of a class -> the answer, as a plain value that can be compared."""
 
 MODEL = re.compile(r"(?i)emu_?text|emu|llama|bert")
+PRIVATE = re.compile(r"^_[^\W_]\w*?__(?=\w)")
 MISSING = ("missing",)
 CONSTRUCTIONS: tuple[dict[str, object], ...] = ({}, {"config": 7, "size": 1}, {"config": 1, "size": 6, "flag": True})
 ARGUMENTS = (4, 2, 8, 6)
@@ -188,7 +189,7 @@ def plain(value: object, depth: int = 6) -> object:
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, *(plain(item, depth - 1) for item in value))
     if isinstance(value, dict):
-        return {plain(key): plain(item, depth - 1) for key, item in value.items()}
+        return {plain(_unmangled(key)): plain(item, depth - 1) for key, item in value.items()}
     if isinstance(value, type):
         return ("class", neutral(value.__name__), *_class_values(value, depth))
     if isinstance(value, types.GeneratorType):
@@ -198,6 +199,11 @@ def plain(value: object, depth: int = 6) -> object:
     if callable(value):
         return "callable"
     return ("instance", neutral(type(value).__name__), plain(getattr(value, "__dict__", {}), depth - 1))
+
+
+def _unmangled(key: object) -> object:
+    """A private name without that of its class, which the conversion renames: `__hidden` for `_EmuNorm__hidden`."""
+    return PRIVATE.sub("__", key) if isinstance(key, str) else key
 
 
 def _class_values(cls: type, depth: int) -> tuple[object, ...]:
