@@ -18,7 +18,9 @@ NAME_LINES = 0.8
 """What one more imported parent costs."""
 
 
-MOST_PARENTS = 6
+YOUNGER_LINES = 5.0
+"""What a class costs more whose parent belongs to a younger model."""
+MOST_PARENTS = 4
 """Sources that are looked at closely for one class."""
 
 
@@ -43,11 +45,17 @@ def estimates(flat: FlatModel, sources: Sequence[Source], library: Library) -> d
     for file in flat.files:
         for name, statement in file.module.definitions.items():
             if statement.role is Role.CLASS:
-                near = [one for one in sources if name in one.shared or name in one.definitions]
-                near.sort(key=lambda one: -one.shared.get(name, 0.0))
-                placed = (_cheapest(statement, source, flat, library) for source in near[:MOST_PARENTS])
+                placed = (_cheapest(statement, source, flat, library) for source in _nearest(name, sources))
                 found[name] = [one for one in placed if one is not None]
     return found
+
+
+def _nearest(name: str, sources: Sequence[Source]) -> list[Source]:
+    """The sources for one class: those that share most with it, and those that share most with the whole model."""
+    likely = sorted((one for one in sources if name in one.shared), key=lambda one: -one.shared[name])
+    alike = [one for one in sources if name in one.definitions]
+    found = {id(one): one for one in (*likely[:MOST_PARENTS], *alike[:MOST_PARENTS])}
+    return list(found.values())
 
 
 def _cheapest(statement: Statement, source: Source, flat: FlatModel, library: Library) -> Placed | None:
@@ -55,7 +63,8 @@ def _cheapest(statement: Statement, source: Source, flat: FlatModel, library: Li
     found = [
         placed
         for name in names
-        if name in source.definitions and source.definitions.role(name) is Role.CLASS
+        if name in source.definitions
+        and source.definitions.role(name) is Role.CLASS
         and (placed := place(statement, source, name, flat, library, thorough=False)) is not None
     ]
     best = min(found, key=lambda one: one.heir.lines, default=None)
@@ -73,10 +82,16 @@ def place(
     return Placed(source, parent, heir) if heir is not None else None
 
 
-def choose(flat: FlatModel, estimated: Mapping[str, Sequence[Placed]], preferred: Collection[str]) -> dict[str, Placed]:
+def choose(
+    flat: FlatModel, estimated: Mapping[str, Sequence[Placed]], preferred: Collection[str], year: int
+) -> dict[str, Placed]:
     """Class -> its parent, for the classes that are shorter with one.
 
     Sources are added as long as they save lines, the best first, and each class takes the cheapest that is there.
+
+    Args:
+        preferred: models that a person prefers as parents.
+        year: that of the model; younger models cost more.
     """
     full = {name: flat.definitions[name][1].text.count("\n") + 3.0 for name in estimated}
     used = frozenset().union(*(one.uses - {name} for name, (_, one) in flat.definitions.items()))
@@ -91,7 +106,7 @@ def choose(flat: FlatModel, estimated: Mapping[str, Sequence[Placed]], preferred
         if one.heir.says_nothing and one.parent == name and name in used:
             return 0.3
         factor = 0.7 if one.source.model in preferred else 1.0
-        return (one.heir.lines + NAME_LINES) * factor
+        return (one.heir.lines + NAME_LINES) * factor + (YOUNGER_LINES if one.source.year > year else 0.0)
 
     current = dict(full)
     chosen: dict[str, Placed] = {}

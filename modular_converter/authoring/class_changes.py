@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from modular_converter.authoring.method_changes import shortened
+from modular_converter.authoring.method_changes import calling_base, shortened
 from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge import merge_class, rename_class
@@ -141,7 +141,7 @@ def _draft(own: ClassBlock, inherited: ClassBlock, base: str, bases: Sequence[st
         place = theirs.get(key)
         if key != repeated and place is not None and _same(member, place):
             continue
-        text = _written(member, place, by_super)
+        text = _written(member, place, by_super, own.bases)
         if text is None:
             return None
         notes.append(_note(key, place, text, member))
@@ -206,7 +206,7 @@ def _is_reachable(mine: Mapping[str, Member], theirs: Mapping[str, Member]) -> b
     return sorted(merged, key=lambda key: (mine[key]).is_function) == list(mine)
 
 
-def _written(member: Member, place: Member | None, by_super: bool) -> str | None:
+def _written(member: Member, place: Member | None, by_super: bool, bases: Sequence[str]) -> str | None:
     """The text of a member that the parent lacks or has otherwise; None where the parent's would show through."""
     if place is None or not member.is_function or not place.is_function:
         return (member.lead if place is None or not member.is_function else "\n") + member.text + member.documentation
@@ -218,7 +218,7 @@ def _written(member: Member, place: Member | None, by_super: bool) -> str | None
     ):
         return None
     short = shortened(member, place) if by_super else None
-    return "\n" + (short or member.text)
+    return "\n" + (short or calling_base(member, bases))
 
 
 def _note(key: str, place: Member | None, text: str, member: Member) -> str:

@@ -41,14 +41,21 @@ class Draft:
     """Definition -> how it is had; `__all__` is not among them."""
     placed: Mapping[str, Placed]
     """Class -> its parent, where it has one."""
-    imports: Mapping[str, Import]
-    """Function or constant -> where it could be imported from."""
+    imports: Mapping[str, tuple[Import, ...]]
+    """Function or constant -> where it could be imported from; the first place counts."""
     needed: frozenset[str] = frozenset()
     """Names of imports that the file needs although its own code does not use them."""
+    header: int = 0
+    """Which of `headers` is written."""
 
     def with_how(self, changes: Mapping[str, How]) -> Draft:
         """The draft with some definitions had otherwise."""
         return replace(self, how={**self.how, **changes})
+
+    def imported(self, name: str, taken: Import) -> Draft:
+        """The draft with a function or constant imported from a certain place."""
+        others = (one for one in self.imports[name] if one != taken)
+        return replace(self.with_how({name: How.IMPORTED}), imports={**self.imports, name: (taken, *others)})
 
     def statement(self, name: str) -> Statement:
         """The definition in the flat file."""
@@ -94,7 +101,7 @@ def _used(draft: Draft) -> set[str]:
 
 def render(draft: Draft) -> str:
     """The text of the modular file, not formatted."""
-    parts = [_header(draft.flat), *_imports(draft), "\n\n"]
+    parts = [headers(draft.flat)[draft.header], *_imports(draft), "\n\n"]
     names = sorted(draft.how, key=lambda name: name == "__getattr__")  # which stands above `__all__`
     for name in names:
         how, statement = draft.how[name], draft.statement(name)
@@ -104,18 +111,20 @@ def render(draft: Draft) -> str:
     return "".join((*parts, _exports(draft.flat)))
 
 
-def _header(flat: FlatModel) -> str:
-    """The licence of the flat files, of which the modeling file is the last.
+def headers(flat: FlatModel) -> list[str]:
+    """The ways to write the licence of the flat files, of which the modeling file is the last.
 
-    Where some files have an empty line below it and others have none, a docstring takes its place: the line between it
-    and the first import goes with this import into the files that need it, as in the published files.
+    An import takes the empty line above it along into the generated files. With a docstring below the licence this line
+    belongs to the first import; without one it belongs to the licence.
     """
-    headers = [file.module.header for file in flat.files if file.module.header.strip()]
-    if not headers:
-        return ""
-    gaps = {len(one) - len(one.rstrip("\n")) for one in headers}
-    text = headers[-1].rstrip("\n")
-    return f'{text}\n"""{flat.cased} model."""\n\n' if len(gaps) > 1 else text + "\n" * gaps.pop()
+    found = [file.module.header for file in flat.files if file.module.header.strip()]
+    if not found:
+        return [""]
+    gaps = [len(one) - len(one.rstrip("\n")) for one in found]
+    text = found[-1].rstrip("\n")
+    docstring = f'{text}\n"""{flat.cased} model."""\n\n'
+    plain = [text + "\n" * gap for gap in dict.fromkeys((gaps[-1], 1, 2))]
+    return [docstring, *plain] if flat.is_generated and len(set(gaps)) > 1 else [*plain, docstring]
 
 
 def _exports(flat: FlatModel) -> str:
@@ -125,7 +134,7 @@ def _exports(flat: FlatModel) -> str:
     if not names:
         return ""
     lead = min((one.lead for one in found), key=len)
-    return f"{lead}__all__ = [" + "".join(f'"{name}", ' for name in names) + "]\n"
+    return f"{lead}__all__ = [" + ", ".join(f'"{name}"' for name in names) + "]\n"
 
 
 def _imports(draft: Draft) -> Iterator[str]:
@@ -162,7 +171,7 @@ def _from_neighbours(draft: Draft) -> Iterator[str]:
             placed = draft.placed[name]
             yield f"from {placed.source.dotted} import {placed.original}\n"
         elif how is How.IMPORTED:
-            taken = draft.imports[name]
+            taken = draft.imports[name][0]
             alias = f" as {name}" if taken.original != name else ""
             yield f"from {taken.dotted} import {taken.original}{alias}\n"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from modular_converter.convert.emit.banner import is_generated, source_path, without_banner
@@ -12,8 +13,9 @@ from modular_converter.convert.inherit.resolve import ModularFile
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Statement
+from modular_converter.convert.source.rename import without_copy_comments
 from modular_converter.diagnostics import ConversionError, Location, locate_parse_error
-from modular_converter.rules import nothing_to_convert, syntax_error
+from modular_converter.rules import missing_file, syntax_error
 from modular_converter.settings.kinds import split_stem
 from modular_converter.settings.parent_folders import models_folder_of
 from modular_converter.settings.values import Settings
@@ -30,6 +32,10 @@ class FlatFile:
     """Its statements. The header is without the banner of a generated file."""
     is_generated: bool
     """Whether the banner says that the file comes from the model's modular file."""
+    marks: int = 0
+    """The number of comments that name the origin of a copy. They are left out of `module`: inheritance says it."""
+    has_docstring: bool = False
+    """Whether the module has a docstring, which no generated file has."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,15 @@ class FlatModel:
                 found.setdefault(name, (file, statement))
         return found
 
+    def without(self, paths: Collection[str]) -> FlatModel:
+        """The model without some of its files, which then stay written by hand."""
+        return replace(self, files=tuple(file for file in self.files if file.path not in paths))
+
+    @property
+    def lines(self) -> int:
+        """The lines of all files."""
+        return sum(file.text.count("\n") for file in self.files)
+
     def as_modular(self, text: str) -> ModularFile:
         """A modular file of this model with a given text."""
         return ModularFile(self.modular, self.model, self.cased, index_module(text, self.modular))
@@ -96,7 +111,7 @@ def read_flat_model(folder: str, model: str, library: Library) -> FlatModel:
     if any(file.is_generated for file in files):
         files = [file for file in files if file.is_generated]
     if not files:
-        raise ConversionError(nothing_to_convert.diagnose(folder, reason=f"no file of a model {model!r} in it"))
+        raise ConversionError(missing_file.diagnose(Location(folder), reason=f"it has no file of a model {model!r}"))
     cased = library.names(models_folder_of(modular)).cased(model)
     return FlatModel(modular, model, cased, tuple(sorted(files, key=lambda file: _rank(file, library.settings))))
 
@@ -110,9 +125,15 @@ def _read_file(path: str, kind: str, modular: str, library: Library) -> FlatFile
     text = library.text(path)
     header_of = is_generated(text)
     own = bool(header_of) and os.path.basename(header_of) == os.path.basename(source_path(modular, library.settings))
-    body = without_banner(text, library.settings) if own else text
+    if own:
+        body = without_banner(text, library.settings)
+        marks = 0
+    else:
+        body = without_copy_comments(text, library.settings.copy_comment)
+        marks = text.count("\n") - body.count("\n")
     try:
         module = index_module(body, path)
+        has_docstring = ast.get_docstring(ast.parse(body)) is not None
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConversionError(syntax_error.diagnose(*locate_parse_error(path, error))) from None
-    return FlatFile(kind, path, text, module, own)
+    return FlatFile(kind, path, text, module, own, marks, has_docstring)

@@ -7,8 +7,9 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from modular_converter.authoring.class_parts import parts_of
 from modular_converter.authoring.normal_form import Abstraction, squeezed
@@ -63,6 +64,10 @@ class LibraryIndex:
         """The places in `entries` of the definitions that have a part; none for a part that very many have."""
         found = self.by_part.get(part, ())
         return found if len(found) <= MOST_OWNERS else ()
+
+    def with_modular(self, path: str, files: Iterable[str]) -> LibraryIndex:
+        """The index with one more modular file and the files that it takes from, so that no circle arises."""
+        return replace(self, needs={**self.needs, path: frozenset(files)})
 
     @cached_property
     def popularity(self) -> Mapping[str, int]:
@@ -140,14 +145,23 @@ def _facts(path: str, names: ModelNames, library: Library) -> list[object]:
     return [_year(module), [describe(name, module, abstraction) for name in module.definitions]]
 
 
-def describe(name: str, module: Module, abstraction: Abstraction) -> list[object]:
-    """Name, role, lines, hash, and the hashes of the parts with their lines, of a definition."""
+class Facts(NamedTuple):
+    """What the index holds of one definition; see `Entry`."""
+
+    name: str
+    role: str
+    lines: int
+    whole: int
+    parts: tuple[tuple[int, int], ...]
+
+
+def describe(name: str, module: Module, abstraction: Abstraction) -> Facts:
+    """The facts of a definition of a module."""
     statement = module.definitions[name]
     abstract = abstraction.abstract(statement.text)
     forms = parts_of(statement.text, abstract) if statement.role is Role.CLASS else []
-    parts = [[hash_of(form), lines] for form, lines in forms]
-    whole = hash_of(squeezed(abstract))
-    return [name, statement.role.value, statement.text.count("\n") + 1, whole, parts]
+    parts = tuple((hash_of(form), lines) for form, lines in forms)
+    return Facts(name, statement.role.value, statement.text.count("\n") + 1, hash_of(squeezed(abstract)), parts)
 
 
 def _year(module: Module) -> int:
@@ -163,7 +177,7 @@ def _index(facts: Mapping[str, list[object]], settings: Settings) -> LibraryInde
     years: dict[str, int] = {}
     by_part: dict[int, list[int]] = {}
     roles = {role.value for role in DEFINITIONS}
-    for path, (year, items) in facts.items():  # type: ignore[misc]
+    for path, (year, items) in facts.items():
         folder, base = os.path.split(path)
         if is_modular_name(base):
             needs[path] = frozenset(os.path.normpath(os.path.join(folder, one)) for one in items)  # type: ignore[attr-defined]

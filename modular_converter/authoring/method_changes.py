@@ -13,6 +13,7 @@ from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.inherit.calls import SUPER_KWARGS, is_super_statement
 from modular_converter.convert.inherit.members import Member
 from modular_converter.convert.inherit.scopes import Function
+from modular_converter.convert.source import lexer
 from modular_converter.convert.source.index import is_docstring
 
 
@@ -66,7 +67,8 @@ def cut_method(member: Member) -> MethodText | None:
         return None
     position = _header_end(function, lines, offset)
     header = "".join(lines[start:position])
-    docstring, body = "", []
+    docstring = ""
+    body: list[BodyLine] = []
     for node in function.body:
         end = (node.end_lineno or node.lineno) - offset
         if end <= position:
@@ -77,9 +79,7 @@ def cut_method(member: Member) -> MethodText | None:
             docstring = text
         else:
             body.append(BodyLine(node, text))
-    return MethodText(
-        function, "".join(lines[:start]), header, docstring, tuple(body), "".join(lines[position:])
-    )
+    return MethodText(function, "".join(lines[:start]), header, docstring, tuple(body), "".join(lines[position:]))
 
 
 def _before_def(member: Member, lines: Sequence[str]) -> list[str]:
@@ -123,16 +123,35 @@ def shortened(wanted: Member, parent: Member) -> str | None:
     return text if text.count("\n") < wanted.text.count("\n") else None
 
 
+def calling_base(member: Member, bases: Sequence[str]) -> str:
+    """The text of an override whose `super()` calls do not mean the parent: `Base.method(self, …)` keeps it out.
+
+    Args:
+        bases: the bases of the generated class.
+    """
+    name, arguments = member.function.name, member.function.args.args
+    pattern = re.compile(rf"\bsuper\(\)\.{re.escape(name)}\((\)?)")
+    if not bases or not arguments:
+        return member.text
+    pieces: list[str] = []
+    position = 0
+    for match in pattern.finditer(lexer.code_only(member.text)):
+        call = f"{bases[0]}.{name}({arguments[0].arg}" + (")" if match[1] else ", ")
+        pieces += (member.text[position : match.start()], call)
+        position = match.end()
+    return "".join((*pieces, member.text[position:]))
+
+
 def _body(own: MethodText, inherited: MethodText) -> list[str | None] | None:
     """The statements of the override, None in the place of the call; None where the parent's lines do not serve."""
     if own.keys == inherited.keys:
         return [None]
     name = own.function.name
     mine, theirs = list(own.body), list(inherited.body)
-    if name == "__init__" and mine and theirs and is_super_statement(theirs[0].node, name):
-        if mine[0].key == theirs[0].key:
-            mine.pop(0)
-            theirs.pop(0)
+    is_same_start = bool(mine) and bool(theirs) and mine[0].key == theirs[0].key
+    if name == "__init__" and is_same_start and is_super_statement(theirs[0].node, name):
+        mine.pop(0)
+        theirs.pop(0)
     if _returns(inherited.body):
         kept = len(mine) - len(theirs)
         if kept > 0 and [one.key for one in mine[kept:]] == [one.key for one in theirs]:
@@ -158,13 +177,13 @@ def _merged_body(mine: Sequence[BodyLine], theirs: Sequence[BodyLine]) -> list[s
     parents = {target for one in theirs for target in one.targets}
     before: list[str] = []
     after: list[str] = []
+    seen_common = False
     for one in mine:
-        is_new = one.key not in common
-        if is_new and not common.isdisjoint(line.key for line in mine[: mine.index(one)]):
+        if one.key in common:
+            seen_common = True
+        elif seen_common or set(one.targets) & parents:
             after.append(one.text)
-        elif is_new and set(one.targets) & parents:
-            after.append(one.text)
-        elif is_new:
+        else:
             before.append(one.text)
     return [*before, None, *(f"{INDENT}del {target}\n" for target in removed), *after]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modular_converter.authoring.comparison import FileDifference, compare
-from modular_converter.authoring.draft import Draft, How, closed, render
+from modular_converter.authoring.draft import Draft, How, Import, closed, headers, render
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import format_files
@@ -14,8 +14,14 @@ from modular_converter.convert.source import lexer
 from modular_converter.settings.values import Settings
 
 
+MOST_TRIES = 8
+"""Changes that are tried one by one before they add up."""
 MOST_ROUNDS = 40
 """Conversions of one draft at most; each makes at least one definition longer."""
+
+
+Change = tuple[str, How, "Import | None"]
+"""A definition, how it is to be had, and where it is to be imported from."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,11 @@ class Proof:
         return not self.conversion.failed and all(one.has_come_back for one in self.differences)
 
     @property
+    def sources(self) -> frozenset[str]:
+        """The neighbours' files that the modular file takes from."""
+        return self.conversion.requires
+
+    @property
     def lines(self) -> int:
         """The lines of the modular file."""
         return self.text.count("\n")
@@ -47,7 +58,8 @@ def attempt(draft: Draft, settings: Settings, reasons: Mapping[str, str]) -> Pro
     path = draft.flat.modular
     text = format_files({path: render(draft)}, settings).texts[path]
     conversion = Run(settings, {path: text}, workers=1).convert([path])[0]
-    return Proof(draft, text, conversion, compare(draft.flat, conversion.files), reasons)
+    differences = compare(draft.flat, conversion.files, settings.customary_names)
+    return Proof(draft, text, conversion, differences, reasons)
 
 
 def prove(draft: Draft, settings: Settings) -> Proof:
@@ -59,9 +71,20 @@ def prove(draft: Draft, settings: Settings) -> Proof:
             return proof
         mended = _mend(proof, reasons)
         if mended is None:
-            return _in_order(proof, settings)
+            return _with_another_header(_in_order(proof, settings), settings)
         proof = attempt(mended, settings, reasons)
     return proof
+
+
+def _with_another_header(proof: Proof, settings: Settings) -> Proof:
+    """The proof with the empty line below the licence where generated files have it, if only this line differs."""
+    if proof.has_come_back or proof.conversion.failed:
+        return proof
+    if any(not one.is_same_code or one.order for one in proof.differences):
+        return proof
+    drafts = (replace(proof.draft, header=place) for place in range(1, len(headers(proof.draft.flat))))
+    tried = (attempt(draft, settings, proof.reasons) for draft in drafts)
+    return next((one for one in tried if one.has_come_back), proof)
 
 
 def _mend(proof: Proof, reasons: dict[str, str]) -> Draft | None:
@@ -110,11 +133,7 @@ def _at_line(proof: Proof, line: int) -> Iterator[str]:
 
 def _pullers(name: str, draft: Draft) -> Iterator[str]:
     """The heirs whose neighbour has a definition that is too much, and that mention it; else all with that neighbour."""
-    near = [
-        one
-        for one, how in draft.how.items()
-        if how is How.HEIR and name in draft.placed[one].source.definitions
-    ]
+    near = [one for one, how in draft.how.items() if how is How.HEIR and name in draft.placed[one].source.definitions]
     users = [one for one in near if name in lexer.identifiers(draft.statement(one).text)]
     imported = [one for one, how in draft.how.items() if how is How.IMPORTED]
     yield from users or near or imported
@@ -133,49 +152,77 @@ def _longer(name: str, draft: Draft, reason: str) -> How | None:
 
 
 def _in_order(proof: Proof, settings: Settings) -> Proof:
-    """Write single definitions longer as long as this brings more definitions into their places."""
-    tried: set[tuple[str, How]] = set()
+    """Write definitions longer until all stand in their places; then shorten again those that need not be longer.
+
+    A change that brings more definitions into their places is kept at once. Where no single one does, changes add up.
+    """
+    start = proof.draft
+    changed: list[str] = []
     for _ in range(MOST_ROUNDS):
-        if proof.has_come_back:
+        if proof.has_come_back or not (changes := _order_changes(proof)):
             break
-        change = next((one for one in _order_changes(proof) if one not in tried), None)
-        if change is None:
-            break
-        tried.add(change)
-        name, how = change
-        other = attempt(proof.draft.with_how({name: how}), settings, proof.reasons)
-        if not other.conversion.failed and _in_place(other) > _in_place(proof):
-            proof = replace(other, reasons={**proof.reasons, name: "the order of the definitions"})
+        tries = (_changed(proof, change, settings) for change in changes[:MOST_TRIES])
+        better = next((one for one in tries if _in_place(one) > _in_place(proof)), None)
+        proof = better or _changed(proof, changes[0 if changes[0][1] is How.HEIR else -1], settings)
+        changed += (name for name in proof.draft.how if proof.draft.how[name] is not start.how[name])
+    if proof.has_come_back:
+        for name in dict.fromkeys(changed):
+            proof = _shortest(name, start, proof, settings)
     return proof
+
+
+def _shortest(name: str, start: Draft, proof: Proof, settings: Settings) -> Proof:
+    """The proof with one definition as short as in the first draft, or imported from elsewhere, if that holds too."""
+    ways = [proof.draft.with_how({name: start.how[name]})]
+    if proof.draft.how[name] is How.WRITTEN:
+        ways += (proof.draft.imported(name, taken) for taken in proof.draft.imports.get(name, ()))
+    for draft in ways:
+        other = attempt(draft, settings, proof.reasons)
+        if other.has_come_back and other.lines < proof.lines:
+            return other
+    return proof
+
+
+def _changed(proof: Proof, change: Change, settings: Settings) -> Proof:
+    """The proof of a draft with one definition had otherwise."""
+    name, how, taken = change
+    reasons = {**proof.reasons, name: "the order of the definitions"}
+    draft = proof.draft.imported(name, taken) if taken else proof.draft.with_how({name: how})
+    return attempt(draft, settings, reasons)
 
 
 def _in_place(proof: Proof) -> int:
     """The definitions that stand where they should, up to the first that does not, over all files."""
+    if proof.conversion.failed or not all(one.is_same_code for one in proof.differences):
+        return -1
     number = 0
     for difference in proof.differences:
         names = list(difference.file.module.definitions)
-        same = difference.is_same_code
-        number += (names.index(difference.order[0]) if difference.order else len(names)) if same else -len(names)
+        number += names.index(difference.order[0]) if difference.order else len(names)
     return number
 
 
-def _order_changes(proof: Proof) -> Iterator[tuple[str, How]]:
+def _order_changes(proof: Proof) -> list[Change]:
     """The definitions that may be had otherwise so that the order changes, the most promising first."""
     draft = proof.draft
+    found: list[Change] = []
     for difference in proof.differences:
         if difference.order is None or not difference.file.is_generated:
             continue
         names = list(dict.fromkeys((*difference.order, *_between(difference))))
-        for wanted in (How.HEIR, How.IMPORTED, How.WRITTEN):
-            for name in names:
-                if _is_longer(name, wanted, draft):
-                    yield name, wanted
+        found += ((name, How.HEIR, None) for name in names if _is_longer(name, How.HEIR, draft))
+        for name in names:
+            if draft.how[name] is not How.WRITTEN:
+                first = 1 if draft.how[name] is How.IMPORTED else 0
+                found += ((name, How.IMPORTED, taken) for taken in draft.imports.get(name, ())[first:])
+        found += ((name, How.WRITTEN, None) for name in names if _is_longer(name, How.WRITTEN, draft))
+    return found
 
 
 def _is_longer(name: str, how: How, draft: Draft) -> bool:
     """Whether a definition can be had in this longer way."""
     ways = list(How)
-    possible = {How.HEIR: name in draft.placed, How.IMPORTED: name in draft.imports}.get(how, True)
+    possible = how is not How.HEIR or name in draft.placed
     return possible and ways.index(how) > ways.index(draft.how[name])
 
 

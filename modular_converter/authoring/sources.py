@@ -42,11 +42,15 @@ class Source:
     """Name in the target -> name in the file."""
     likely: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Class of the target -> the classes of the file, by their names in the target, that resemble it most."""
+    year: int = 0
+    """The year of the file's copyright notice."""
     shared: Mapping[str, float] = field(default_factory=dict)
     """Class of the target -> the lines that it shares with a class of the file, by the index."""
 
 
-def find_sources(flat: FlatModel, index: LibraryIndex, library: Library, preferred: Collection[str] = ()) -> list[Source]:
+def find_sources(
+    flat: FlatModel, index: LibraryIndex, library: Library, preferred: Collection[str] = ()
+) -> list[Source]:
     """The files that resemble a model most, kind by kind.
 
     Args:
@@ -57,12 +61,44 @@ def find_sources(flat: FlatModel, index: LibraryIndex, library: Library, preferr
     for file in flat.files:
         scores = _scores(file, flat, index, library)
         scores = {
-            name: {entry: score for entry, score in some.items() if _may_give(entry, flat, forbidden, library)}
+            name: {
+                entry: score
+                for entry, score in some.items()
+                if _may_give(entry, flat, forbidden, library) and _is_old_enough(entry, file, index, preferred)
+            }
             for name, some in scores.items()
         }
         for path in _best_files(scores, index, preferred):
-            found += _sources_at(path, scores, flat, library)
-    return found
+            found += (replace(one, year=index.years[path]) for one in _sources_at(path, scores, flat, library))
+    return [*found, *_sources_of_functions(flat, found, index, forbidden, library, preferred)]
+
+
+def _sources_of_functions(
+    flat: FlatModel,
+    known: Sequence[Source],
+    index: LibraryIndex,
+    forbidden: frozenset[str],
+    library: Library,
+    preferred: Collection[str],
+) -> list[Source]:
+    """The files that have functions of the model which no other source has: of several the oldest."""
+    names = library.names(flat.models_folder)
+    paths: dict[str, None] = {}
+    for file in flat.files:
+        abstraction = Abstraction(file.module, flat.model, names)
+        for name, statement in file.module.definitions.items():
+            if statement.role is not Role.FUNCTION or any(name in one.definitions for one in known):
+                continue
+            whole = describe(name, file.module, abstraction).whole
+            twins = [index.entries[place] for place in index.places(whole)]
+            twins = [one for one in twins if one.role == Role.FUNCTION.value and one.name == name]
+            twins = [one for one in twins if _may_give(one, flat, forbidden, library)]
+            twins = [one for one in twins if _is_old_enough(one, file, index, preferred)]
+            if twins:
+                paths[
+                    min(twins, key=lambda one: (index.years[one.path], -index.popularity[one.path], one.path)).path
+                ] = None
+    return [source for path in paths if (source := open_source(path, (), flat, library)) is not None]
 
 
 def heirs_of(flat: FlatModel, index: LibraryIndex, library: Library) -> frozenset[str]:
@@ -78,18 +114,16 @@ def heirs_of(flat: FlatModel, index: LibraryIndex, library: Library) -> frozense
     return frozenset(found)
 
 
-def _scores(
-    file: FlatFile, flat: FlatModel, index: LibraryIndex, library: Library
-) -> dict[str, dict[Entry, float]]:
+def _scores(file: FlatFile, flat: FlatModel, index: LibraryIndex, library: Library) -> dict[str, dict[Entry, float]]:
     """Class -> the library's classes that share parts with it, and the lines that they share."""
     abstraction = Abstraction(file.module, flat.model, library.names(flat.models_folder))
     found: dict[str, dict[Entry, float]] = {}
     for name, statement in file.module.definitions.items():
         if statement.role is not Role.CLASS:
             continue
-        _, _, lines, whole, parts = describe(name, file.module, abstraction)
+        facts = describe(name, file.module, abstraction)
         shared: dict[int, float] = {}
-        for part, length in (*parts, [whole, lines]):  # type: ignore[misc]
+        for part, length in (*facts.parts, (facts.whole, facts.lines)):
             for place in index.places(part):
                 shared[place] = shared.get(place, 0.0) + length
         found[name] = {
@@ -105,6 +139,15 @@ def _may_give(entry: Entry, flat: FlatModel, forbidden: frozenset[str], library:
     if os.path.dirname(entry.path) == flat.folder or modular_of(entry.path, library.settings) in forbidden:
         return False
     return neighbour_module(dotted_name(entry.path), library.settings) is not None
+
+
+def _is_old_enough(entry: Entry, file: FlatFile, index: LibraryIndex, preferred: Collection[str]) -> bool:
+    """Whether a file written by hand may inherit from a definition: from no younger model, unless a person says so.
+
+    The younger one of two twins then inherits from the older one, whichever is modularized first.
+    """
+    year = index.years.get(file.path, 0)
+    return file.is_generated or not year or index.years[entry.path] <= year or entry.model in preferred
 
 
 def dotted_name(path: str) -> str:
@@ -150,10 +193,10 @@ def _sources_at(
             prefix = asked_prefix(name, original, flat.cased, neighbour) or flat.cased
             wanted[prefix] += int(-score) + 1
             asking.setdefault(prefix, []).append((name, original))
-    found = []
+    found: list[Source] = []
     for prefix, _ in wanted.most_common(MOST_PREFIXES):
         source = open_source(path, asking[prefix], flat, library, pairs)
-        if source is not None:
+        if source is not None and source.prefix not in {one.prefix for one in found}:
             found.append(replace(source, shared=shared))
     return found
 
@@ -172,7 +215,7 @@ def open_source(
         likely: class of the target -> names of classes in the file.
     """
     dotted = dotted_name(path)
-    parents = ", ".join(dict.fromkeys(parent for _, parent in children))
+    parents = ", ".join(dict.fromkeys(parent for _, parent in children)) or "nothing"
     text = f"from {dotted} import {parents}\n" + "".join(f"class {one}({parent}): pass\n" for one, parent in children)
     try:
         renamed = rename_neighbours(resolve_imports(flat.as_modular(text), library), library).neighbours[dotted]
