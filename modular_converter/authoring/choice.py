@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from modular_converter.authoring.class_changes import Heir, Parent, heir_of
+from modular_converter.authoring.class_changes import Heir, ParentClass, heir_of
 from modular_converter.authoring.flat_model import FlatModel
-from modular_converter.authoring.sources import Source
+from modular_converter.authoring.sources import SourceFile
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role, Statement
 
@@ -28,7 +28,7 @@ MOST_PARENTS = 4
 class Placed:
     """A class of the model with the parent that it could have."""
 
-    source: Source
+    source: SourceFile
     parent: str
     """The parent's name in the target."""
     heir: Heir
@@ -39,7 +39,7 @@ class Placed:
         return self.source.originals[self.parent]
 
 
-def estimates(flat: FlatModel, sources: Sequence[Source], library: Library) -> dict[str, list[Placed]]:
+def estimates(flat: FlatModel, sources: Sequence[SourceFile], library: Library) -> dict[str, list[Placed]]:
     """Class -> the parents that it could have, without a look at what a merge gives; the cheapest of each source."""
     found: dict[str, list[Placed]] = {}
     for file in flat.files:
@@ -50,7 +50,7 @@ def estimates(flat: FlatModel, sources: Sequence[Source], library: Library) -> d
     return found
 
 
-def _nearest(name: str, sources: Sequence[Source]) -> list[Source]:
+def _nearest(name: str, sources: Sequence[SourceFile]) -> list[SourceFile]:
     """The sources for one class: those that share most with it, and those that share most with the whole model."""
     likely = sorted((one for one in sources if name in one.shared), key=lambda one: -one.shared[name])
     alike = [one for one in sources if name in one.definitions]
@@ -58,31 +58,31 @@ def _nearest(name: str, sources: Sequence[Source]) -> list[Source]:
     return list(found.values())
 
 
-def _cheapest(statement: Statement, source: Source, flat: FlatModel, library: Library) -> Placed | None:
+def _cheapest(statement: Statement, source: SourceFile, flat: FlatModel, library: Library) -> Placed | None:
     names = dict.fromkeys((statement.name, *source.likely.get(statement.name, ())))
     found = [
         placed
         for name in names
         if name in source.definitions
         and source.definitions.role(name) is Role.CLASS
-        and (placed := place(statement, source, name, flat, library, thorough=False)) is not None
+        and (placed := inherit_from(statement, source, name, flat, library, thorough=False)) is not None
     ]
     best = min(found, key=lambda one: one.heir.lines, default=None)
     return best if best is not None and best.heir.lines < statement.text.count("\n") + 3 else None
 
 
-def place(
-    statement: Statement, source: Source, parent: str, flat: FlatModel, library: Library, thorough: bool = True
+def inherit_from(
+    statement: Statement, source: SourceFile, parent: str, flat: FlatModel, library: Library, thorough: bool = True
 ) -> Placed | None:
     """A class as the heir of one class of a source; see `heir_of`."""
     text = source.definitions[parent].text
     base = source.originals[parent]
     names = library.names(flat.models_folder)
-    heir = heir_of(statement.text, Parent(text, parent, base), names, library.settings, thorough)
+    heir = heir_of(statement.text, ParentClass(text, parent, base), names, library.settings, thorough)
     return Placed(source, parent, heir) if heir is not None else None
 
 
-def choose(
+def choose_parents(
     flat: FlatModel, estimated: Mapping[str, Sequence[Placed]], preferred: Collection[str], year: int
 ) -> dict[str, Placed]:
     """Class -> its parent, for the classes that are shorter with one.
@@ -96,7 +96,7 @@ def choose(
     full = {name: flat.definitions[name][1].text.count("\n") + 3.0 for name in estimated}
     used = frozenset().union(*(one.uses - {name} for name, (_, one) in flat.definitions.items()))
     by_source: dict[int, dict[str, Placed]] = {}
-    sources: dict[int, Source] = {}
+    sources: dict[int, SourceFile] = {}
     for name, some in estimated.items():
         for one in some:
             by_source.setdefault(id(one.source), {})[name] = one

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from modular_converter.authoring.method_changes import calling_base, shortened
+from modular_converter.authoring.method_changes import calling_base, shorter_override
 from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge import merge_class, rename_class
@@ -41,7 +41,7 @@ class Heir:
 
 
 @dataclass(frozen=True)
-class Parent:
+class ParentClass:
     """A class of a neighbour under its name in the target."""
 
     text: str
@@ -50,7 +50,9 @@ class Parent:
     """As the heir writes it."""
 
 
-def heir_of(wanted: str, parent: Parent, names: ModelNames, settings: Settings, thorough: bool = True) -> Heir | None:
+def heir_of(
+    wanted: str, parent: ParentClass, names: ModelNames, settings: Settings, thorough: bool = True
+) -> Heir | None:
     """The class `wanted` written as an heir of a parent; None where no heir gives it.
 
     Args:
@@ -81,7 +83,7 @@ def _parsed(text: str) -> ClassBlock:
     return parse_class(text)
 
 
-def _gives(text: str, own: ClassBlock, parent: Parent, names: ModelNames, settings: Settings) -> bool:
+def _gives(text: str, own: ClassBlock, parent: ParentClass, names: ModelNames, settings: Settings) -> bool:
     """Whether an heir, merged with its parent, is the wanted class."""
     try:
         merged = merge_class(text, parent.text, parent.name, parent.base, names, {}, {}, settings)
@@ -217,7 +219,7 @@ def _written(member: Member, place: Member | None, by_super: bool, bases: Sequen
         is_docstring(inherited.body[0]) and not is_docstring(own.body[0])
     ):
         return None
-    short = shortened(member, place) if by_super else None
+    short = shorter_override(member, place) if by_super else None
     return "\n" + (short or calling_base(member, bases))
 
 

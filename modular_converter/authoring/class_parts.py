@@ -14,7 +14,7 @@ SMALLEST = 12
 """Characters of a part that says something."""
 
 
-def parts_of(text: str, abstract: str) -> list[tuple[str, int]]:
+def forms_of_parts(text: str, abstract: str) -> list[tuple[str, int]]:
     """The form and the number of lines of each part of a class: members, and the statements of `__init__`.
 
     Args:

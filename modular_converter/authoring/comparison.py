@@ -58,7 +58,9 @@ class FileDifference:
         return not self.bytes_differ if self.file.is_generated else self.is_same_code
 
 
-def compare(flat: FlatModel, texts: Mapping[str, str], customary: Collection[str]) -> tuple[FileDifference, ...]:
+def compare_models(
+    flat: FlatModel, texts: Mapping[str, str], customary: Collection[str]
+) -> tuple[FileDifference, ...]:
     """The differences, file by file.
 
     Args:

@@ -99,7 +99,7 @@ def _used(draft: Draft) -> set[str]:
     return used
 
 
-def render(draft: Draft) -> str:
+def modular_text(draft: Draft) -> str:
     """The text of the modular file, not formatted."""
     parts = [headers(draft.flat)[draft.header], *_imports(draft), "\n\n"]
     names = sorted(draft.how, key=lambda name: name == "__getattr__")  # which stands above `__all__`

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from modular_converter.authoring.class_parts import parts_of
+from modular_converter.authoring.class_parts import forms_of_parts
 from modular_converter.authoring.normal_form import Abstraction, squeezed
 from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
 from modular_converter.convert.required_files import required_files
@@ -32,7 +32,7 @@ MOST_OWNERS = 1500
 
 
 @dataclass(frozen=True)
-class Entry:
+class IndexEntry:
     """A definition of the library."""
 
     path: str
@@ -52,7 +52,7 @@ class Entry:
 class LibraryIndex:
     """All definitions of a library, and which modular file needs which files."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[IndexEntry]
     needs: Mapping[str, frozenset[str]]
     """Modular file -> the files that it takes definitions from."""
     years: Mapping[str, int]
@@ -75,9 +75,9 @@ class LibraryIndex:
         return Counter(path for files in self.needs.values() for path in files)
 
     @cached_property
-    def by_name(self) -> Mapping[str, Sequence[Entry]]:
+    def by_name(self) -> Mapping[str, Sequence[IndexEntry]]:
         """Name of a definition -> the definitions of that name."""
-        found: dict[str, list[Entry]] = {}
+        found: dict[str, list[IndexEntry]] = {}
         for entry in self.entries:
             found.setdefault(entry.name, []).append(entry)
         return found
@@ -142,11 +142,11 @@ def _facts(path: str, names: ModelNames, library: Library) -> list[object]:
     split = split_stem(os.path.basename(path)[:-3], library.settings.file_kinds)
     assert split is not None
     abstraction = Abstraction(module, split[1], names)
-    return [_year(module), [describe(name, module, abstraction) for name in module.definitions]]
+    return [_year(module), [facts_of(name, module, abstraction) for name in module.definitions]]
 
 
-class Facts(NamedTuple):
-    """What the index holds of one definition; see `Entry`."""
+class DefinitionFacts(NamedTuple):
+    """What the index holds of one definition; see `IndexEntry`."""
 
     name: str
     role: str
@@ -155,13 +155,15 @@ class Facts(NamedTuple):
     parts: tuple[tuple[int, int], ...]
 
 
-def describe(name: str, module: Module, abstraction: Abstraction) -> Facts:
+def facts_of(name: str, module: Module, abstraction: Abstraction) -> DefinitionFacts:
     """The facts of a definition of a module."""
     statement = module.definitions[name]
     abstract = abstraction.abstract(statement.text)
-    forms = parts_of(statement.text, abstract) if statement.role is Role.CLASS else []
+    forms = forms_of_parts(statement.text, abstract) if statement.role is Role.CLASS else []
     parts = tuple((hash_of(form), lines) for form, lines in forms)
-    return Facts(name, statement.role.value, statement.text.count("\n") + 1, hash_of(squeezed(abstract)), parts)
+    return DefinitionFacts(
+        name, statement.role.value, statement.text.count("\n") + 1, hash_of(squeezed(abstract)), parts
+    )
 
 
 def _year(module: Module) -> int:
@@ -172,7 +174,7 @@ def _year(module: Module) -> int:
 
 
 def _index(facts: Mapping[str, list[object]], settings: Settings) -> LibraryIndex:
-    entries: list[Entry] = []
+    entries: list[IndexEntry] = []
     needs: dict[str, frozenset[str]] = {}
     years: dict[str, int] = {}
     by_part: dict[int, list[int]] = {}
@@ -189,7 +191,7 @@ def _index(facts: Mapping[str, list[object]], settings: Settings) -> LibraryInde
             if role not in roles:
                 continue
             place = len(entries)
-            entries.append(Entry(path, split[0], name, split[1], role, lines, whole, tuple(map(tuple, parts))))
+            entries.append(IndexEntry(path, split[0], name, split[1], role, lines, whole, tuple(map(tuple, parts))))
             for part in {whole, *(part for part, _ in parts)}:
                 by_part.setdefault(part, []).append(place)
     return LibraryIndex(entries, needs, years, by_part)

@@ -99,7 +99,7 @@ def _header_end(function: Function, lines: Sequence[str], offset: int) -> int:
     return position
 
 
-def shortened(wanted: Member, parent: Member) -> str | None:
+def shorter_override(wanted: Member, parent: Member) -> str | None:
     """The text of an override that takes the parent's lines by `super()`; None where that saves nothing.
 
     It is a proposal: merging it with the parent decides whether it means the wanted method.

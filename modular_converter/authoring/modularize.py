@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from modular_converter.authoring.choice import Placed, choose, estimates, place
+from modular_converter.authoring.choice import Placed, choose_parents, estimates, inherit_from
 from modular_converter.authoring.draft import Draft, How, Import, definitions_of
 from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.normal_form import normal
-from modular_converter.authoring.proof import Proof, prove
-from modular_converter.authoring.sources import Source, find_sources
+from modular_converter.authoring.proof import Proof, prove_draft
+from modular_converter.authoring.sources import SourceFile, find_sources
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
 from modular_converter.settings.values import Settings
@@ -55,18 +55,18 @@ def _shortest(flat: FlatModel, index: LibraryIndex, library: Library, preferred:
     """The proof that starts with parents for as many classes as possible."""
     sources = find_sources(flat, index, library, preferred)
     year = index.years.get(flat.files[-1].path, 0)
-    chosen = choose(flat, estimates(flat, sources, library), preferred, year)
+    chosen = choose_parents(flat, estimates(flat, sources, library), preferred, year)
     placed = {
         name: sure
         for name, one in chosen.items()
-        if (sure := place(flat.definitions[name][1], one.source, one.parent, flat, library)) is not None
+        if (sure := inherit_from(flat.definitions[name][1], one.source, one.parent, flat, library)) is not None
     }
-    return prove(first_draft(flat, placed, sources), library.settings)
+    return prove_draft(first_draft(flat, placed, sources), library.settings)
 
 
 def written_out(flat: FlatModel, settings: Settings) -> Proof:
     """The proof of the modular file in which everything is written out."""
-    return prove(Draft(flat, dict.fromkeys(definitions_of(flat.files), How.WRITTEN), {}, {}), settings)
+    return prove_draft(Draft(flat, dict.fromkeys(definitions_of(flat.files), How.WRITTEN), {}, {}), settings)
 
 
 def _in_the_way(proof: Proof, settings: Settings) -> dict[str, str]:
@@ -86,7 +86,7 @@ def _in_the_way(proof: Proof, settings: Settings) -> dict[str, str]:
     return found or {flat.files[0].path: "it cannot be converted together with the other files"}
 
 
-def first_draft(flat: FlatModel, placed: dict[str, Placed], sources: list[Source]) -> Draft:
+def first_draft(flat: FlatModel, placed: dict[str, Placed], sources: list[SourceFile]) -> Draft:
     """The boldest draft: everything that may come along does."""
     used_sources = list({id(one.source): one.source for one in placed.values()}.values())
     how: dict[str, How] = {}
@@ -119,7 +119,7 @@ def _how_of_class(name: str, flat: FlatModel, placed: dict[str, Placed]) -> How:
     return How.ALONG if may_come else How.HEIR
 
 
-def _gives(source: Source, name: str, text: str) -> bool:
+def _gives(source: SourceFile, name: str, text: str) -> bool:
     """Whether a source has a definition of the same name and text."""
     if name not in source.definitions or source.definitions.role(name) is Role.CLASS:
         return False

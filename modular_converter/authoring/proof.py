@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modular_converter.authoring.comparison import FileDifference, compare
-from modular_converter.authoring.draft import Draft, How, Import, closed, headers, render
+from modular_converter.authoring.comparison import FileDifference, compare_models
+from modular_converter.authoring.draft import Draft, How, Import, closed, headers, modular_text
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import format_files
@@ -56,13 +56,13 @@ def attempt(draft: Draft, settings: Settings, reasons: Mapping[str, str]) -> Pro
     """Convert a draft in memory and compare the result with the flat model. Nothing is written."""
     draft = closed(draft)
     path = draft.flat.modular
-    text = format_files({path: render(draft)}, settings).texts[path]
+    text = format_files({path: modular_text(draft)}, settings).texts[path]
     conversion = Run(settings, {path: text}, workers=1).convert([path])[0]
-    differences = compare(draft.flat, conversion.files, settings.customary_names)
+    differences = compare_models(draft.flat, conversion.files, settings.customary_names)
     return Proof(draft, text, conversion, differences, reasons)
 
 
-def prove(draft: Draft, settings: Settings) -> Proof:
+def prove_draft(draft: Draft, settings: Settings) -> Proof:
     """Mend a draft round by round. The last one is returned, whether it has come back or not."""
     reasons: dict[str, str] = {}
     proof = attempt(draft, settings, reasons)

@@ -14,7 +14,7 @@ from modular_converter.authoring.proof import Proof
 from modular_converter.reporting.counts import count
 
 
-def summary(result: Modularized) -> dict[str, Any]:
+def summary_values(result: Modularized) -> dict[str, Any]:
     """One model as values: its lines, parents, definitions, and what did not come back."""
     proof = result.proof
     return {

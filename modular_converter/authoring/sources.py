@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
-from modular_converter.authoring.library_index import Entry, LibraryIndex, describe
+from modular_converter.authoring.library_index import IndexEntry, LibraryIndex, facts_of
 from modular_converter.authoring.normal_form import Abstraction
 from modular_converter.convert.build_order import modular_of
 from modular_converter.convert.inherit.prefix import asked_prefix
@@ -29,7 +29,7 @@ PREFERENCE = 1.5
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A neighbour's file under one prefix."""
 
     path: str
@@ -50,14 +50,14 @@ class Source:
 
 def find_sources(
     flat: FlatModel, index: LibraryIndex, library: Library, preferred: Collection[str] = ()
-) -> list[Source]:
+) -> list[SourceFile]:
     """The files that resemble a model most, kind by kind.
 
     Args:
         preferred: models whose files a person prefers.
     """
     forbidden = heirs_of(flat, index, library)
-    found: list[Source] = []
+    found: list[SourceFile] = []
     for file in flat.files:
         scores = _scores(file, flat, index, library)
         scores = {
@@ -75,12 +75,12 @@ def find_sources(
 
 def _sources_of_functions(
     flat: FlatModel,
-    known: Sequence[Source],
+    known: Sequence[SourceFile],
     index: LibraryIndex,
     forbidden: frozenset[str],
     library: Library,
     preferred: Collection[str],
-) -> list[Source]:
+) -> list[SourceFile]:
     """The files that have functions of the model which no other source has: of several the oldest."""
     names = library.names(flat.models_folder)
     paths: dict[str, None] = {}
@@ -89,7 +89,7 @@ def _sources_of_functions(
         for name, statement in file.module.definitions.items():
             if statement.role is not Role.FUNCTION or any(name in one.definitions for one in known):
                 continue
-            whole = describe(name, file.module, abstraction).whole
+            whole = facts_of(name, file.module, abstraction).whole
             twins = [index.entries[place] for place in index.places(whole)]
             twins = [one for one in twins if one.role == Role.FUNCTION.value and one.name == name]
             twins = [one for one in twins if _may_give(one, flat, forbidden, library)]
@@ -114,14 +114,16 @@ def heirs_of(flat: FlatModel, index: LibraryIndex, library: Library) -> frozense
     return frozenset(found)
 
 
-def _scores(file: FlatFile, flat: FlatModel, index: LibraryIndex, library: Library) -> dict[str, dict[Entry, float]]:
+def _scores(
+    file: FlatFile, flat: FlatModel, index: LibraryIndex, library: Library
+) -> dict[str, dict[IndexEntry, float]]:
     """Class -> the library's classes that share parts with it, and the lines that they share."""
     abstraction = Abstraction(file.module, flat.model, library.names(flat.models_folder))
-    found: dict[str, dict[Entry, float]] = {}
+    found: dict[str, dict[IndexEntry, float]] = {}
     for name, statement in file.module.definitions.items():
         if statement.role is not Role.CLASS:
             continue
-        facts = describe(name, file.module, abstraction)
+        facts = facts_of(name, file.module, abstraction)
         shared: dict[int, float] = {}
         for part, length in (*facts.parts, (facts.whole, facts.lines)):
             for place in index.places(part):
@@ -134,14 +136,14 @@ def _scores(file: FlatFile, flat: FlatModel, index: LibraryIndex, library: Libra
     return found
 
 
-def _may_give(entry: Entry, flat: FlatModel, forbidden: frozenset[str], library: Library) -> bool:
+def _may_give(entry: IndexEntry, flat: FlatModel, forbidden: frozenset[str], library: Library) -> bool:
     """Whether a definition may be taken from where it is."""
     if os.path.dirname(entry.path) == flat.folder or modular_of(entry.path, library.settings) in forbidden:
         return False
     return neighbour_module(dotted_name(entry.path), library.settings) is not None
 
 
-def _is_old_enough(entry: Entry, file: FlatFile, index: LibraryIndex, preferred: Collection[str]) -> bool:
+def _is_old_enough(entry: IndexEntry, file: FlatFile, index: LibraryIndex, preferred: Collection[str]) -> bool:
     """Whether a file written by hand may inherit from a definition: from no younger model, unless a person says so.
 
     The younger one of two twins then inherits from the older one, whichever is modularized first.
@@ -157,7 +159,7 @@ def dotted_name(path: str) -> str:
 
 
 def _best_files(
-    scores: Mapping[str, Mapping[Entry, float]], index: LibraryIndex, preferred: Collection[str]
+    scores: Mapping[str, Mapping[IndexEntry, float]], index: LibraryIndex, preferred: Collection[str]
 ) -> list[str]:
     """The files that share the most lines, over all classes, and those that resemble one class most."""
     totals: Counter[str] = Counter()
@@ -176,8 +178,8 @@ def _best_files(
 
 
 def _sources_at(
-    path: str, scores: Mapping[str, Mapping[Entry, float]], flat: FlatModel, library: Library
-) -> list[Source]:
+    path: str, scores: Mapping[str, Mapping[IndexEntry, float]], flat: FlatModel, library: Library
+) -> list[SourceFile]:
     """A file under the prefixes that the pairs of similar classes ask for."""
     pairs: dict[str, list[str]] = {}
     wanted: Counter[str] = Counter()
@@ -193,7 +195,7 @@ def _sources_at(
             prefix = asked_prefix(name, original, flat.cased, neighbour) or flat.cased
             wanted[prefix] += int(-score) + 1
             asking.setdefault(prefix, []).append((name, original))
-    found: list[Source] = []
+    found: list[SourceFile] = []
     for prefix, _ in wanted.most_common(MOST_PREFIXES):
         source = open_source(path, asking[prefix], flat, library, pairs)
         if source is not None and source.prefix not in {one.prefix for one in found}:
@@ -207,7 +209,7 @@ def open_source(
     flat: FlatModel,
     library: Library,
     likely: Mapping[str, Sequence[str]] | None = None,
-) -> Source | None:
+) -> SourceFile | None:
     """A file as it is renamed when the classes `children` inherit from it; None where it cannot be imported from.
 
     Args:
@@ -225,4 +227,4 @@ def open_source(
     new = {name: definitions.renamer.name(name) for name in definitions.module.definitions}
     similar = {name: [new[one] for one in some if one in new] for name, some in (likely or {}).items()}
     originals = {renamed: name for name, renamed in new.items()}
-    return Source(path, dotted, renamed.neighbour.model, renamed.prefix.cased, definitions, originals, similar)
+    return SourceFile(path, dotted, renamed.neighbour.model, renamed.prefix.cased, definitions, originals, similar)

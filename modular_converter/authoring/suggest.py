@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from modular_converter.authoring.choice import Placed, choose, estimates
+from modular_converter.authoring.choice import Placed, choose_parents, estimates
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.sources import find_sources
@@ -44,7 +44,7 @@ class Suggestion:
 def suggest(flat: FlatModel, index: LibraryIndex, library: Library) -> Suggestion:
     """Look for parents of a model's classes."""
     estimated = estimates(flat, find_sources(flat, index, library), library)
-    chosen = choose(flat, estimated, (), index.years.get(flat.files[-1].path, 9999))
+    chosen = choose_parents(flat, estimated, (), index.years.get(flat.files[-1].path, 9999))
     return Suggestion(flat, chosen, _saved(flat, estimated))
 
 

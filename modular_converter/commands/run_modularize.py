@@ -13,7 +13,7 @@ from modular_converter.authoring.arguments import choose_models
 from modular_converter.authoring.flat_model import read_flat_model
 from modular_converter.authoring.library_index import LibraryIndex, read_index
 from modular_converter.authoring.modularize import Modularized, modularize
-from modular_converter.authoring.report import summary, text
+from modular_converter.authoring.report import summary_values, text
 from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
@@ -65,7 +65,7 @@ def run(options: ModularizeOptions) -> int:
         if result.proof is not None:
             index = index.with_modular(result.flat.modular, result.proof.sources)
         differs |= bool(result.left) or result.proof is None or (options.diff and _old(result) != result.proof.text)
-        summaries.append(summary(result))
+        summaries.append(summary_values(result))
         if options.output_format == "text":
             click.echo(text(result), err=options.diff)
     if options.output_format == "json":

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from modular_converter.authoring.class_changes import Parent, heir_of
+from modular_converter.authoring.class_changes import ParentClass, heir_of
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.settings.load import profile_settings
 
@@ -110,6 +110,6 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_heir(case: Case) -> None:
-    parent = Parent(case.parent, case.name, "OldLayer")
+    parent = ParentClass(case.parent, case.name, "OldLayer")
     heir = heir_of(case.wanted, parent, ModelNames(), profile_settings())
     assert (heir.text.rstrip() if heir else None) == (textwrap.dedent(case.heir) if case.heir else None)
