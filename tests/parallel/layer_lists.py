@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from huggingface_hub.dataclasses import strict
 from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
@@ -46,4 +47,42 @@ class Listed(Otherwise):
                 or "full" in words
             )
             x = layer(x, lambda x, other=other: other)
+        return BaseModelOutput(last_hidden_state=self.norm(x))
+
+
+class _Along(nn.Module):
+    """Between its products, the numbers are summed up along the tokens in the first layers, along the width later."""
+
+    def __init__(self, config, number):
+        super().__init__()
+        self.up = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.down = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.number = number
+
+    def forward(self, x):
+        return x + self.down(self.up(x).cumsum(1 if self.number < 2 else 2) / 16)
+
+
+class Along(Otherwise):
+    """Layers that differ by the dimension of one operation."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.layers = nn.ModuleList(_Along(config, number) for number in range(config.num_hidden_layers))
+
+    def forward(self, input_ids, return_dict=True):
+        x = self.embed(input_ids)
+        for layer in self.layers:
+            x = layer(x)
+        return BaseModelOutput(last_hidden_state=self.norm(x))
+
+
+class Inlined(Otherwise):
+    """The model itself calls the products of its layers; between those of the third it normalises."""
+
+    def forward(self, input_ids, return_dict=True):
+        x = self.embed(input_ids)
+        for number, layer in enumerate(self.layers):
+            hidden = F.gelu(layer.up(layer.norm(x)))
+            x = x + layer.down(F.normalize(hidden, dim=-1) * 4 if number == 2 else hidden)
         return BaseModelOutput(last_hidden_state=self.norm(x))

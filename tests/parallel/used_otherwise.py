@@ -69,3 +69,54 @@ class WithLargeValues(Otherwise):
 class WithLargeNumbers(Otherwise):
     def is_other(self, x, mask):
         return x.abs().max().item() > 40
+
+
+class InBlocksOfEight(Otherwise):
+    def is_other(self, x, mask):
+        return x.shape[1] % 8 == 0
+
+
+class InNoFives(Otherwise):
+    def is_other(self, x, mask):
+        return not x.shape[1] % 5
+
+
+class InFiftyTokens(Otherwise):
+    def is_other(self, x, mask):
+        return x.shape[1] == 50
+
+
+class InOneRow(Otherwise):
+    def is_other(self, x, mask):
+        return x.shape[0] == 1
+
+
+class InManyRows(Otherwise):
+    def is_other(self, x, mask):
+        return len(x.shape) * x.shape[0] > 12
+
+
+class WithManyNumbers(Otherwise):
+    def is_other(self, x, mask):
+        return x.numel() > 60 * self.config.hidden_size
+
+
+class WithLargeLists(Otherwise):
+    def is_other(self, x, mask):
+        return max(x.abs().amax(1).flatten().tolist()) > 40
+
+
+class WithSwitch(Otherwise):
+    def forward(self, input_ids, normalise=False, return_dict=True):
+        return super().forward(input_ids, attention_mask=normalise)
+
+    def is_other(self, x, mask):
+        return mask
+
+
+class WithEmbeddings(Otherwise):
+    def forward(self, input_ids=None, inputs_embeds=None, return_dict=True):
+        x = self.embed(input_ids) if inputs_embeds is None else inputs_embeds
+        for layer in self.layers:
+            x = layer(x, lambda x: inputs_embeds is not None)
+        return BaseModelOutput(last_hidden_state=self.norm(x))

@@ -27,7 +27,6 @@ FLOORS = {
         "graph",
         "git",
         "check",
-        "authoring",
         "commands",
         "parallel",
         "__main__",

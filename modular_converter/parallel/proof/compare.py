@@ -14,6 +14,7 @@ from modular_converter.parallel.proof.decode import decoded
 from modular_converter.parallel.proof.deviation import is_inexact, scale_of
 from modular_converter.parallel.proof.evidence import UNKNOWN, WITH_GRADIENTS, Evidence
 from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
+from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
 from modular_converter.parallel.shard.collectives import Group
 from modular_converter.parallel.tiny.seed import seed_cpu
@@ -108,11 +109,16 @@ def _let_go(model: torch.nn.Module) -> None:
 
 
 def reference(model: torch.nn.Module, inputs: Mapping[str, Any], together: bool = False) -> Reference:
-    """The whole model's numbers.
+    """The whole model's numbers; its weights stay as they are, for the ranks begin with the same ones.
 
     Where a gradient of the outputs is not finite, gradients start at the last module whose are. There are none where
     the model's own backward fails in eval mode (reversible layers).
     """
+    with unchanged(model):
+        return _reference(model, inputs, together)
+
+
+def _reference(model: torch.nn.Module, inputs: Mapping[str, Any], together: bool) -> Reference:
     for both in dict.fromkeys((together, True)):
         try:
             found = run_model(model, inputs, together=both)

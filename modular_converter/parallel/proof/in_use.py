@@ -15,6 +15,7 @@ from modular_converter.parallel.proof.head_variants import HeadVariant
 from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference
 from modular_converter.parallel.proof.precision import Subject, doubled, in_fitting_precision, in_float64
 from modular_converter.parallel.proof.subject import subject_of
+from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.tiny.build import Small, Target
 from modular_converter.parallel.tiny.uses import uses_of
 
@@ -68,4 +69,5 @@ def _outputs(small: Small) -> Subject:
 
 
 def _numbers(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:
-    return run_model(model, inputs, gradients=False)
+    with unchanged(model):
+        return run_model(model, inputs, gradients=False)

@@ -13,6 +13,7 @@ from modular_converter.parallel.proof.decode import decoded_whole
 from modular_converter.parallel.proof.evidence import DECODING, Evidence
 from modular_converter.parallel.proof.precision import Subject, in_fitting_precision, in_float64
 from modular_converter.parallel.proof.situations import other_situation, possible
+from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.proof.watch import watched
 from modular_converter.parallel.tiny.build import SEED, randomise
 from modular_converter.parallel.tiny.fields import config_fields, is_config
@@ -28,7 +29,8 @@ def subject_of(model: torch.nn.Module, inputs: Mapping[str, Any], second: bool =
         second: whether to draw other weights too, for a run with padding, more tokens and in train mode.
     """
     found = in_fitting_precision(model, inputs)
-    tokens, failed = decoded_whole(found.model, found.inputs)
+    with unchanged(found.model):
+        tokens, failed = decoded_whole(found.model, found.inputs)
     evidence = _scope(found, (DECODING,) if tokens else (), model)
     evidence = evidence.with_gap(failed) if failed else evidence
     again = _with_other_weights(model, inputs) if second else None
@@ -66,7 +68,8 @@ def _is_finite(subject: Subject) -> bool:
 
 def _scope(subject: Subject, situations: Sequence[str], asked: torch.nn.Module) -> Evidence:
     """What the runs of a whole model are evidence of."""
-    met = watched(subject.model, subject.inputs)
+    with unchanged(subject.model):
+        met = watched(subject.model, subject.inputs)
     types = dict.fromkeys(str(p.dtype).removeprefix("torch.") for p in subject.model.parameters())
     branches = ", ".join(list(met.reads)[:2]) + (" and others" if len(met.reads) > 2 else "")
     return Evidence(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from modular_converter.parallel.solve.axes import size
 from modular_converter.parallel.solve.candidates import local_size
 from modular_converter.parallel.solve.flow import Flow, Requirement
-from modular_converter.parallel.trace.graph import Source
+from modular_converter.parallel.trace.graph import Source, evaluate
 
 
 RANKS = 2  # sizes scale alike on any number of ranks; two is the smallest that shows it
@@ -58,16 +58,14 @@ def _fix(
 
 
 def _value(flow: Flow, source: Source, chosen: set[int], shrink: set[tuple[str, str]]) -> int:
-    if source.kind == "attr":
-        return source.value // RANKS if (source.owner, source.name) in shrink else source.value
-    if source.kind == "shape":
-        return local_size(flow, flow.of(source.tensor)[source.dim], chosen, RANKS)
-    if source.kind == "const":
-        return source.value
-    a, b = (_value(flow, arg, chosen, shrink) for arg in source.args)
-    if source.kind == "floordiv":
-        return a // b if b else 0
-    return {"add": a + b, "sub": a - b, "mul": a * b}[source.kind]
+    def leaf(found: Source) -> int:
+        if found.kind == "attr":
+            return found.value // RANKS if (found.owner, found.name) in shrink else found.value
+        if found.kind == "shape":
+            return local_size(flow, flow.of(found.tensor)[found.dim], chosen, RANKS)
+        return found.value
+
+    return evaluate(source, leaf)
 
 
 def _conflict(flow: Flow, requirement: Requirement, chosen: set[int]) -> Conflict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.styles.style import (
     LOOKUP,
     SUM_OVER_RANKS,
@@ -22,16 +23,31 @@ def _forward(use: WeightUse) -> Any:
     return NotImplemented if use.kind != LOOKUP else _rows(use, *use.args, **use.kwargs)
 
 
-def _rows(use: WeightUse, ids: Any, weight: Any, padding_idx: int | None = None, *rest: Any, **more: Any) -> Any:
+def _rows(
+    use: WeightUse,
+    ids: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
     """Rows of other ranks count as zero here; ids beyond the vocabulary are the error that a whole one raises."""
     import torch
 
+    if scale_grad_by_freq or sparse:
+        raise ApplyError("scale_grad_by_freq and sparse need all ids on one rank; leave this embedding whole")
     first, last = use.own
     known = (ids >= first) & (ids < last)
     elsewhere = ~known & (ids >= 0) & (ids < use.borders[-1])
     local = torch.where(elsewhere, torch.zeros_like(ids), ids - first)
     pad = None if padding_idx is None or not first <= padding_idx < last else padding_idx - first
-    found = torch.nn.functional.embedding(local, weight.as_subclass(torch.Tensor), pad)
+    rows = weight.as_subclass(torch.Tensor)
+    if max_norm is not None and not ids.is_meta:
+        with torch.no_grad():
+            torch.embedding_renorm_(rows.detach(), (ids - first)[known], max_norm, norm_type)
+    found = torch.nn.functional.embedding(local, rows, pad)
     return use.region.sum(found * known.unsqueeze(-1).to(found.dtype))
 
 

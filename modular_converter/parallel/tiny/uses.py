@@ -7,26 +7,29 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import operator
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.errors import BuildError, TraceError
+from modular_converter.parallel.tiny.branches import OtherSide, branches
 from modular_converter.parallel.tiny.build import Small, Target, fresh
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 from modular_converter.parallel.tiny.fields import config_fields
 from modular_converter.parallel.tiny.seed import seed_cpu
-from modular_converter.parallel.trace.graph import Source, Trace
+from modular_converter.parallel.trace.graph import Comparison, Source, Trace, evaluate
 from modular_converter.parallel.trace.record import record, tensors_in
 
 
 # Longer sequences would cost more than they show.
 _LONGEST, _LONG = 1100, 64
 _MOST_LENGTHS, _MOST_BRANCHES = 3, 3
+_MOST_ROWS = 64
+# Switches that ask for more outputs, which a call in use compares with the whole model's.
+_ASKS_FOR = re.compile(r"return_|output_|use_cache$")
 _POSITIONS = re.compile(r"position_embeddings|^n_ctx$|^n_positions$|max_.*(position|length)|context_length|max_seq")
 
 
@@ -57,9 +60,10 @@ def _candidates(target: Target, small: Small, overrides: Mapping[str, Any]) -> I
     if (continued := _continued(small)) is not None:
         yield Use("state of an earlier call", continued)
     yield Use("training", _training(small), learns=True)
-    for site in _branches(small)[:_MOST_BRANCHES]:
+    yield from _arguments(small)
+    for site in branches(small)[:_MOST_BRANCHES]:
         place = site.rpartition("/")[2]
-        yield Use(f"the other side of the branch on data in {place}", _in_use(small, _OtherSide(site)))
+        yield Use(f"the other side of the branch on data in {place}", _in_use(small, OtherSide(site)))
 
 
 def _runs(small: Small) -> bool:
@@ -78,7 +82,7 @@ def _runs(small: Small) -> bool:
 
 
 def _lengths(target: Target, small: Small, overrides: Mapping[str, Any]) -> Iterator[Use]:
-    """One token, and lengths on the other side of each number that the code compares a length with."""
+    """One token, and the lengths and numbers of rows for which a comparison in the code comes out otherwise."""
     ids = small.inputs.get("input_ids")
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2:
         return
@@ -87,10 +91,14 @@ def _lengths(target: Target, small: Small, overrides: Mapping[str, Any]) -> Iter
         trace = record(fresh(target, overrides, small.strategy), small.inputs, small.name)
     except TraceError:
         return
-    for length in _beyond(trace, ids.shape[1])[:_MOST_LENGTHS]:
-        model = _with_room(target, small, overrides, length)
-        inputs = _with_length(small.inputs, length)
-        yield Use(f"{length} tokens", dataclasses.replace(small, model=model, inputs=inputs))
+    rows, length = ids.shape
+    for other in [n for n in _otherwise(trace, length, _LONGEST) if n > 1][:_MOST_LENGTHS]:
+        model = _with_room(target, small, overrides, other)
+        inputs = _with_length(small.inputs, other)
+        yield Use(f"{other} tokens", dataclasses.replace(small, model=model, inputs=inputs))
+    for other in _otherwise(trace, rows, _MOST_ROWS)[:_MOST_LENGTHS]:
+        inputs = {name: _with_rows(value, rows, other) for name, value in small.inputs.items()}
+        yield Use(f"{other} rows" if other > 1 else "one row", dataclasses.replace(small, inputs=inputs))
 
 
 def _with_length(inputs: Mapping[str, Any], length: int) -> dict[str, Any]:
@@ -101,19 +109,37 @@ def _with_length(inputs: Mapping[str, Any], length: int) -> dict[str, Any]:
     return {**inputs, **longer}
 
 
-def _beyond(trace: Trace, length: int) -> list[int]:
-    """The lengths for which a comparison of a tensor's length with another number comes out otherwise."""
+def _with_rows(value: Any, rows: int, other: int) -> Any:
+    """A tensor of so many rows with other ones; anything else as it is."""
+    if not isinstance(value, torch.Tensor) or not value.dim() or value.shape[0] != rows:
+        return value
+    return value.repeat(-(-other // rows), *[1] * (value.dim() - 1))[:other]
+
+
+def _otherwise(trace: Trace, usual: int, most: int) -> list[int]:
+    """The smallest other lengths of dimensions of a usual length for which some comparison comes out otherwise."""
     found = set()
-    for left, right in trace.compared:
-        sides = [side for side in (left, right) if not _has_length(side)]
-        if len(sides) == 1:
-            limit = sides[0].value
-            found.add(limit + 1 if limit >= length else limit)
-    return sorted(number for number in found if 1 < number <= _LONGEST and number != length)
+    for compared in trace.compared:
+        if _has_length(compared.left, usual) or _has_length(compared.right, usual):
+            was = _outcome(compared, usual, usual)
+            others = (n for n in range(1, most + 1) if _outcome(compared, usual, n) != was)
+            found.add(next(others, usual))
+    return sorted(found - {usual})
 
 
-def _has_length(source: Source) -> bool:
-    return source.kind == "shape" or any(map(_has_length, source.args))
+def _outcome(compared: Comparison, usual: int, other: int) -> bool:
+    """Whether a comparison holds if dimensions of the usual length have another one."""
+
+    def leaf(source: Source) -> int:
+        return other if source.kind == "shape" and source.value == usual else source.value
+
+    sides = (evaluate(compared.left, leaf), evaluate(compared.right, leaf))
+    return bool(getattr(operator, compared.operator)(*sides))
+
+
+def _has_length(source: Source, length: int) -> bool:
+    own = source.kind == "shape" and source.value == length
+    return own or any(_has_length(arg, length) for arg in source.args)
 
 
 def _with_room(target: Target, small: Small, overrides: Mapping[str, Any], length: int) -> torch.nn.Module:
@@ -140,6 +166,20 @@ def _padded(small: Small) -> Small | None:
     mask[0, : ids.shape[1] // 4] = 0
     mask[-1, -(ids.shape[1] // 4) :] = 0
     return dataclasses.replace(small, inputs={**small.inputs, "attention_mask": mask})
+
+
+def _arguments(small: Small) -> Iterator[Use]:
+    """Switches of the forward turned round, and embeddings in place of ids."""
+    taken = inspect.signature(small.model.forward).parameters
+    for name, parameter in taken.items():
+        if isinstance(parameter.default, bool) and name not in small.inputs and not _ASKS_FOR.match(name):
+            turned = not parameter.default
+            yield Use(f"{name}={turned}", dataclasses.replace(small, inputs={**small.inputs, name: turned}))
+    ids, width = small.inputs.get("input_ids"), getattr(getattr(small.model, "config", None), "hidden_size", None)
+    if "inputs_embeds" in taken and isinstance(ids, torch.Tensor) and type(width) is int:
+        rest = {name: value for name, value in small.inputs.items() if name != "input_ids"}
+        drawn = torch.randn(*ids.shape, width, generator=torch.Generator().manual_seed(5))
+        yield Use("embeddings in place of ids", dataclasses.replace(small, inputs={**rest, "inputs_embeds": drawn}))
 
 
 def _training(small: Small) -> Small:
@@ -190,67 +230,3 @@ def _continued(small: Small) -> Small | None:
     taken = frozenset(inspect.signature(small.model.forward).parameters)
     ids = next((name for name in ("decoder_input_ids", "input_ids") if name in small.inputs), None)
     return _in_use(small, _GivenBack(ids, taken)) if ids is not None and "use_cache" in taken else None
-
-
-class _Sides(TorchFunctionMode):
-    """Notes where code asks a tensor for a truth or a number; at one place, the answers lead to the other side."""
-
-    def __init__(self, files: frozenset[str], turned: str = "") -> None:
-        super().__init__()
-        self.files, self.turned, self.met = files, turned, dict[str, None]()
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") not in ("__bool__", "item", "__float__"):
-            return result
-        site = self._site()
-        if site is None:
-            return result
-        self.met[site] = None
-        if site != self.turned:
-            return result
-        return _Turned(result) if isinstance(result, float) else not result if isinstance(result, bool) else result
-
-    def _site(self) -> str | None:
-        """The file and line of the model's own code that asks."""
-        frame: Any = sys._getframe(2)
-        while frame is not None and "/torch/" in frame.f_code.co_filename:
-            frame = frame.f_back
-        found = frame is not None and frame.f_code.co_filename in self.files
-        return f"{frame.f_code.co_filename}:{frame.f_lineno}" if found else None
-
-
-class _Turned(float):
-    """A number whose comparisons come out the other way."""
-
-    def __lt__(self, other: float) -> bool:
-        return not float(self) < other
-
-    def __le__(self, other: float) -> bool:
-        return not float(self) <= other
-
-    def __gt__(self, other: float) -> bool:
-        return not float(self) > other
-
-    def __ge__(self, other: float) -> bool:
-        return not float(self) >= other
-
-
-@dataclasses.dataclass(frozen=True)
-class _OtherSide:
-    """A forward in which one branch on data goes the other way."""
-
-    site: str
-
-    def __call__(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with _Sides(frozenset((self.site.rpartition(":")[0],)), self.site):
-            return forward(*args, **kwargs)
-
-
-def _branches(small: Small) -> list[str]:
-    kinds = {type(module) for module in small.model.modules()}
-    modules = (sys.modules.get(kind.__module__) for kind in kinds if not kind.__module__.startswith("torch."))
-    sides = _Sides(frozenset(str(getattr(module, "__file__", "")) for module in modules))
-    with torch.no_grad(), sides:
-        small.model(**small.inputs)
-    return list(sides.met)

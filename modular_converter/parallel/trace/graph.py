@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Union
 
@@ -43,6 +45,32 @@ class Source:
         return tuple(leaf for arg in self.args for leaf in arg.leaves())
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison of two integers by the model's code: the name of the operator, and both sides."""
+
+    operator: str
+    left: Source
+    right: Source
+
+
+_CALCULATE: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "mod": lambda a, b: a % b if b else 0,
+}
+
+
+def evaluate(source: Source, leaf: Callable[[Source], int]) -> int:
+    """The integer of an expression tree, for other values of its leaves."""
+    if not source.args:
+        return leaf(source)
+    left, right = (evaluate(arg, leaf) for arg in source.args)
+    return _CALCULATE[source.kind](left, right)
+
+
 Arg = Union[None, bool, int, float, str, Ref, tuple["Arg", ...]]  # noqa: UP007 - it names itself
 
 
@@ -80,6 +108,7 @@ class Op:
         module: path of the innermost module whose forward was running.
         call: number of the function call that dispatched it in ``Trace.calls``, or -1.
         pointwise: the operator is element by element, by torch's own tag.
+        dims: the dimensions that its arguments name, counted from the first.
     """
 
     name: str
@@ -89,6 +118,7 @@ class Op:
     module: str
     call: int = -1
     pointwise: bool = False
+    dims: tuple[int, ...] = ()
 
     def inputs(self) -> tuple[int, ...]:
         """Numbers of all tensors among the arguments, in order."""
@@ -158,7 +188,7 @@ class Trace:
     """Everything that one forward showed.
 
     Attributes:
-        compared: both sides of each comparison of integers with a source.
+        compared: the comparisons of integers with a source.
     """
 
     model: str
@@ -169,7 +199,7 @@ class Trace:
     parameters: tuple[Parameter, ...]
     outputs: tuple[int, ...]
     module_classes: dict[str, str] = field(default_factory=dict)
-    compared: tuple[tuple[Source, Source], ...] = ()
+    compared: tuple[Comparison, ...] = ()
 
     def summary(self) -> str:
         """One line: how many operations, of how many kinds, over how many parameters."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from modular_converter.parallel.trace.graph import Source
+from modular_converter.parallel.trace.graph import Comparison, Source
 
 
 class SourcedInt(int):
@@ -51,19 +51,19 @@ def _binary(name: str, plain: Callable[[Any, Any], Any], swap: bool) -> Callable
     return method
 
 
-for _name in ("add", "sub", "mul", "floordiv"):
+for _name in ("add", "sub", "mul", "floordiv", "mod"):
     for _swap, _prefix in ((False, "__"), (True, "__r")):
         _method = f"{_prefix}{_name}__"
         setattr(SourcedInt, _method, _binary(_name, getattr(int, _method), _swap))
 
 
-_COMPARED: ContextVar[list[tuple[Source, Source]] | None] = ContextVar("compared", default=None)
+_COMPARED: ContextVar[list[Comparison] | None] = ContextVar("compared", default=None)
 
 
 @contextmanager
-def comparisons() -> Iterator[list[tuple[Source, Source]]]:
-    """Within the context, the list gets both sides of each comparison of an integer that remembers its source."""
-    found: list[tuple[Source, Source]] = []
+def comparisons() -> Iterator[list[Comparison]]:
+    """Within the context, the list gets each comparison of an integer that remembers its source."""
+    found: list[Comparison] = []
     token = _COMPARED.set(found)
     try:
         yield found
@@ -71,18 +71,32 @@ def comparisons() -> Iterator[list[tuple[Source, Source]]]:
         _COMPARED.reset(token)
 
 
-def _comparing(plain: Callable[[Any, Any], Any]) -> Callable[[SourcedInt, Any], Any]:
+def _note(operator: str, left: SourcedInt, right: int) -> None:
+    noted = _COMPARED.get()
+    if noted is not None:
+        noted.append(Comparison(operator, left.source, source_of(right)))
+
+
+def _comparing(name: str, plain: Callable[[Any, Any], Any]) -> Callable[[SourcedInt, Any], Any]:
     def method(self: SourcedInt, other: Any) -> Any:
-        noted = _COMPARED.get()
-        if noted is not None and isinstance(other, int) and not isinstance(other, bool):
-            noted.append((self.source, source_of(other)))
+        if isinstance(other, int) and not isinstance(other, bool):
+            _note(name, self, other)
         return plain(self, other)
 
     return method
 
 
-for _name in ("__lt__", "__le__", "__gt__", "__ge__"):
-    setattr(SourcedInt, _name, _comparing(getattr(int, _name)))
+for _name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):
+    setattr(SourcedInt, _name, _comparing(_name.strip("_"), getattr(int, _name)))
+
+
+def _truth(self: SourcedInt) -> bool:
+    """``if length % 8:`` compares with zero."""
+    _note("ne", self, 0)
+    return int.__bool__(self)
+
+
+SourcedInt.__bool__ = _truth  # type: ignore[method-assign, assignment]
 
 
 def _halve(self: SourcedInt, other: Any) -> Any:

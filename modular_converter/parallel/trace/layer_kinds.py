@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from modular_converter.parallel.trace.graph import Trace
 
@@ -19,22 +19,31 @@ _COUNTED_AS = {
     "detach": "",
     "lift_fresh": "",
 }
+# Its operations permute dimensions in an order that depends on sizes: the line of code says more.
+_ORDERED_BY_SIZE = "einsum"
 Kind = frozenset[tuple[str, ...]]
 
 
 def layer_kinds(trace: Trace) -> dict[str, Kind]:
     """Path of each layer -> its kind, for members of the outermost lists of modules that ran.
 
-    A kind names operations with the module inside the layer that runs them, classes of modules, and the attributes that
-    integers came from. It holds no sizes and no counts, so that a small instance has the kinds of a large model.
+    A kind names operations with their dimensions and the module inside the layer that runs them, classes of modules, and
+    the attributes that integers came from. It holds no sizes and no counts, so that a small instance has the kinds of a
+    large model. The empty path is the code around the layers, with its operations on floating numbers.
     """
-    found: dict[str, set[tuple[str, ...]]] = {}
+    found: dict[str, set[tuple[str, ...]]] = {"": set()}
+    inside: set[int] = set()
     for call in trace.modules:
         if is_layer(call.path):
-            found.setdefault(call.path, set()).update(_facts(trace, call.path, call.first, call.last))
+            inside.update(range(call.first, call.last))
+            found.setdefault(call.path, set()).update(_facts(trace, call.path, range(call.first, call.last)))
+    for number, op in enumerate(trace.ops):
+        layer = layer_of(op.module)
+        if number not in inside and (layer or any(trace.tensors[n].floating for n in op.outputs)):
+            found.setdefault(layer, set()).update(_facts(trace, layer, range(number, number + 1)))
     for path, name in trace.module_classes.items():
         layer = layer_of(path)
-        if layer in found:
+        if layer and layer in found:
             found[layer].add(("class", _inside(path, layer), name))
     return {path: frozenset(facts) for path, facts in found.items()}
 
@@ -51,14 +60,17 @@ def layer_of(path: str) -> str:
     return ".".join(words[: first + 1]) if first is not None else ""
 
 
-def _facts(trace: Trace, layer: str, first: int, last: int) -> Iterator[tuple[str, ...]]:
-    for op in trace.ops[first:last]:
+def _facts(trace: Trace, layer: str, numbers: Iterable[int]) -> Iterator[tuple[str, ...]]:
+    for op in map(trace.ops.__getitem__, numbers):
+        call = trace.calls[op.call] if op.call >= 0 else None
         if name := _COUNTED_AS.get(op.name, op.name):
-            yield "operation", name, _inside(op.module, layer)
-        if op.call >= 0:
-            for source in trace.calls[op.call].integers:
-                for leaf in source.leaves():
-                    yield "integer", trace.calls[op.call].function, _inside(leaf.owner, layer), leaf.name
+            dims = " ".join(map(str, op.dims))
+            if call is not None and call.function == _ORDERED_BY_SIZE:
+                dims = call.site
+            yield "operation", name, _inside(op.module, layer), dims
+        if call is not None:
+            leaves = (leaf for source in call.integers for leaf in source.leaves())
+            yield from (("integer", call.function, _inside(leaf.owner, layer), leaf.name) for leaf in leaves)
 
 
 def _inside(path: str, layer: str) -> str:

@@ -6,6 +6,7 @@ below it sees the canonical operations that each call becomes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from modular_converter.parallel.trace.graph import (
     VALUE,
     Arg,
     Call,
+    Comparison,
     ModuleCall,
     Op,
     Parameter,
@@ -42,7 +44,7 @@ from modular_converter.parallel.trace.integers import SourcedInt, comparisons, s
 
 
 _SHAPE_GETTER = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
-_SILENT = {"detach", "alias", "lift_fresh"}
+_DIMS = {"dim", "dims", "dim0", "dim1", "dimension"}
 
 
 def record(model: torch.nn.Module, inputs: Mapping[str, Any], name: str = "") -> Trace:
@@ -161,12 +163,13 @@ class _Recorder:
         outputs = tuple(self.number(tensor, VALUE) for tensor in tensors_in(result))
         name = func._schema.name.split("::")[1]
         pointwise = torch.Tag.pointwise in func.tags
-        self.ops.append(Op(name, operands, named, outputs, self.stack[-1][0], self.current_call, pointwise))
+        dims = _dims(func, args, kwargs)
+        self.ops.append(Op(name, operands, named, outputs, self.stack[-1][0], self.current_call, pointwise, dims))
 
     def hooks(self) -> _ModuleHooks:
         return _ModuleHooks(self)
 
-    def finish(self, name: str, result: Any, compared: Sequence[tuple[Source, Source]]) -> Trace:
+    def finish(self, name: str, result: Any, compared: Sequence[Comparison]) -> Trace:
         outputs = tuple(self.numbers[id(t)] for t in tensors_in(result) if id(t) in self.numbers)
         classes = {path: type(module).__name__ for path, module in self.model.named_modules()}
         return Trace(
@@ -228,6 +231,8 @@ class _Calls(TorchFunctionMode):
         name = getattr(func, "__name__", str(func))
         if func is _SHAPE_GETTER or (name == "__get__" and func == _SHAPE_GETTER) or name == "size":
             return self._shape(func, args, kwargs)
+        if name in ("numel", "nelement"):
+            return math.prod(self._shape(torch.Tensor.size, args, {}))
         outer = self.recorder.current_call
         integers = tuple(_integers(args)) + tuple(_integers(tuple(kwargs.values())))
         self.recorder.calls.append(Call(name, integers, site_of_call()))
@@ -249,6 +254,18 @@ class _Calls(TorchFunctionMode):
     @staticmethod
     def _entry(number: int, dim: int, length: int) -> int:
         return SourcedInt(int(length), Source("shape", int(length), tensor=number, dim=dim))
+
+
+def _dims(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+    """The arguments of an operator that name dimensions, counted from the first dimension."""
+    names = [argument.name for argument in func._schema.arguments]
+    given = {**dict(zip(names, args)), **kwargs}
+    values = [value for name, value in given.items() if name in _DIMS and value is not None]
+    tensors = tensors_in(args)
+    count = max(tensors[0].dim(), 1) if tensors else 1
+    return tuple(
+        int(dim) % count for value in values for dim in (value if isinstance(value, (list, tuple)) else [value])
+    )
 
 
 def _integers(value: Any) -> list[Source]:

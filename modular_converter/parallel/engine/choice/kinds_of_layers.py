@@ -29,11 +29,14 @@ def kinds_of(model: torch.nn.Module) -> dict[str, Kind]:
     Adapters, quantised layers and others that were put into the model after its construction are seen too.
     """
     found = traced_kinds(model)
-    return kinds_by_modules(model) if found is None else found
+    return kinds_by_modules(model) if found is None else {path: kind for path, kind in found.items() if path}
 
 
 def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
-    """The kinds that one run without data shows; None where the model has no such run."""
+    """The kinds that one run without data shows; None where the model has no such run.
+
+    The empty path is the code around the layers.
+    """
     try:
         skeleton, _ = dismantle(model, lambda name, tensor: tensor.dtype)
         if skeleton not in _LATEST:
@@ -43,7 +46,7 @@ def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
     found = _LATEST[skeleton]
     for oldest in list(_LATEST)[:-_MOST_LATEST]:
         del _LATEST[oldest]
-    return {path: kind | _facts_of(model.get_submodule(path)) for path, kind in found.items()}
+    return {path: kind | _facts_of(model.get_submodule(path)) if path else kind for path, kind in found.items()}
 
 
 def _run_without_data(model: torch.nn.Module, skeleton: Skeleton) -> dict[str, Kind]:

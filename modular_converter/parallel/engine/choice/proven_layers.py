@@ -107,7 +107,7 @@ def _proven_too(model: Any, plan: Plan, ranks: int, anew: bool) -> _Held:
 
 def _few(parts: dict[str, str]) -> str:
     """The first parts with what is new in them."""
-    said = ", ".join(f"{path} ({why})" for path, why in list(parts.items())[:_NAMED])
+    said = ", ".join(f"{path or 'the code around the layers'} ({why})" for path, why in list(parts.items())[:_NAMED])
     return said + (f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else "")
 
 
@@ -116,16 +116,24 @@ def unproven_parts(model: torch.nn.Module, small: torch.nn.Module) -> dict[str, 
     kinds, known = traced_kinds(model), traced_kinds(small)
     if kinds is None or known is None:
         kinds, known = kinds_by_modules(model), kinds_by_modules(small)
-    found = {}
+    found: dict[str, str] = {}
+    rest = _rest(model, kinds.pop("", frozenset()))
+    known_rest = _rest(small, known.pop("", frozenset()))
+    known_rest[""] &= rest[""]  # code that the model does not run is no difference
     for path, kind in kinds.items():
         alike = [other for name, other in known.items() if name.rpartition(".")[0] == path.rpartition(".")[0]]
         if kind not in alike:
             found[path] = _difference(kind, min(alike, key=lambda other: len(other ^ kind), default=frozenset()))
-    rest, known_rest = kinds_of_rest(model), kinds_of_rest(small)
     for path, kind in rest.items():
         if kind != known_rest.get(path):
             found[path] = _difference(kind, known_rest.get(path, frozenset()))
     return found
+
+
+def _rest(model: torch.nn.Module, around: Kind) -> dict[str, Kind]:
+    """Path -> kind of each module with weights outside of layers, with its operations; those of other code at ``""``."""
+    found = {path: kind | {fact for fact in around if fact[2] == path} for path, kind in kinds_of_rest(model).items()}
+    return {**found, "": frozenset(fact for fact in around if fact[2] not in found)}
 
 
 def _difference(kind: Kind, nearest: Kind) -> str:

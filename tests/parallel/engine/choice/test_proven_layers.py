@@ -17,8 +17,9 @@ from modular_converter.parallel.engine.choice.select_plan import select_plan  # 
 from modular_converter.parallel.engine.choice.small_instances import layer_overrides  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.on_threads import check_model_on_threads  # noqa: E402
+from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402
 from tests.parallel.exchanged import NormalisedLinear, SameLinear, ScaledLinear, exchanged  # noqa: E402
-from tests.parallel.layer_lists import Listed, ListedConfig  # noqa: E402
+from tests.parallel.layer_lists import Along, Inlined, Listed, ListedConfig  # noqa: E402
 
 
 SIZES = {"hidden_size": 48, "intermediate_size": 80, "vocab_size": 90}
@@ -47,6 +48,13 @@ def test_layers_that_the_configuration_lists_are_proven(settings):
     plan, origin = select_plan(model, None, 2)
     assert "proven with the model's own list of layers" in origin
     assert _holds(model, plan)
+
+
+@pytest.mark.parametrize("kind", [Along, Inlined])
+def test_layers_that_differ_by_a_dimension_or_outside_of_their_modules_are_proven(kind):
+    model = kind(DeceptiveConfig(**SIZES, num_hidden_layers=4)).eval()
+    plan, origin = select_plan(model, None, 2)
+    assert "proven with the model's own list of layers" in origin and _holds(model, plan)
 
 
 def test_lists_of_words_reach_the_small_instance():
@@ -133,6 +141,18 @@ def test_an_option_of_an_embedding_is_seen():
     assert unproven_parts(model, _llama()) == {"embed_tokens": "has setting max_norm given"}
     plan, origin = select_plan(model, None, 2)
     assert "of the model itself" in origin and _holds(model, plan)
+
+
+def test_rows_of_an_embedding_that_are_written_to_are_shared_out():
+    """The first lookup shortens rows: the proof and the ranks begin with the same ones."""
+    model = _llama()
+    model.embed_tokens.max_norm, before = 0.02, model.embed_tokens.weight.detach().clone()
+    plan = Plan.parse("plan x\nrule embed_tokens embedding_rowwise\n")
+    verdict = check_model_on_threads(model, plan, {"input_ids": IDS}, 2)
+    assert verdict.passed, verdict.reason
+    assert torch.equal(model.embed_tokens.weight, before)
+    model.embed_tokens.scale_grad_by_freq = True
+    assert "leave this embedding whole" in check_model_on_threads(model, plan, {"input_ids": IDS}, 2).reason
 
 
 def test_train_mode_is_no_difference():

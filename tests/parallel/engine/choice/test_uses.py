@@ -28,6 +28,15 @@ USES = {
     "InTraining": ({"input_ids": IDS}, "training"),
     "WithLargeValues": ({"input_ids": IDS}, "the other side of the branch on data in used_otherwise.py"),
     "WithLargeNumbers": ({"input_ids": IDS}, "the other side of the branch on data in used_otherwise.py"),
+    "WithLargeLists": ({"input_ids": IDS}, "the other side of the branch on data in used_otherwise.py"),
+    "InBlocksOfEight": ({"input_ids": IDS[:, :8]}, "8 tokens"),
+    "InNoFives": ({"input_ids": IDS[:, :10]}, "5 tokens"),
+    "InFiftyTokens": ({"input_ids": IDS.repeat(1, 5)[:, :50]}, "50 tokens"),
+    "InOneRow": ({"input_ids": IDS[:1]}, "one row"),
+    "InManyRows": ({"input_ids": IDS.repeat(3, 1)}, "5 rows"),
+    "WithManyNumbers": ({"input_ids": IDS.repeat(3, 1)}, "31 tokens"),
+    "WithSwitch": ({"input_ids": IDS, "normalise": True}, "normalise=True"),
+    "WithEmbeddings": ({"inputs_embeds": torch.randn(2, 5, 64)}, "embeddings in place of ids"),
 }
 
 
