@@ -21,7 +21,7 @@ class _Guesses(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-_ANSWERS = {"__bool__": False, "item": 0, "__int__": 0, "__index__": 0, "__float__": 0.0}
+_ANSWERS = {"__bool__": False, "__contains__": False, "item": 0, "__int__": 0, "__index__": 0, "__float__": 0.0}
 
 
 def guesses() -> TorchFunctionMode:

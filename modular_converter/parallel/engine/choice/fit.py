@@ -5,6 +5,7 @@ A rank's model is put together on the meta device, sharded for that many ranks, 
 
 from __future__ import annotations
 
+import itertools
 import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -172,18 +173,16 @@ def _forward(model: Any, kind: torch.dtype | None) -> MisfitError | None:
 
 
 def _trace(skeleton: Skeleton) -> Trace | None:
-    """A forward of one layer of each kind, without data; None where there is no such run."""
+    """A forward of one layer of each kind, or of all layers, without data; None where there is no such run."""
     why = ""
-    for kind in _TYPES:
+    for short, kind in itertools.product((True, False), _TYPES):
+        model = _bare(skeleton, kind)
         try:
-            model = _bare(skeleton, kind)
-            short = one_of_each_kind(model, kinds_of(model))
+            traced = one_of_each_kind(model, kinds_of(model)) if short else model
             with guesses():
-                return record(short.eval(), _inputs(short, kind))
-        except (
-            Exception
-        ) as error:  # what the model's own code raises for inputs that it does not know, or without data
-            why = why or one_line(error)
+                return record(traced.eval(), _inputs(traced, kind))
+        except Exception as error:  # what the model's own code raises for inputs that it does not know, or without data
+            why = one_line(error)
     logger.info("heads cannot be read off the model's axes: %s", why)
     return None
 
