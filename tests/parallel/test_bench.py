@@ -68,6 +68,23 @@ def test_the_table_of_models_counts(utils):
     assert "| c | failed: no / room |  |" in text
 
 
+def test_the_tables_of_published_sizes(utils):
+    tables = utils("run_published")
+    whole, error = "whole: layers.*.self_attn", "ApplyError: nothing | left"
+    rows = [
+        {"model": "a", "verified": True, "holds_at": dict.fromkeys(tables.SIZES, "")},
+        {"model": "b", "verified": True, "holds_at": {"2": "", "3": whole, "4": error, "8": whole}},
+        {"model": "c", "verified": False, "reason": "no"},
+    ]
+    text = tables.fit_table(rows)
+    assert "| 2 | 2 | 0 | 0 |" in text and "| 3 | 1 | 1 | 0 |" in text and "| 4 | 1 | 0 | 1 |" in text
+    assert "| b | 3, 8 | whole: layers.*.self_attn |" in text and "| b | 4 | ApplyError: nothing / left |" in text
+    right = {"model": "a", "devices": 3, "outputs": "equal", "tokens": "none", "kept": 0.345}
+    text = tables.run_table([right, {**right, "devices": 8, "outputs": "differ by 1.0e-01"}])
+    assert "equal: 0 of 0 on 2, 1 of 1 on 3, 0 of 0 on 4, 0 of 1 on 8" in text
+    assert "| a |  | equal, 34% |  | differ by 1.0e-01, tokens none |" in text
+
+
 def test_every_style_of_a_rule_is_explained(utils):
     page = (UTILS.parent / "docs" / "plans.md").read_text(encoding="utf-8")
     assert f"<!-- styles: start -->\n{utils('write_plan_docs').styles()}\n<!-- styles: end -->" in page

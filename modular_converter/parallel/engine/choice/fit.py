@@ -181,7 +181,7 @@ def _trace(skeleton: Skeleton) -> Trace | None:
             traced = one_of_each_kind(model, kinds_of(model)) if short else model
             with guesses():
                 return record(traced.eval(), _inputs(traced, kind))
-        except Exception as error:  # what the model's own code raises for inputs that it does not know, or without data
+        except Exception as error:  # what the model's own code raises for inputs that it does not know
             why = one_line(error)
     logger.info("heads cannot be read off the model's axes: %s", why)
     return None
