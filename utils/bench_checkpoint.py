@@ -1,4 +1,4 @@
-"""Figures of `parallelize("folder")`: `python utils/bench_checkpoint.py FOLDER --make 6b [--update docs/parallelize.md]`.
+"""Figures of `parallelize("folder")`: `python utils/bench_checkpoint.py FOLDER --make 3g [--update PAGE]`.
 
 `--make` writes a llama-shaped model with random weights into FOLDER, unless it is there. `memory` loads the folder and
 counts the bytes that the ranks take out of the files and the memory of their own that they need for it: without the pages
@@ -221,7 +221,7 @@ def page(rows: dict[str, Any], folder: Path, devices: int, device: str) -> Itera
     versions = f"torch {version('torch')}, transformers {version('transformers')}"
     config = json.loads((folder / "config.json").read_text())
     size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    yield f"{datetime.date.today()}, {versions}, {hardware()}. {config['architectures'][0]}, hidden {config['hidden_size']}, "
+    yield f"{datetime.date.today()}, {versions}, {hardware()}. {config['architectures'][0]}, hidden {config['hidden_size']},"
     yield f"{config['num_hidden_layers']} layers, {size / 1e9:.2f} GB of files; {devices} ranks ({device})."
     yield ""
     if (row := rows.get("memory")) is not None:

@@ -70,7 +70,8 @@ def convert_command(
     """Generate single-file models from modular files.
 
     FILES are modular files, globs, folders, model names, or "all"; with --watch, "all" is the default. The generated
-    files are written beside each modular file. `modular-convert graph` shows which models inherit from which.
+    files are written beside each modular file. `modular-convert graph` shows which models inherit from which,
+    `suggest` from which a flat model could inherit, and `modularize` writes its modular file.
 
     \b
     Exit code: 0 success; 1 only findings, or differences with --diff or --dry-run;
@@ -113,10 +114,18 @@ def _watch(options: ConvertOptions) -> int:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run `modular-convert`, or `modular-convert graph` when the first argument is `graph`."""
+    """Run `modular-convert`, or the command that the first argument names, such as `modular-convert graph`."""
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["graph"]:
         from modular_converter.commands.graph import main as graph_main
 
         return graph_main(given[1:])
+    if given[:1] == ["modularize"]:
+        from modular_converter.commands.modularize import main as modularize_main
+
+        return modularize_main(given[1:])
+    if given[:1] == ["suggest"]:
+        from modular_converter.commands.suggest import main as suggest_main
+
+        return suggest_main(given[1:])
     run_command(convert_command, arguments, "modular-convert")

@@ -32,6 +32,7 @@ def parallelize(
     session: Session | None = None,
     probe: bool = True,
     model_class: Any = None,
+    inference: bool = False,
 ) -> Any:
     """Put a model, or the model of a folder, on several devices and return it, in use as before.
 
@@ -56,6 +57,8 @@ def parallelize(
         mesh: a one-dimensional ``DeviceMesh`` under torchrun; all processes if None.
         session: processes of several models; started if they are not running.
         probe: run one layer of each kind on the processes first, and refuse a plan that changes its numbers.
+        inference: under torchrun, the form without gradients that processes of parallelize's own have; ``compile``
+            implies it.
         model_class: for a folder, a class of a model or an Auto class; the class that ``config.json`` names if None.
 
     Raises:

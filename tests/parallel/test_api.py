@@ -16,7 +16,7 @@ from modular_converter.parallel.engine.choice import arguments
 from modular_converter.parallel.engine.group import in_process_group
 from modular_converter.parallel.engine.ranks import session as ranks_session
 from modular_converter.parallel.engine.remote import place, put_on_ranks
-from modular_converter.parallel.errors import ApplyError, RankError
+from modular_converter.parallel.errors import ApplyError, PlanError, RankError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from tests.parallel.troubled import PLAN, Troubled
 
@@ -183,15 +183,16 @@ def test_a_daemonic_process_is_told_that_it_may_not_start_others(monkeypatch):
 
 
 def test_a_models_name_is_no_model():
-    with pytest.raises(ApplyError, match="model is of type str: give a torch.nn.Module"):
+    with pytest.raises(PlanError, match="gpt2: is no folder; give the folder of a saved model .nothing is downloaded"):
         parallelize("gpt2")
+    with pytest.raises(ApplyError, match="model is of type int: give a torch.nn.Module, or the path"):
+        parallelize(2)
 
 
 IDLE_IN_GROUP = {
     "num_gpus": 3,
     "master_port": 29500,
     "init_method": "fork",
-    "compile": True,
     "timeout": 5.0,
     "session": object(),
 }

@@ -27,6 +27,7 @@ FLOORS = {
         "graph",
         "git",
         "check",
+        "authoring",
         "commands",
         "parallel",
         "__main__",

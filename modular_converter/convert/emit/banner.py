@@ -38,14 +38,14 @@ def header(own: str, neighbour: str, settings: Settings) -> str:
         settings: their `license_header` says what is added to `own`.
     """
     if settings.license_header == NEIGHBOUR:
-        added = _without_banner(neighbour, settings).strip("\n")
+        added = without_banner(neighbour, settings).strip("\n")
         if not added or added in own:
             return own
         return f"{own.rstrip()}\n\n{added}\n\n" if own.strip() else f"{added}\n\n"
     return own if own.strip() or not settings.license_header else f"{settings.license_header.strip()}\n\n"
 
 
-def _without_banner(text: str, settings: Settings) -> str:
+def without_banner(text: str, settings: Settings) -> str:
     """The header of a file without its banner."""
     if not is_generated(text):
         return text

@@ -64,10 +64,6 @@ class Renamer:
         names = "|".join(re.escape(name) for name in sorted(self.foreign, key=len, reverse=True))
         return re.compile(rf"(?<![\w.])(?:{names})\b(?:{_SPACE}*\.{_SPACE}*\w+)*")
 
-    @cached_property
-    def _copy_comments(self) -> re.Pattern[str]:
-        return re.compile(rf"^[ \t]*(?P<mark>#)[ \t]*{re.escape(self.copy_comment)}[^\n]*(?:\n|\Z)", re.MULTILINE)
-
     @classmethod
     def between_models(cls, names: ModelNames, old: str, new: str, kept: tuple[str, ...] = ()) -> Renamer:
         """The renamer from one lowercase model name to another; the cased forms follow from `names`."""
@@ -105,9 +101,7 @@ class Renamer:
         Args:
             keep_modules: whether relative module names stay too.
         """
-        if self.copy_comment and self.copy_comment in text:
-            comments = {token.start for token in lexer.tokens(text) if token.kind == "comment"}
-            text = self._copy_comments.sub(lambda match: "" if match.start("mark") in comments else match[0], text)
+        text = without_copy_comments(text, self.copy_comment)
         if self._pattern.search(text) is None:
             return text
         pieces: list[str] = []
@@ -168,6 +162,15 @@ def _absolute_modules(code: str) -> Iterator[tuple[int, int]]:
         # Cut out, so that `^` stands for the beginning of the list.
         listed = _LISTED_MODULE.finditer(code[start:end])
         yield from ((start + module.start("module"), start + module.end("module")) for module in listed)
+
+
+def without_copy_comments(text: str, beginning: str) -> str:
+    """The text without the comments that name the origin of a copy, and that begin so; "" stands for none."""
+    if not beginning or beginning not in text:
+        return text
+    comments = {token.start for token in lexer.tokens(text) if token.kind == "comment"}
+    pattern = re.compile(rf"^[ \t]*(?P<mark>#)[ \t]*{re.escape(beginning)}[^\n]*(?:\n|\Z)", re.MULTILINE)
+    return pattern.sub(lambda match: "" if match.start("mark") in comments else match[0], text)
 
 
 class RenamedModule(Mapping[str, Statement]):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # A mark in the ``__dict__`` of a model that cannot be used any more.
 LOST_WEIGHTS = "_modular_converter_lost"
-_WITHOUT_EFFECT_IN_GROUP = ("num_gpus", "master_port", "init_method", "compile", "timeout", "session")
+_WITHOUT_EFFECT_IN_GROUP = ("num_gpus", "master_port", "init_method", "timeout", "session")
 _WITHOUT_EFFECT_BESIDE_SESSION = ("num_gpus", "master_port", "device", "init_method", "timeout")
 _METHODS = ("spawn", "forkserver", "fork")
 
@@ -42,6 +42,7 @@ class Arguments:
     session: Session | None
     probe: bool
     model_class: Any
+    inference: bool
 
     @property
     def weight_type(self) -> torch.dtype | None:

@@ -32,11 +32,13 @@ from modular_converter.parallel.engine.choice.arguments import Arguments
 from modular_converter.parallel.engine.choice.preflight import check_fit
 from modular_converter.parallel.engine.group.agreed_plan import agreed_plan, refuse_difference_in_group
 from modular_converter.parallel.engine.group.dropout import SharedDropout
+from modular_converter.parallel.engine.group.for_inference import make_inference, no_training, without_gradients
 from modular_converter.parallel.engine.group.from_files import FileShares, same_checkpoint
 from modular_converter.parallel.engine.group.gradient_norm import gradients_of, norm_of
 from modular_converter.parallel.engine.group.gradient_scaler import share_overflows
 from modular_converter.parallel.engine.group.whole_state import first_ones, refuse_everywhere
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods
+from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.apply import Applied, apply, local_part, put_together, undo
@@ -151,7 +153,8 @@ def parallelize_here(given: Arguments) -> Any:
     place = _join(given.device)
     if mesh is not None and mesh.ndim != 1:
         raise ApplyError(f"the mesh has {mesh.ndim} dimensions; give the one to shard over, such as mesh['tp']")
-    group = ProcessGroup(mesh.get_group() if mesh is not None else None)
+    inference = given.inference or given.compile
+    group = (DirectGroup if inference else ProcessGroup)(mesh.get_group() if mesh is not None else None)
     files = None
     if is_folder(model):
         files = FileShares(same_checkpoint(given, group), group, place)
@@ -181,14 +184,19 @@ def parallelize_here(given: Arguments) -> Any:
         files.fill(model)
         logger.info("process %d has read %.1f MiB", group.rank, files.close() / 2**20)
     _move_whole(applied, kept, place)
-    share_overflows()
-    model.__dict__["_dropout"] = SharedDropout(model, skeleton, group.group)
+    if isinstance(group, DirectGroup):
+        make_inference(applied, group, given.compile)
+    else:
+        share_overflows()
+        model.__dict__["_dropout"] = SharedDropout(model, skeleton, group.group)
     model.__dict__["_applied"] = applied
     model.__dict__["_checked"] = checked
     model.__dict__["_own_class"] = own = type(model)
     body: dict[str, Any] = {
         name: _with_whole_heads(getattr(own, name)) for name in ("forward", "generate") if hasattr(own, name)
     }
+    if inference:
+        body = {name: without_gradients(method, given.compile) for name, method in body.items()} | no_training()
     body |= agreeing_methods(own, group)
     body |= refusals(own, CHANGE_WEIGHTS, ApplyError, _ALONE)
     body |= {"__module__": own.__module__, "__doc__": own.__doc__}

@@ -71,13 +71,3 @@ def fill_whole(model: torch.nn.Module, loaded: Loaded, numbers: dict[int, int]) 
                 index = numbers[id(old)]
                 made.setdefault(index, torch.nn.Parameter(loaded.shares[index], requires_grad=False))
                 module._parameters[leaf] = made[index]
-
-
-def choose_cache(model: Any, kwargs: dict[str, Any]) -> None:
-    """A static cache is what makes ``generate`` compile its decoding step, with CUDA graphs on GPUs.
-
-    It refuses the setting beside a cache that is given.
-    """
-    settings = getattr(model, "generation_config", None)
-    if settings is not None and settings.cache_implementation in (None, "static"):
-        settings.cache_implementation = "static" if kwargs.get("past_key_values") is None else None

@@ -28,6 +28,7 @@ from modular_converter.parallel.engine.checkpoint.recipes import Recipe
 from modular_converter.parallel.engine.inference.agreement import make_agree
 from modular_converter.parallel.engine.inference.fused_norms import fuse_norms
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup, make_plain
+from modular_converter.parallel.engine.inference.static_cache import choose_cache
 from modular_converter.parallel.engine.ranks.packing import COPY, read_tensor, unpack
 from modular_converter.parallel.engine.ranks.profiling import profile
 from modular_converter.parallel.engine.ranks.progress import Progress
@@ -37,7 +38,7 @@ from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.remote.answering import Answering, failure
 from modular_converter.parallel.engine.remote.config_changes import Change, apply_changes
 from modular_converter.parallel.engine.remote.handover import Span, copy_rows, moves_of
-from modular_converter.parallel.engine.remote.loaded import Loaded, choose_cache, fill_whole
+from modular_converter.parallel.engine.remote.loaded import Loaded, fill_whole
 from modular_converter.parallel.engine.remote.same_answers import (
     DifferentAnswers,
     compare_answers,

@@ -1,4 +1,4 @@
-"""What each process of `test_checkpoint.py` does under torchrun; the first one prints what it found as JSON."""
+"""What each process of `test_hosts.py` does under torchrun; the first one prints what it found as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 
 import torch
 import torch.distributed as dist
-from transformers import AutoConfig
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.errors import PlanError
@@ -44,7 +43,17 @@ def main(folder, other):
             parallelize(one, device="cpu")
         except PlanError as error:
             found["errors"].append(str(error))
-    found["config"] = AutoConfig.from_pretrained(folder).vocab_size
+    quick = parallelize(folder, device="cpu", compile=True)
+    found["plain"] = any("_plain_role" in vars(module) for module in quick.modules())
+    found["plain outputs"] = relative_error(quick(input_ids=ids).logits, want.logits)
+    found["plain tokens"] = torch.equal(quick.generate(ids, **how), whole.generate(ids, **how))
+    found["gradients"] = quick(input_ids=ids).logits.requires_grad
+    found["plain weights"] = torch.equal(quick.full_state_dict()["lm_head.weight"], whole.lm_head.weight)
+    for method in (quick.train, quick.unshard):
+        try:
+            method()
+        except PlanError as error:
+            found["errors"].append(str(error))
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     dist.barrier()

@@ -1,0 +1,127 @@
+"""The parents of a whole model at once: few lines, few neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from modular_converter.authoring.class_changes import Heir, ParentClass, heir_of
+from modular_converter.authoring.flat_model import FlatModel
+from modular_converter.authoring.sources import SourceFile
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Role, Statement
+
+
+IMPORT_LINES = 1.5
+"""What one more neighbour costs."""
+NAME_LINES = 0.8
+"""What one more imported parent costs."""
+
+
+YOUNGER_LINES = 5.0
+"""What a class costs more whose parent belongs to a younger model."""
+MOST_PARENTS = 4
+"""Sources that are looked at closely for one class."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A class of the model with the parent that it could have."""
+
+    source: SourceFile
+    parent: str
+    """The parent's name in the target."""
+    heir: Heir
+
+    @property
+    def original(self) -> str:
+        """The parent's name in its own file, by which the heir calls it."""
+        return self.source.originals[self.parent]
+
+
+def estimates(flat: FlatModel, sources: Sequence[SourceFile], library: Library) -> dict[str, list[Placed]]:
+    """Class -> the parents that it could have, without a look at what a merge gives; the cheapest of each source."""
+    found: dict[str, list[Placed]] = {}
+    for file in flat.files:
+        for name, statement in file.module.definitions.items():
+            if statement.role is Role.CLASS:
+                placed = (_cheapest(statement, source, flat, library) for source in _nearest(name, sources))
+                found[name] = [one for one in placed if one is not None]
+    return found
+
+
+def _nearest(name: str, sources: Sequence[SourceFile]) -> list[SourceFile]:
+    """The sources for one class: those that share most with it, and those that share most with the whole model."""
+    likely = sorted((one for one in sources if name in one.shared), key=lambda one: -one.shared[name])
+    alike = [one for one in sources if name in one.definitions]
+    found = {id(one): one for one in (*likely[:MOST_PARENTS], *alike[:MOST_PARENTS])}
+    return list(found.values())
+
+
+def _cheapest(statement: Statement, source: SourceFile, flat: FlatModel, library: Library) -> Placed | None:
+    names = dict.fromkeys((statement.name, *source.likely.get(statement.name, ())))
+    found = [
+        placed
+        for name in names
+        if name in source.definitions
+        and source.definitions.role(name) is Role.CLASS
+        and (placed := inherit_from(statement, source, name, flat, library, thorough=False)) is not None
+    ]
+    best = min(found, key=lambda one: one.heir.lines, default=None)
+    return best if best is not None and best.heir.lines < statement.text.count("\n") + 3 else None
+
+
+def inherit_from(
+    statement: Statement, source: SourceFile, parent: str, flat: FlatModel, library: Library, thorough: bool = True
+) -> Placed | None:
+    """A class as the heir of one class of a source; see `heir_of`."""
+    text = source.definitions[parent].text
+    base = source.originals[parent]
+    names = library.names(flat.models_folder)
+    heir = heir_of(statement.text, ParentClass(text, parent, base), names, library.settings, thorough)
+    return Placed(source, parent, heir) if heir is not None else None
+
+
+def choose_parents(
+    flat: FlatModel, estimated: Mapping[str, Sequence[Placed]], preferred: Collection[str], year: int
+) -> dict[str, Placed]:
+    """Class -> its parent, for the classes that are shorter with one.
+
+    Sources are added as long as they save lines, the best first, and each class takes the cheapest that is there.
+
+    Args:
+        preferred: models that a person prefers as parents.
+        year: that of the model; younger models cost more.
+    """
+    full = {name: flat.definitions[name][1].text.count("\n") + 3.0 for name in estimated}
+    used = frozenset().union(*(one.uses - {name} for name, (_, one) in flat.definitions.items()))
+    by_source: dict[int, dict[str, Placed]] = {}
+    sources: dict[int, SourceFile] = {}
+    for name, some in estimated.items():
+        for one in some:
+            by_source.setdefault(id(one.source), {})[name] = one
+            sources[id(one.source)] = one.source
+
+    def cost(name: str, one: Placed) -> float:
+        if one.heir.says_nothing and one.parent == name and name in used:
+            return 0.3
+        factor = 0.7 if one.source.model in preferred else 1.0
+        return (one.heir.lines + NAME_LINES) * factor + (YOUNGER_LINES if one.source.year > year else 0.0)
+
+    current = dict(full)
+    chosen: dict[str, Placed] = {}
+    paths: set[str] = set()
+    while True:
+        gains = {
+            key: sum(max(0.0, current[name] - cost(name, one)) for name, one in some.items()) - IMPORT_LINES
+            for key, some in by_source.items()
+            if sources[key].path not in paths
+        }
+        best = max(gains, key=lambda key: gains[key], default=None)
+        if best is None or gains[best] <= 0:
+            return chosen
+        paths.add(sources[best].path)
+        for name, one in by_source[best].items():
+            if cost(name, one) < current[name]:
+                current[name] = cost(name, one)
+                chosen[name] = one

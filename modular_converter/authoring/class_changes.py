@@ -1,0 +1,241 @@
+"""A class as its differences from a parent: the smallest body that, merged with the parent, gives the class."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from modular_converter.authoring.method_changes import calling_base, shorter_override
+from modular_converter.authoring.normal_form import normal
+from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
+from modular_converter.convert.inherit.merge import merge_class, rename_class
+from modular_converter.convert.inherit.merge_members import method_key
+from modular_converter.convert.source.index import is_docstring
+from modular_converter.convert.source.names import ModelNames
+from modular_converter.settings.values import Settings
+
+
+INDENT = " " * 4
+
+
+@dataclass(frozen=True)
+class Heir:
+    """A class of the modular file that inherits from a neighbour's."""
+
+    text: str
+    notes: tuple[str, ...]
+    """The differences from the parent, a few words each."""
+
+    @property
+    def lines(self) -> int:
+        """Its lines, with the two empty ones behind it."""
+        return self.text.count("\n") + 2
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether it is `class X(Parent): pass`."""
+        return not self.notes
+
+
+@dataclass(frozen=True)
+class ParentClass:
+    """A class of a neighbour under its name in the target."""
+
+    text: str
+    name: str
+    base: str
+    """As the heir writes it."""
+
+
+def heir_of(
+    wanted: str, parent: ParentClass, names: ModelNames, settings: Settings, thorough: bool = True
+) -> Heir | None:
+    """The class `wanted` written as an heir of a parent; None where no heir gives it.
+
+    Args:
+        wanted: the text of the class.
+        thorough: look for `super()` calls, and merge the result with the parent; else the heir is an estimate.
+    """
+    try:
+        own = _parsed(wanted)
+        text = parent.text
+        if own.node.name != parent.name:
+            text = rename_class(text, parent.name, own.node.name, names)
+        inherited = _parsed(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    drafts = (
+        _draft(own, inherited, parent.base, bases, by_super)
+        for by_super in (True, False)
+        for bases in _base_lists(own, inherited, parent.base)
+    )
+    for draft in filter(None, drafts):
+        if not thorough or _gives(draft.text, own, parent, names, settings):
+            return draft
+    return None
+
+
+@functools.lru_cache(maxsize=1024)  # a class is compared with many
+def _parsed(text: str) -> ClassBlock:
+    return parse_class(text)
+
+
+def _gives(text: str, own: ClassBlock, parent: ParentClass, names: ModelNames, settings: Settings) -> bool:
+    """Whether an heir, merged with its parent, is the wanted class."""
+    try:
+        merged = merge_class(text, parent.text, parent.name, parent.base, names, {}, {}, settings)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    return not merged.findings and same_class(parse_class(merged.text), own)
+
+
+def same_class(one: ClassBlock, other: ClassBlock) -> bool:
+    """Whether two classes differ in their layout at most."""
+    return (
+        one.bases == other.bases
+        and normal(one.decorators) == normal(other.decorators)
+        and normal(one.docstring) == normal(other.docstring)
+        and len(one.members) == len(other.members)
+        and all(map(_same, one.members, other.members))
+    )
+
+
+def _same(one: Member, other: Member) -> bool:
+    if not one.is_function and _has_blank_line(one) != _has_blank_line(other):
+        return False
+    return (
+        normal(one.lead) == normal(other.lead)
+        and normal(one.text + one.documentation) == normal(other.text + other.documentation)
+        and ast.dump(one.node) == ast.dump(other.node)
+    )
+
+
+def _has_blank_line(member: Member) -> bool:
+    """Whether an empty line stands directly above a member."""
+    return re.match(r"[ \t]*\n", member.lead) is not None
+
+
+def _base_lists(own: ClassBlock, inherited: ClassBlock, base: str) -> list[list[str]]:
+    """The bases that the heir may write: the parent, with those that the parent lacks behind or before it."""
+    more = [one for one in own.bases if one not in inherited.bases]
+    return [[base, *more], [*more, base]] if more else [[base]]
+
+
+def _draft(own: ClassBlock, inherited: ClassBlock, base: str, bases: Sequence[str], by_super: bool) -> Heir | None:
+    """The heir, as far as the two classes can be merged at all."""
+    notes: list[str] = []
+    if not _can_take(own.decorators, inherited.decorators) or not _can_take(own.docstring, inherited.docstring):
+        return None
+    mine, theirs = _by_key(own.members), _by_key(inherited.members)
+    if mine is None or theirs is None or not _is_reachable(mine, theirs):
+        return None
+    decorators = "" if normal(own.decorators) == normal(inherited.decorators) else own.decorators
+    docstring = "" if normal(own.docstring) == normal(inherited.docstring) else own.docstring
+    notes += ["other decorators"] * bool(decorators) + ["other docstring"] * bool(docstring)
+    notes += ["more bases"] * (len(bases) > 1)
+    attributes: list[str] = []
+    methods: list[str] = []
+    repeated = _repeated(mine, theirs, bool(docstring))
+    for key, member in mine.items():
+        place = theirs.get(key)
+        if key != repeated and place is not None and _same(member, place):
+            continue
+        text = _written(member, place, by_super, own.bases)
+        if text is None:
+            return None
+        notes.append(_note(key, place, text, member))
+        (methods if member.is_function else attributes).append(text)
+    for key in (one for one in theirs if one not in mine):
+        removal = _removal(key, theirs[key], own.node.name)
+        if removal is None:
+            return None
+        notes.append(f"no {_name(key)}")
+        (methods if theirs[key].is_function else attributes).append(removal)
+    body = docstring + "".join([*attributes, *methods]) or f"{INDENT}pass\n"
+    keywords = "" if not own.node.keywords else None
+    if keywords is None:
+        return None
+    return Heir(f"{decorators}class {own.node.name}({', '.join(bases)}):\n{body}", tuple(sorted(notes)))
+
+
+def _repeated(mine: Mapping[str, Member], theirs: Mapping[str, Member], has_docstring: bool) -> str:
+    """The first attribute, where it is written although the parent has it; "" where none is.
+
+    The formatter puts an empty line behind a docstring, and none behind a class header. The attribute that the heir
+    writes first would take it along into the generated class.
+    """
+    other = (one for key, one in mine.items() if key not in theirs or not _same(one, theirs[key]))
+    first = next(other, None)
+    if first is None or not first.is_attribute or _has_blank_line(first) == has_docstring:
+        return ""
+    return next(iter(mine))
+
+
+def _can_take(own: str, inherited: str) -> bool:
+    """Whether an heir can have `own`, which may be nothing, where the parent has `inherited`."""
+    return bool(own.strip()) or not inherited.strip()
+
+
+def _by_key(members: Sequence[Member]) -> dict[str, Member] | None:
+    """The members by what tells them apart; None where that fails."""
+    found: dict[str, Member] = {}
+    for member in members:
+        if not member.carries_nothing:
+            key = _key(member)
+            if key in found:
+                return None
+            found[key] = member
+    return found
+
+
+def _key(member: Member) -> str:
+    if member.is_function:
+        return f"def {method_key(member.function)}"
+    return f"set {' '.join(sorted(member.binds))}" if member.is_attribute else f"do {normal(member.text)}"
+
+
+def _name(key: str) -> str:
+    return f"`{key.split(' ', 1)[1]}`"
+
+
+def _is_reachable(mine: Mapping[str, Member], theirs: Mapping[str, Member]) -> bool:
+    """Whether the order of the wanted members is the order of a merge: the parent's, then the new ones."""
+    kept = [key for key in theirs if key in mine]
+    merged = [*kept, *(key for key in mine if key not in theirs)]
+    return sorted(merged, key=lambda key: (mine[key]).is_function) == list(mine)
+
+
+def _written(member: Member, place: Member | None, by_super: bool, bases: Sequence[str]) -> str | None:
+    """The text of a member that the parent lacks or has otherwise; None where the parent's would show through."""
+    if place is None or not member.is_function or not place.is_function:
+        return (member.lead if place is None or not member.is_function else "\n") + member.text + member.documentation
+    own, inherited = member.function, place.function
+    if normal(member.lead) != normal(place.lead) or (not own.decorator_list and inherited.decorator_list):
+        return None
+    if (own.returns is None and inherited.returns is not None) or (
+        is_docstring(inherited.body[0]) and not is_docstring(own.body[0])
+    ):
+        return None
+    short = shorter_override(member, place) if by_super else None
+    return "\n" + (short or calling_base(member, bases))
+
+
+def _note(key: str, place: Member | None, text: str, member: Member) -> str:
+    if place is None:
+        return f"new {_name(key)}"
+    return f"{_name(key)} by `super()`" if text.strip() != member.text.strip() else f"other {_name(key)}"
+
+
+def _removal(key: str, member: Member, name: str) -> str | None:
+    """What removes a member of the parent."""
+    if member.is_attribute and len(member.binds) == 1:
+        return f"{INDENT}{next(iter(member.binds))} = AttributeError()\n"
+    if member.is_function and key == f"def {member.function.name}":
+        return (
+            f"\n{INDENT}def {member.function.name}(self):\n"
+            f'{INDENT}{INDENT}raise AttributeError("Not needed for {name}")\n'
+        )
+    return None

@@ -1,0 +1,138 @@
+"""What a conversion of a draft gives, compared with the flat model that it should give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from modular_converter.authoring.flat_model import FlatFile, FlatModel
+from modular_converter.convert.source.index import index_module
+from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
+
+
+@dataclass(frozen=True)
+class FileDifference:
+    """How one generated file differs from the flat file."""
+
+    file: FlatFile
+    missing: tuple[str, ...] = ()
+    """Definitions that did not come."""
+    other: tuple[str, ...] = ()
+    """Definitions with another text."""
+    extra: tuple[str, ...] = ()
+    """Definitions that the flat file does not have."""
+    imports: tuple[str, ...] = ()
+    """Names that are imported otherwise, or in one of the files only."""
+    order: tuple[str, str] | None = None
+    """The first place where definitions stand otherwise: the name that should stand there, and the one that does."""
+    exports: bool = False
+    """Whether `__all__` differs."""
+    dropped: tuple[str, ...] = ()
+    """Customary definitions of a file written by hand that nothing uses; no generated file has them."""
+    bytes_differ: bool = False
+    """Whether anything differs at all."""
+
+    @property
+    def is_same_code(self) -> bool:
+        """Whether all definitions, imports and exports are the same."""
+        return not (self.missing or self.other or self.extra or self.imports or self.exports)
+
+    @property
+    def reason(self) -> str:
+        """What differs, in words; "" for nothing."""
+        parts = (
+            ("not generated: " + ", ".join(self.missing)) if self.missing else "",
+            ("generated otherwise: " + ", ".join(self.other)) if self.other else "",
+            ("generated too: " + ", ".join(self.extra)) if self.extra else "",
+            ("imported otherwise: " + ", ".join(self.imports)) if self.imports else "",
+            "another `__all__`" if self.exports else "",
+            f"`{self.order[0]}` and `{self.order[1]}` in another order" if self.order else "",
+        )
+        words = "; ".join(filter(None, parts))
+        return words or ("the lines between the definitions" if self.bytes_differ else "")
+
+    @property
+    def has_come_back(self) -> bool:
+        """Whether the file is proven: byte for byte if it was generated, else definition by definition."""
+        return not self.bytes_differ if self.file.is_generated else self.is_same_code
+
+
+def compare_models(
+    flat: FlatModel, texts: Mapping[str, str], customary: Collection[str]
+) -> tuple[FileDifference, ...]:
+    """The differences, file by file.
+
+    Args:
+        texts: path -> generated text.
+        customary: names that a file may define although nothing uses them.
+    """
+    return tuple(_compare(file, texts.get(file.path, ""), customary) for file in flat.files)
+
+
+def _compare(file: FlatFile, text: str, customary: Collection[str]) -> FileDifference:
+    if text == file.text:
+        return FileDifference(file)
+    made = index_module(text, file.path)
+    wanted, found = _texts(file.module), _texts(made)
+    dropped = tuple(name for name in wanted if name not in found and name in customary and _is_unused(name, file))
+    common = [name for name in wanted if name in found]
+    places = [name for name in found if name in wanted]
+    missing = [name for name in wanted if name not in found and name not in dropped]
+    return FileDifference(
+        file,
+        missing=(*missing, *_lost_statements(file.module, made)),
+        other=tuple(name for name in common if wanted[name] != found[name]),
+        extra=tuple(name for name in found if name not in wanted),
+        imports=_other_imports(file, made, dropped),
+        order=next(((one, other) for one, other in zip(common, places) if one != other), None),
+        exports=_exports(file.module) != _exports(made),
+        dropped=dropped,
+        bytes_differ=True,
+    )
+
+
+def _is_unused(name: str, file: FlatFile) -> bool:
+    """Whether nothing in a file written by hand uses one of its definitions."""
+    return not file.is_generated and not any(name in one.uses for one in file.module.statements if one.name != name)
+
+
+def _texts(module: Module) -> dict[str, str]:
+    """Definition -> its text with the comments above it."""
+    return {
+        name: f"{one.lead.strip()}\n{one.text}".strip()
+        for name, one in module.definitions.items()
+        if name != "__all__"
+    }
+
+
+def _exports(module: Module) -> str:
+    statement = module.definitions.get("__all__")
+    return statement.text if statement else ""
+
+
+def _lost_statements(wanted: Module, made: Module) -> Iterator[str]:
+    """The statements at the top level that define nothing and did not come."""
+    found = {one.text for one in made.statements if one.role is Role.OTHER}
+    lost = (one for one in wanted.statements if one.role is Role.OTHER and one.text not in found)
+    yield from (f"the statement in line {one.line}" for one in lost)
+
+
+def _other_imports(file: FlatFile, made: Module, dropped: Collection[str]) -> tuple[str, ...]:
+    """The names that two modules import differently. A file written by hand may import more than it uses."""
+    one, other = _imports(file.module), _imports(made)
+    if not file.is_generated:
+        kept = (one for one in file.module.statements if not one.imports and one.name not in dropped)
+        used = {word for statement in kept for word in _words(statement)}
+        one = {key: name for key, name in one.items() if name.bound in used}
+        other = {key: name for key, name in other.items() if name.bound in used or key in one}
+    return tuple(key for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key))
+
+
+def _words(statement: Statement) -> set[str]:
+    """The words of a statement, also in strings, which may be annotations."""
+    return set(re.findall(r"\w+", statement.text))
+
+
+def _imports(module: Module) -> dict[str, ImportedName]:
+    return {name.key: name for statement in module.statements for name in statement.imports}

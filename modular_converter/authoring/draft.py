@@ -1,0 +1,186 @@
+"""A modular file on its way: how each definition of the flat model is had, and the text that says so."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from modular_converter.authoring.choice import Placed
+from modular_converter.authoring.flat_model import FlatFile, FlatModel
+from modular_converter.convert.source import lexer
+from modular_converter.convert.source.exports import exported_names
+from modular_converter.convert.source.module import ImportedName, Role, Statement
+from modular_converter.settings.kinds import module_name
+
+
+class How(enum.Enum):
+    """The ways in which a modular file can have a definition, the shortest first."""
+
+    ALONG = "comes along"
+    IMPORTED = "imported"
+    HEIR = "inherits"
+    WRITTEN = "written out"
+
+
+@dataclass(frozen=True)
+class Import:
+    """A function or constant that is taken from a neighbour by name."""
+
+    dotted: str
+    original: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The state of a modular file."""
+
+    flat: FlatModel
+    how: Mapping[str, How]
+    """Definition -> how it is had; `__all__` is not among them."""
+    placed: Mapping[str, Placed]
+    """Class -> its parent, where it has one."""
+    imports: Mapping[str, tuple[Import, ...]]
+    """Function or constant -> where it could be imported from; the first place counts."""
+    needed: frozenset[str] = frozenset()
+    """Names of imports that the file needs although its own code does not use them."""
+    header: int = 0
+    """Which of `headers` is written."""
+
+    def with_how(self, changes: Mapping[str, How]) -> Draft:
+        """The draft with some definitions had otherwise."""
+        return replace(self, how={**self.how, **changes})
+
+    def imported(self, name: str, taken: Import) -> Draft:
+        """The draft with a function or constant imported from a certain place."""
+        others = (one for one in self.imports[name] if one != taken)
+        return replace(self.with_how({name: How.IMPORTED}), imports={**self.imports, name: (taken, *others)})
+
+    def statement(self, name: str) -> Statement:
+        """The definition in the flat file."""
+        return self.flat.definitions[name][1]
+
+    def piece(self, name: str) -> str:
+        """The text of a definition in the modular file; "" for one that is not there."""
+        how = self.how[name]
+        if how is How.HEIR:
+            return self.placed[name].heir.text
+        return self.statement(name).text if how is How.WRITTEN else ""
+
+
+def closed(draft: Draft) -> Draft:
+    """The draft in which every name that the file's own code uses is defined or imported there."""
+    while True:
+        used = _used(draft)
+        changes = {
+            name: _explicit(name, draft) for name, how in draft.how.items() if how is How.ALONG and name in used
+        }
+        if not changes:
+            return draft
+        draft = draft.with_how(changes)
+
+
+def _explicit(name: str, draft: Draft) -> How:
+    """How a definition is had that does not come along by itself."""
+    if name in draft.placed:
+        return How.HEIR
+    return How.IMPORTED if name in draft.imports else How.WRITTEN
+
+
+def _used(draft: Draft) -> set[str]:
+    """The names in the code of the file's own definitions, also in annotations that are strings."""
+    used: set[str] = set()
+    for name in draft.how:
+        piece = draft.piece(name)
+        used |= lexer.identifiers(piece)
+        for quoted in re.findall(r"""["']([\w.\[\], |]+)["']""", piece):
+            used.update(word for word in re.findall(r"\w+", quoted) if word[:1].isupper())
+    return used
+
+
+def modular_text(draft: Draft) -> str:
+    """The text of the modular file, not formatted."""
+    parts = [headers(draft.flat)[draft.header], *_imports(draft), "\n\n"]
+    names = sorted(draft.how, key=lambda name: name == "__getattr__")  # which stands above `__all__`
+    for name in names:
+        how, statement = draft.how[name], draft.statement(name)
+        if how in (How.HEIR, How.WRITTEN):
+            lead = statement.lead if how is How.WRITTEN else "\n\n"
+            parts.append(f"{lead}{draft.piece(name)}\n")
+    return "".join((*parts, _exports(draft.flat)))
+
+
+def headers(flat: FlatModel) -> list[str]:
+    """The ways to write the licence of the flat files, of which the modeling file is the last.
+
+    An import takes the empty line above it along into the generated files. With a docstring below the licence this line
+    belongs to the first import; without one it belongs to the licence.
+    """
+    found = [file.module.header for file in flat.files if file.module.header.strip()]
+    if not found:
+        return [""]
+    gaps = [len(one) - len(one.rstrip("\n")) for one in found]
+    text = found[-1].rstrip("\n")
+    docstring = f'{text}\n"""{flat.cased} model."""\n\n'
+    plain = [text + "\n" * gap for gap in dict.fromkeys((gaps[-1], 1, 2))]
+    return [docstring, *plain] if flat.is_generated and len(set(gaps)) > 1 else [*plain, docstring]
+
+
+def _exports(flat: FlatModel) -> str:
+    """`__all__` of all files, with as few empty lines above it as in any."""
+    found = [one for file in flat.files if (one := file.module.definitions.get("__all__")) is not None]
+    names = dict.fromkeys(name for one in found for name in exported_names(one))
+    if not names:
+        return ""
+    lead = min((one.lead for one in found), key=len)
+    return f"{lead}__all__ = [" + ", ".join(f'"{name}"' for name in names) + "]\n"
+
+
+def _imports(draft: Draft) -> Iterator[str]:
+    """The import statements: those of the flat files as far as names are needed, and those from neighbours."""
+    flat = draft.flat
+    defined = {name for name, how in draft.how.items() if how is not How.ALONG}
+    wanted = (_used(draft) | draft.needed) - defined
+    siblings = {"." + module_name(file.kind, flat.model) for file in flat.files}
+    bound: set[str] = set()
+    protected: list[str] = []
+    for file in flat.files:
+        for statement in file.module.statements:
+            names = [one for one in statement.imports if one.module not in siblings]
+            names = [one for one in names if one.bound in wanted and one.key not in bound]
+            if not names:
+                continue
+            bound.update(one.key for one in names)
+            if statement.role is Role.IMPORT:
+                yield from (f"{_line(one)}\n" for one in names)
+            else:
+                protected.append(statement.text + "\n")
+    yield from _from_neighbours(draft)
+    yield from protected
+
+
+def _line(name: ImportedName) -> str:
+    alias = f" as {name.asname}" if name.asname else ""
+    return f"from {name.module} import {name.name}{alias}" if name.name else f"import {name.module}{alias}"
+
+
+def _from_neighbours(draft: Draft) -> Iterator[str]:
+    for name, how in draft.how.items():
+        if how is How.HEIR:
+            placed = draft.placed[name]
+            yield f"from {placed.source.dotted} import {placed.original}\n"
+        elif how is How.IMPORTED:
+            taken = draft.imports[name][0]
+            alias = f" as {name}" if taken.original != name else ""
+            yield f"from {taken.dotted} import {taken.original}{alias}\n"
+
+
+def definitions_of(files: Iterable[FlatFile]) -> Iterator[str]:
+    """The names of all definitions in the order of the files, but for `__all__`."""
+    seen: set[str] = set()
+    for file in files:
+        for name in file.module.definitions:
+            if name != "__all__" and name not in seen:
+                seen.add(name)
+                yield name

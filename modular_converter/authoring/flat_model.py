@@ -1,0 +1,139 @@
+"""A flat model: the files of a model folder that a modular file of it would generate."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from modular_converter.convert.emit.banner import is_generated, source_path, without_banner
+from modular_converter.convert.inherit.resolve import ModularFile
+from modular_converter.convert.source.index import index_module
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Module, Statement
+from modular_converter.convert.source.rename import without_copy_comments
+from modular_converter.diagnostics import ConversionError, Location, locate_parse_error
+from modular_converter.rules import missing_file, syntax_error
+from modular_converter.settings.kinds import split_stem
+from modular_converter.settings.parent_folders import models_folder_of
+from modular_converter.settings.values import Settings
+
+
+@dataclass(frozen=True)
+class FlatFile:
+    """One file of a flat model."""
+
+    kind: str
+    path: str
+    text: str
+    module: Module
+    """Its statements. The header is without the banner of a generated file."""
+    is_generated: bool
+    """Whether the banner says that the file comes from the model's modular file."""
+    marks: int = 0
+    """The number of comments that name the origin of a copy. They are left out of `module`: inheritance says it."""
+    has_docstring: bool = False
+    """Whether the module has a docstring, which no generated file has."""
+
+
+@dataclass(frozen=True)
+class FlatModel:
+    """The files of one model, `<kind>_<model>.py` in one folder."""
+
+    modular: str
+    """Absolute path of the modular file that the model has or would have."""
+    model: str
+    cased: str
+    files: tuple[FlatFile, ...]
+
+    @property
+    def folder(self) -> str:
+        """The folder of the model."""
+        return os.path.dirname(self.modular)
+
+    @property
+    def models_folder(self) -> str:
+        """The folder that holds the folders of all models."""
+        return models_folder_of(self.modular)
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether the files were generated, so that they must come back byte for byte."""
+        return any(file.is_generated for file in self.files)
+
+    @cached_property
+    def definitions(self) -> Mapping[str, tuple[FlatFile, Statement]]:
+        """Every definition of the files by name; of several with one name the first."""
+        found: dict[str, tuple[FlatFile, Statement]] = {}
+        for file in self.files:
+            for name, statement in file.module.definitions.items():
+                found.setdefault(name, (file, statement))
+        return found
+
+    def without(self, paths: Collection[str]) -> FlatModel:
+        """The model without some of its files, which then stay written by hand."""
+        return replace(self, files=tuple(file for file in self.files if file.path not in paths))
+
+    @property
+    def lines(self) -> int:
+        """The lines of all files."""
+        return sum(file.text.count("\n") for file in self.files)
+
+    def as_modular(self, text: str) -> ModularFile:
+        """A modular file of this model with a given text."""
+        return ModularFile(self.modular, self.model, self.cased, index_module(text, self.modular))
+
+
+def models_in(folder: str, settings: Settings) -> list[str]:
+    """The names of the models whose modeling file lies in a folder, sorted."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    stems = (name.removesuffix(".py") for name in names if name.endswith(".py"))
+    found = (split_stem(stem, settings.file_kinds) for stem in stems)
+    return sorted(split[1] for split in found if split and split[0] == settings.default_kind)
+
+
+def read_flat_model(folder: str, model: str, library: Library) -> FlatModel:
+    """Read the files of a model. Of a model with generated files only these count: the others are written by hand.
+
+    Raises `ConversionError` for a model without files, and for a file that cannot be read or is not Python.
+    """
+    modular = os.path.join(folder, f"modular_{model}.py")
+    files = []
+    for name in sorted(os.listdir(folder)):
+        split = split_stem(name.removesuffix(".py"), library.settings.file_kinds) if name.endswith(".py") else None
+        if split and split[1] == model:
+            files.append(_read_file(os.path.join(folder, name), split[0], modular, library))
+    if any(file.is_generated for file in files):
+        files = [file for file in files if file.is_generated]
+    if not files:
+        raise ConversionError(missing_file.diagnose(Location(folder), reason=f"it has no file of a model {model!r}"))
+    cased = library.names(models_folder_of(modular)).cased(model)
+    return FlatModel(modular, model, cased, tuple(sorted(files, key=lambda file: _rank(file, library.settings))))
+
+
+def _rank(file: FlatFile, settings: Settings) -> tuple[bool, str]:
+    """Configuration and processing come before modeling, as authors write modular files."""
+    return file.kind == settings.default_kind, file.kind
+
+
+def _read_file(path: str, kind: str, modular: str, library: Library) -> FlatFile:
+    text = library.text(path)
+    header_of = is_generated(text)
+    own = bool(header_of) and os.path.basename(header_of) == os.path.basename(source_path(modular, library.settings))
+    if own:
+        body = without_banner(text, library.settings)
+        marks = 0
+    else:
+        body = without_copy_comments(text, library.settings.copy_comment)
+        marks = text.count("\n") - body.count("\n")
+    try:
+        module = index_module(body, path)
+        has_docstring = ast.get_docstring(ast.parse(body)) is not None
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConversionError(syntax_error.diagnose(*locate_parse_error(path, error))) from None
+    return FlatFile(kind, path, text, module, own, marks, has_docstring)

@@ -1,0 +1,215 @@
+"""The index of a library: every definition of its flat files by the hashes of its parts, cached by content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from modular_converter.authoring.class_parts import forms_of_parts
+from modular_converter.authoring.normal_form import Abstraction, squeezed
+from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
+from modular_converter.convert.required_files import required_files
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import DEFINITIONS, Module, Role
+from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.workers import without_collector
+from modular_converter.diagnostics import ConversionError
+from modular_converter.files.arguments import is_modular_name
+from modular_converter.settings.kinds import split_stem
+from modular_converter.settings.values import Settings
+
+
+FORMAT = 1
+"""The version of what a cache file holds."""
+MOST_OWNERS = 1500
+"""A part that more definitions have tells nothing about where a definition may come from."""
+
+
+@dataclass(frozen=True)
+class IndexEntry:
+    """A definition of the library."""
+
+    path: str
+    """Absolute path of its file."""
+    kind: str
+    name: str
+    model: str
+    role: str
+    lines: int
+    whole: int
+    """The hash of all of it, in the form that no names of models are in."""
+    parts: tuple[tuple[int, int], ...]
+    """Hash and number of lines of each part: a method, an attribute, a statement of `__init__`."""
+
+
+@dataclass(frozen=True)
+class LibraryIndex:
+    """All definitions of a library, and which modular file needs which files."""
+
+    entries: Sequence[IndexEntry]
+    needs: Mapping[str, frozenset[str]]
+    """Modular file -> the files that it takes definitions from."""
+    years: Mapping[str, int]
+    """File -> the year of its copyright notice; models of the same code are told apart by age."""
+    by_part: Mapping[int, Sequence[int]] = field(repr=False, default_factory=dict)
+    """Hash of a part or of a whole -> places in `entries`."""
+
+    def places(self, part: int) -> Sequence[int]:
+        """The places in `entries` of the definitions that have a part; none for a part that very many have."""
+        found = self.by_part.get(part, ())
+        return found if len(found) <= MOST_OWNERS else ()
+
+    def with_modular(self, path: str, files: Iterable[str]) -> LibraryIndex:
+        """The index with one more modular file and the files that it takes from, so that no circle arises."""
+        return replace(self, needs={**self.needs, path: frozenset(files)})
+
+    @cached_property
+    def popularity(self) -> Mapping[str, int]:
+        """File -> the number of modular files that take from it."""
+        return Counter(path for files in self.needs.values() for path in files)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Sequence[IndexEntry]]:
+        """Name of a definition -> the definitions of that name."""
+        found: dict[str, list[IndexEntry]] = {}
+        for entry in self.entries:
+            found.setdefault(entry.name, []).append(entry)
+        return found
+
+
+def hash_of(form: str) -> int:
+    """A hash of 48 bits, which JSON holds exactly."""
+    return int.from_bytes(hashlib.blake2b(form.encode("utf-8", "surrogatepass"), digest_size=6).digest(), "big")
+
+
+@without_collector()
+def read_index(models: str, library: Library, cached: bool = True) -> LibraryIndex:
+    """Index the flat files below a folder of models. What the cache knows by its content is not read again."""
+    key = digest(f"authoring {FORMAT} {_tool()} {models}".encode())
+    known = _load(key) if cached else {}
+    names = library.names(models)
+    names_key = digest(repr(sorted(names.by_type.items())).encode())[:16]
+    found: dict[str, list[object]] = {}
+    paths = list(_files(models, library.settings))
+    facts = {}
+    for path in paths:
+        text = library.text_if_readable(path)
+        if text is not None:
+            stamp = digest(f"{names_key}{os.path.basename(path)}\n{text}".encode("utf-8", "surrogatepass"))[:32]
+            found[stamp] = known.get(stamp) or _facts(path, names, library)
+            facts[path] = found[stamp]
+    if cached and found.keys() != known.keys():
+        _store(key, found)
+    return _index(facts, library.settings)
+
+
+def _tool() -> str:
+    """A hash of the files of this tool that decide what the index holds."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    names = ("class_parts.py", "library_index.py", "normal_form.py")
+    texts = []
+    for name in names:
+        with open(os.path.join(folder, name), "rb") as file:
+            texts.append(digest(file.read()))
+    return "".join(texts)
+
+
+def _files(models: str, settings: Settings) -> Iterable[str]:
+    """The flat and modular files in the folders of models, sorted."""
+    with os.scandir(models) as folders:
+        found = sorted(entry.path for entry in folders if entry.is_dir())
+    for folder in found:
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".py") and (is_modular_name(name) or split_stem(name[:-3], settings.file_kinds)):
+                yield os.path.join(folder, name)
+
+
+def _facts(path: str, names: ModelNames, library: Library) -> list[object]:
+    """What the index holds of one file, as values that JSON knows."""
+    try:
+        module = library.module(path)
+    except ConversionError:
+        return [0, []]
+    if is_modular_name(os.path.basename(path)):
+        folder = os.path.dirname(path)
+        return [0, sorted(os.path.relpath(one, folder) for one in required_files(path, library))]
+    split = split_stem(os.path.basename(path)[:-3], library.settings.file_kinds)
+    assert split is not None
+    abstraction = Abstraction(module, split[1], names)
+    return [_year(module), [facts_of(name, module, abstraction) for name in module.definitions]]
+
+
+class DefinitionFacts(NamedTuple):
+    """What the index holds of one definition; see `IndexEntry`."""
+
+    name: str
+    role: str
+    lines: int
+    whole: int
+    parts: tuple[tuple[int, int], ...]
+
+
+def facts_of(name: str, module: Module, abstraction: Abstraction) -> DefinitionFacts:
+    """The facts of a definition of a module."""
+    statement = module.definitions[name]
+    abstract = abstraction.abstract(statement.text)
+    forms = forms_of_parts(statement.text, abstract) if statement.role is Role.CLASS else []
+    parts = tuple((hash_of(form), lines) for form, lines in forms)
+    return DefinitionFacts(
+        name, statement.role.value, statement.text.count("\n") + 1, hash_of(squeezed(abstract)), parts
+    )
+
+
+def _year(module: Module) -> int:
+    """The year of the copyright notice; a late one without a notice."""
+    head, _, rest = module.header.partition("Copyright")
+    digits = rest.replace("(c)", "").replace("(C)", "").strip()[:4]
+    return int(digits) if digits.isdecimal() else 9999
+
+
+def _index(facts: Mapping[str, list[object]], settings: Settings) -> LibraryIndex:
+    entries: list[IndexEntry] = []
+    needs: dict[str, frozenset[str]] = {}
+    years: dict[str, int] = {}
+    by_part: dict[int, list[int]] = {}
+    roles = {role.value for role in DEFINITIONS}
+    for path, (year, items) in facts.items():
+        folder, base = os.path.split(path)
+        if is_modular_name(base):
+            needs[path] = frozenset(os.path.normpath(os.path.join(folder, one)) for one in items)  # type: ignore[attr-defined]
+            continue
+        years[path] = year  # type: ignore[assignment]
+        split = split_stem(base[:-3], settings.file_kinds)
+        assert split is not None
+        for name, role, lines, whole, parts in items:  # type: ignore[attr-defined]
+            if role not in roles:
+                continue
+            place = len(entries)
+            entries.append(IndexEntry(path, split[0], name, split[1], role, lines, whole, tuple(map(tuple, parts))))
+            for part in {whole, *(part for part, _ in parts)}:
+                by_part.setdefault(part, []).append(place)
+    return LibraryIndex(entries, needs, years, by_part)
+
+
+def _load(key: str) -> dict[str, list[object]]:
+    body = read_entry(cache_folder(), key)
+    try:
+        loaded = json.loads(body) if body else {}
+    except ValueError:
+        return {}
+    return loaded if isinstance(loaded, dict) else {}
+
+
+def _store(key: str, found: Mapping[str, list[object]]) -> None:
+    """Keep the index for the next run; where that cannot be, the next run reads all files again."""
+    try:
+        write_entry(cache_folder(), key, json.dumps(found, separators=(",", ":")).encode())
+        bound(cache_folder())
+    except OSError:
+        return

@@ -1,0 +1,227 @@
+"""An override in as few lines as its parent allows: a `super()` call and the statements around it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from modular_converter.authoring.normal_form import normal
+from modular_converter.convert.inherit.calls import SUPER_KWARGS, is_super_statement
+from modular_converter.convert.inherit.members import Member
+from modular_converter.convert.inherit.scopes import Function
+from modular_converter.convert.source import lexer
+from modular_converter.convert.source.index import is_docstring
+
+
+INDENT = " " * 8
+
+
+@dataclass(frozen=True, eq=False)
+class BodyLine:
+    """A statement of a method's body with the comments and blank lines above it."""
+
+    node: ast.stmt
+    text: str
+
+    @cached_property
+    def key(self) -> str:
+        """What two equal statements share, the blank line above included."""
+        return ("¶" if re.match(r"[ \t]*\n", self.text) else "") + normal(self.text) + ast.dump(self.node)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What an assignment assigns to; () for another statement."""
+        if isinstance(self.node, ast.Assign):
+            return tuple(map(ast.unparse, self.node.targets))
+        return (ast.unparse(self.node.target),) if isinstance(self.node, ast.AnnAssign) and self.node.value else ()
+
+
+@dataclass(frozen=True, eq=False)
+class MethodText:
+    """A method cut into its header, docstring and statements."""
+
+    function: Function
+    decorators: str
+    header: str
+    docstring: str
+    body: tuple[BodyLine, ...]
+    footer: str
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """The keys of the statements."""
+        return [line.key for line in self.body]
+
+
+@functools.lru_cache(maxsize=1024)  # a method is compared with many
+def cut_method(member: Member) -> MethodText | None:
+    """The parts of a method; None where two of them share a line."""
+    function, lines = member.function, member.text.splitlines(keepends=True)
+    offset = function.lineno - len(_before_def(member, lines)) - 1  # lines of the class above the text
+    start = function.lineno - offset - 1
+    if function.body[0].lineno == function.lineno:
+        return None
+    position = _header_end(function, lines, offset)
+    header = "".join(lines[start:position])
+    docstring = ""
+    body: list[BodyLine] = []
+    for node in function.body:
+        end = (node.end_lineno or node.lineno) - offset
+        if end <= position:
+            return None
+        text = "".join(lines[position:end])
+        position = end
+        if is_docstring(node) and not body and not docstring:
+            docstring = text
+        else:
+            body.append(BodyLine(node, text))
+    return MethodText(function, "".join(lines[:start]), header, docstring, tuple(body), "".join(lines[position:]))
+
+
+def _before_def(member: Member, lines: Sequence[str]) -> list[str]:
+    """The lines of the decorators."""
+    decorators = member.function.decorator_list
+    first = min((one.lineno for one in decorators), default=member.function.lineno)
+    return list(lines[: member.function.lineno - first])
+
+
+def _header_end(function: Function, lines: Sequence[str], offset: int) -> int:
+    """The number of lines up to the colon of the header."""
+    ends = [one.end_lineno or 0 for one in ast.walk(function.args) if isinstance(one, (ast.expr, ast.arg))]
+    ends += [function.lineno, *([function.returns.end_lineno or 0] if function.returns else [])]
+    position = max(ends) - offset
+    while not re.search(r":\s*(#.*)?$", lines[position - 1]) or lines[position - 1].lstrip().startswith("#"):
+        position += 1
+    return position
+
+
+def shorter_override(wanted: Member, parent: Member) -> str | None:
+    """The text of an override that takes the parent's lines by `super()`; None where that saves nothing.
+
+    It is a proposal: merging it with the parent decides whether it means the wanted method.
+    """
+    own, inherited = cut_method(wanted), cut_method(parent)
+    if own is None or inherited is None or not inherited.body or own.footer.strip() != inherited.footer.strip():
+        return None
+    body = _body(own, inherited)
+    if body is None:
+        return None
+    docstring = "" if normal(own.docstring) == normal(inherited.docstring) else own.docstring
+    same_signature = normal(own.header) == normal(inherited.header)
+    header, call = own.header, _call(inherited, own)
+    if same_signature and body == [None] and own.header.count("\n") > 1 and own.function.args.args:
+        header = f"    {_def(own.function)} {own.function.name}({own.function.args.args[0].arg}, **{SUPER_KWARGS}):\n"
+        call = f"{_awaited(own.function)}super().{own.function.name}(**{SUPER_KWARGS})"
+    returns = "return " if _returns(inherited.body) else ""
+    lines = [one if one is not None else f"{INDENT}{returns}{call}\n" for one in body]
+    decorators = "" if normal(own.decorators) == normal(inherited.decorators) else own.decorators
+    text = f"{decorators}{header}{docstring}{''.join(lines)}"
+    return text if text.count("\n") < wanted.text.count("\n") else None
+
+
+def calling_base(member: Member, bases: Sequence[str]) -> str:
+    """The text of an override whose `super()` calls do not mean the parent: `Base.method(self, …)` keeps it out.
+
+    Args:
+        bases: the bases of the generated class.
+    """
+    name, arguments = member.function.name, member.function.args.args
+    pattern = re.compile(rf"\bsuper\(\)\.{re.escape(name)}\((\)?)")
+    if not bases or not arguments:
+        return member.text
+    pieces: list[str] = []
+    position = 0
+    for match in pattern.finditer(lexer.code_only(member.text)):
+        call = f"{bases[0]}.{name}({arguments[0].arg}" + (")" if match[1] else ", ")
+        pieces += (member.text[position : match.start()], call)
+        position = match.end()
+    return "".join((*pieces, member.text[position:]))
+
+
+def _body(own: MethodText, inherited: MethodText) -> list[str | None] | None:
+    """The statements of the override, None in the place of the call; None where the parent's lines do not serve."""
+    if own.keys == inherited.keys:
+        return [None]
+    name = own.function.name
+    mine, theirs = list(own.body), list(inherited.body)
+    is_same_start = bool(mine) and bool(theirs) and mine[0].key == theirs[0].key
+    if name == "__init__" and is_same_start and is_super_statement(theirs[0].node, name):
+        mine.pop(0)
+        theirs.pop(0)
+    if _returns(inherited.body):
+        kept = len(mine) - len(theirs)
+        if kept > 0 and [one.key for one in mine[kept:]] == [one.key for one in theirs]:
+            return [*(one.text for one in mine[:kept]), None]
+        return None
+    return _merged_body(mine, theirs)
+
+
+def _merged_body(mine: Sequence[BodyLine], theirs: Sequence[BodyLine]) -> list[str | None] | None:
+    """The statements around the call of a method that returns nothing."""
+    keys = {one.key for one in theirs}
+    common = {one.key for one in mine} & keys
+    if not common:
+        return None
+    targets = {target for one in mine if one.key not in keys for target in one.targets}
+    removed: list[str] = []
+    for one in theirs:
+        if one.key in common or (one.targets and set(one.targets) <= targets):
+            continue
+        if not one.targets or not all(re.fullmatch(r"self\.\w+", target) for target in one.targets):
+            return None
+        removed += one.targets
+    parents = {target for one in theirs for target in one.targets}
+    before: list[str] = []
+    after: list[str] = []
+    seen_common = False
+    for one in mine:
+        if one.key in common:
+            seen_common = True
+        elif seen_common or set(one.targets) & parents:
+            after.append(one.text)
+        else:
+            before.append(one.text)
+    return [*before, None, *(f"{INDENT}del {target}\n" for target in removed), *after]
+
+
+def _returns(body: Sequence[BodyLine]) -> bool:
+    """Whether a method returns a value at its end or on its way."""
+    return any(isinstance(node, ast.Return) for line in body for node in _own_nodes(line.node))
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes below a statement that belong to the method itself."""
+    yield node
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+        for child in ast.iter_child_nodes(node):
+            yield from _own_nodes(child)
+
+
+def _call(parent: MethodText, child: MethodText) -> str:
+    """The call of the parent's method with the arguments that the child has names for."""
+    arguments, own = parent.function.args, child.function.args
+    known = {one.arg for one in (*own.posonlyargs, *own.args, *own.kwonlyargs)}
+    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)][1:]
+    given = []
+    skipped = False
+    for name in names:
+        if name in known:
+            given.append(f"{name}={name}" if skipped else name)
+        else:
+            skipped = True
+    given += [f"*{arguments.vararg.arg}"] if arguments.vararg and own.vararg else []
+    given += [f"{one.arg}={one.arg}" for one in arguments.kwonlyargs if one.arg in known]
+    given += [f"**{own.kwarg.arg}"] if arguments.kwarg and own.kwarg else []
+    return f"{_awaited(child.function)}super().{child.function.name}({', '.join(given)})"
+
+
+def _def(function: Function) -> str:
+    return "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
+
+
+def _awaited(function: Function) -> str:
+    return "await " if isinstance(function, ast.AsyncFunctionDef) else ""

@@ -1,0 +1,72 @@
+"""Forms of a text that tell equal definitions: whatever the line breaks, and whatever the model is called."""
+
+from __future__ import annotations
+
+import re
+
+from modular_converter.convert.source import lexer
+from modular_converter.convert.source.module import Module, Role
+from modular_converter.convert.source.names import ModelNames
+from modular_converter.convert.source.rename import Renamer
+
+
+PLACEHOLDER = "zz_model"
+_BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
+_LAYOUT = re.compile(r"[\s(),]+")
+_LAST_WORD = re.compile(r"[A-Z][a-z0-9]*$")
+
+
+def normal(text: str) -> str:
+    """The text without what a formatter decides: white space, parentheses, commas. Blank lines stay as marks.
+
+    Two texts of one form may still differ, so a form proposes; a conversion decides.
+    """
+    return _LAYOUT.sub("", _BLANK_LINES.sub("¶", text.strip()))
+
+
+def squeezed(text: str) -> str:
+    """The text without white space, parentheses and commas."""
+    return _LAYOUT.sub("", text)
+
+
+def without_comments(text: str) -> str:
+    """The text without its comments."""
+    pieces: list[str] = []
+    position = 0
+    for token in lexer.tokens(text):
+        if token.kind == "comment":
+            pieces.append(text[position : token.start])
+            position = token.end
+    return "".join((*pieces, text[position:]))
+
+
+class Abstraction:
+    """Takes the names of a model out of its texts, so that definitions of different models can be compared."""
+
+    def __init__(self, module: Module, model: str, names: ModelNames) -> None:
+        """The abstraction for one module of a model."""
+        classes = {name for name, one in module.definitions.items() if one.role is Role.CLASS}
+        classes |= {name.bound for name in module.imported.values() if re.match(r"\.\w", name.module)}
+        self._renamer = Renamer.between_models(names, model, PLACEHOLDER)
+        self._classes = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(classes)))})\b") if classes else None
+
+    def abstract(self, text: str) -> str:
+        """The text, line by line, without comments, and with the last word of its name for a class of the model."""
+        text = without_comments(text)
+        if self._classes is not None:
+            text = self._classes.sub(lambda match: f"@{last_word(match[0])}", text)
+        return self._renamer.between(text, 0, len(text))
+
+    def form(self, text: str) -> str:
+        """The normal form of a text without names of the model."""
+        return squeezed(self.abstract(text))
+
+    def name(self, name: str) -> str:
+        """The name of a definition in that form."""
+        return self._renamer.name(name)
+
+
+def last_word(name: str) -> str:
+    """`MLP` of `GemmaTextMLP`: the last word of a class name, which most often says the kind of module."""
+    match = _LAST_WORD.search(name)
+    return match[0] if match else name

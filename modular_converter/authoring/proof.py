@@ -1,0 +1,234 @@
+"""Convert a draft, compare, and mend it until everything comes back: the proof of a modular file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from modular_converter.authoring.comparison import FileDifference, compare_models
+from modular_converter.authoring.draft import Draft, How, Import, closed, headers, modular_text
+from modular_converter.convert.batch import Run
+from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.source import lexer
+from modular_converter.settings.values import Settings
+
+
+MOST_TRIES = 8
+"""Changes that are tried one by one before they add up."""
+MOST_ROUNDS = 40
+"""Conversions of one draft at most; each makes at least one definition longer."""
+
+
+Change = tuple[str, How, "Import | None"]
+"""A definition, how it is to be had, and where it is to be imported from."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A draft with what it converts to."""
+
+    draft: Draft
+    text: str
+    """The modular file, formatted."""
+    conversion: Conversion
+    differences: tuple[FileDifference, ...]
+    reasons: Mapping[str, str]
+    """Definition -> why it is not as short as it was first tried."""
+
+    @property
+    def has_come_back(self) -> bool:
+        """Whether every file is proven."""
+        return not self.conversion.failed and all(one.has_come_back for one in self.differences)
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """The neighbours' files that the modular file takes from."""
+        return self.conversion.requires
+
+    @property
+    def lines(self) -> int:
+        """The lines of the modular file."""
+        return self.text.count("\n")
+
+
+def attempt(draft: Draft, settings: Settings, reasons: Mapping[str, str]) -> Proof:
+    """Convert a draft in memory and compare the result with the flat model. Nothing is written."""
+    draft = closed(draft)
+    path = draft.flat.modular
+    text = format_files({path: modular_text(draft)}, settings).texts[path]
+    conversion = Run(settings, {path: text}, workers=1).convert([path])[0]
+    differences = compare_models(draft.flat, conversion.files, settings.customary_names)
+    return Proof(draft, text, conversion, differences, reasons)
+
+
+def prove_draft(draft: Draft, settings: Settings) -> Proof:
+    """Mend a draft round by round. The last one is returned, whether it has come back or not."""
+    reasons: dict[str, str] = {}
+    proof = attempt(draft, settings, reasons)
+    for _ in range(MOST_ROUNDS):
+        if proof.has_come_back:
+            return proof
+        mended = _mend(proof, reasons)
+        if mended is None:
+            return _with_another_header(_in_order(proof, settings), settings)
+        proof = attempt(mended, settings, reasons)
+    return proof
+
+
+def _with_another_header(proof: Proof, settings: Settings) -> Proof:
+    """The proof with the empty line below the licence where generated files have it, if only this line differs."""
+    if proof.has_come_back or proof.conversion.failed:
+        return proof
+    if any(not one.is_same_code or one.order for one in proof.differences):
+        return proof
+    drafts = (replace(proof.draft, header=place) for place in range(1, len(headers(proof.draft.flat))))
+    tried = (attempt(draft, settings, proof.reasons) for draft in drafts)
+    return next((one for one in tried if one.has_come_back), proof)
+
+
+def _mend(proof: Proof, reasons: dict[str, str]) -> Draft | None:
+    """The draft with the definitions longer that did not come back; None where there is nothing left to try."""
+    draft = proof.draft
+    changes: dict[str, How] = {}
+    needed: set[str] = set()
+    for name, reason in _complaints(proof):
+        longer = _longer(name, draft, reason)
+        if longer is not None:
+            changes[name] = longer
+            reasons[name] = reason
+    if not changes:
+        for difference in proof.differences:
+            needed |= {name for name in map(_bound, difference.imports) if name not in draft.needed}
+    if not changes and not needed:
+        return None
+    return replace(draft.with_how(changes), needed=draft.needed | needed)
+
+
+def _bound(key: str) -> str:
+    return key.partition(".")[0]
+
+
+def _complaints(proof: Proof) -> Iterator[tuple[str, str]]:
+    """The definitions to be written longer, with the reasons."""
+    for finding in proof.conversion.diagnostics:
+        if finding.is_error:
+            yield from ((name, finding.message) for name in _at_line(proof, finding.location.line or 0))
+    if proof.conversion.failed:
+        return
+    for difference in proof.differences:
+        yield from ((name, "it did not come") for name in difference.missing)
+        yield from ((name, "it came with another text") for name in difference.other)
+        for name in difference.extra:
+            yield from ((heir, f"with its parent came {name}") for heir in _pullers(name, proof.draft))
+
+
+def _at_line(proof: Proof, line: int) -> Iterator[str]:
+    """The definition of the modular file that a line belongs to."""
+    module = proof.draft.flat.as_modular(proof.text).module
+    above = [one for one in module.statements if one.line <= line and one.name in proof.draft.how]
+    if above:
+        yield above[-1].name
+
+
+def _pullers(name: str, draft: Draft) -> Iterator[str]:
+    """The heirs whose neighbour has a definition that is too much, and that mention it; else all with that neighbour."""
+    near = [one for one, how in draft.how.items() if how is How.HEIR and name in draft.placed[one].source.definitions]
+    users = [one for one in near if name in lexer.identifiers(draft.statement(one).text)]
+    imported = [one for one, how in draft.how.items() if how is How.IMPORTED]
+    yield from users or near or imported
+
+
+def _longer(name: str, draft: Draft, reason: str) -> How | None:
+    """The next longer way to have a definition; None where it is written out already."""
+    how = draft.how.get(name)
+    if how is None or how is How.WRITTEN:
+        return None
+    if how is How.ALONG and name in draft.placed:
+        return How.HEIR
+    if how is How.ALONG and name in draft.imports:
+        return How.IMPORTED
+    return How.WRITTEN
+
+
+def _in_order(proof: Proof, settings: Settings) -> Proof:
+    """Write definitions longer until all stand in their places; then shorten again those that need not be longer.
+
+    A change that brings more definitions into their places is kept at once. Where no single one does, changes add up.
+    """
+    start = proof.draft
+    changed: list[str] = []
+    for _ in range(MOST_ROUNDS):
+        if proof.has_come_back or not (changes := _order_changes(proof)):
+            break
+        tries = (_changed(proof, change, settings) for change in changes[:MOST_TRIES])
+        better = next((one for one in tries if _in_place(one) > _in_place(proof)), None)
+        proof = better or _changed(proof, changes[0 if changes[0][1] is How.HEIR else -1], settings)
+        changed += (name for name in proof.draft.how if proof.draft.how[name] is not start.how[name])
+    if proof.has_come_back:
+        for name in dict.fromkeys(changed):
+            proof = _shortest(name, start, proof, settings)
+    return proof
+
+
+def _shortest(name: str, start: Draft, proof: Proof, settings: Settings) -> Proof:
+    """The proof with one definition as short as in the first draft, or imported from elsewhere, if that holds too."""
+    ways = [proof.draft.with_how({name: start.how[name]})]
+    if proof.draft.how[name] is How.WRITTEN:
+        ways += (proof.draft.imported(name, taken) for taken in proof.draft.imports.get(name, ()))
+    for draft in ways:
+        other = attempt(draft, settings, proof.reasons)
+        if other.has_come_back and other.lines < proof.lines:
+            return other
+    return proof
+
+
+def _changed(proof: Proof, change: Change, settings: Settings) -> Proof:
+    """The proof of a draft with one definition had otherwise."""
+    name, how, taken = change
+    reasons = {**proof.reasons, name: "the order of the definitions"}
+    draft = proof.draft.imported(name, taken) if taken else proof.draft.with_how({name: how})
+    return attempt(draft, settings, reasons)
+
+
+def _in_place(proof: Proof) -> int:
+    """The definitions that stand where they should, up to the first that does not, over all files."""
+    if proof.conversion.failed or not all(one.is_same_code for one in proof.differences):
+        return -1
+    number = 0
+    for difference in proof.differences:
+        names = list(difference.file.module.definitions)
+        number += names.index(difference.order[0]) if difference.order else len(names)
+    return number
+
+
+def _order_changes(proof: Proof) -> list[Change]:
+    """The definitions that may be had otherwise so that the order changes, the most promising first."""
+    draft = proof.draft
+    found: list[Change] = []
+    for difference in proof.differences:
+        if difference.order is None or not difference.file.is_generated:
+            continue
+        names = list(dict.fromkeys((*difference.order, *_between(difference))))
+        found += ((name, How.HEIR, None) for name in names if _is_longer(name, How.HEIR, draft))
+        for name in names:
+            if draft.how[name] is not How.WRITTEN:
+                first = 1 if draft.how[name] is How.IMPORTED else 0
+                found += ((name, How.IMPORTED, taken) for taken in draft.imports.get(name, ())[first:])
+        found += ((name, How.WRITTEN, None) for name in names if _is_longer(name, How.WRITTEN, draft))
+    return found
+
+
+def _is_longer(name: str, how: How, draft: Draft) -> bool:
+    """Whether a definition can be had in this longer way."""
+    ways = list(How)
+    possible = how is not How.HEIR or name in draft.placed
+    return possible and ways.index(how) > ways.index(draft.how[name])
+
+
+def _between(difference: FileDifference) -> Sequence[str]:
+    """The definitions of the flat file from the first place that differs on, up to the one that stands there."""
+    assert difference.order is not None
+    names = list(difference.file.module.definitions)
+    start, end = sorted(map(names.index, difference.order))
+    return names[start : end + 1]

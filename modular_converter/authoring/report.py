@@ -1,0 +1,82 @@
+"""What `modularize` and `suggest` tell of a model, as values that JSON knows and as text."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from modular_converter.authoring.comparison import FileDifference
+from modular_converter.authoring.draft import How
+from modular_converter.authoring.modularize import Modularized
+from modular_converter.authoring.proof import Proof
+from modular_converter.reporting.counts import count
+
+
+def summary_values(result: Modularized) -> dict[str, Any]:
+    """One model as values: its lines, parents, definitions, and what did not come back."""
+    proof = result.proof
+    return {
+        "model": result.flat.model,
+        "modular_file": result.flat.modular,
+        "flat_lines": result.flat.lines,
+        "modular_lines": proof.lines if proof else None,
+        "parents": parents_of(proof) if proof else {},
+        "definitions": _definitions(proof) if proof else [],
+        "changes": [text for one in proof.differences for text in changes_of(one)] if proof else [],
+        "left": {os.path.basename(path): reason for path, reason in result.left.items()},
+    }
+
+
+def parents_of(proof: Proof) -> dict[str, int]:
+    """Model -> the number of classes that inherit from it, most first."""
+    draft = proof.draft
+    heirs = (draft.placed[name].source.model for name, how in draft.how.items() if how is How.HEIR)
+    return dict(sorted(Counter(heirs).items(), key=lambda one: (-one[1], one[0])))
+
+
+def _definitions(proof: Proof) -> list[dict[str, Any]]:
+    draft = proof.draft
+    found = []
+    for name, how in draft.how.items():
+        placed = draft.placed.get(name) if how is How.HEIR else None
+        entry: dict[str, Any] = {"name": name, "how": how.value}
+        if placed:
+            entry |= {"parent": f"{placed.source.dotted}.{placed.original}", "differences": list(placed.heir.notes)}
+        if how is How.IMPORTED:
+            taken = draft.imports[name][0]
+            entry["from"] = f"{taken.dotted}.{taken.original}"
+        if name in proof.reasons:
+            entry["reason"] = proof.reasons[name]
+        found.append(entry)
+    return found
+
+
+def changes_of(difference: FileDifference) -> Iterator[str]:
+    """What generating changes in a file that was written by hand, a few words each."""
+    name = os.path.basename(difference.file.path)
+    if not difference.bytes_differ or difference.file.is_generated:
+        return
+    yield f"{name}: a notice on top says that it is generated"
+    if difference.order:
+        yield f"{name}: another order of definitions, from `{difference.order[0]}` on"
+    if difference.dropped:
+        yield f"{name}: nothing uses {', '.join(f'`{one}`' for one in difference.dropped)}, which goes"
+    if difference.file.marks:
+        yield f"{name}: {count(difference.file.marks, 'mark')} of copied code removed"
+    if difference.file.has_docstring:
+        yield f"{name}: the docstring of the module is removed"
+
+
+def text(result: Modularized) -> str:
+    """One model for people: a line, and one for each thing to know."""
+    proof = result.proof
+    if proof is None:
+        lines = [f"{result.flat.model}: no file comes back from a modular file"]
+    else:
+        parents = ", ".join(parents_of(proof)) or "no model"
+        lines = [f"{result.flat.model}: {result.flat.lines:,} lines -> {proof.lines:,}, inherits from {parents}"]
+        lines += (f"  {change}" for one in proof.differences for change in changes_of(one))
+    lines += (f"  {os.path.basename(path)} stays as it is: {reason}" for path, reason in result.left.items())
+    return "\n".join(lines)

@@ -1,0 +1,230 @@
+"""The files that a flat model could inherit from, each under the names that its definitions would have in the model."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from modular_converter.authoring.flat_model import FlatFile, FlatModel
+from modular_converter.authoring.library_index import IndexEntry, LibraryIndex, facts_of
+from modular_converter.authoring.normal_form import Abstraction
+from modular_converter.convert.build_order import modular_of
+from modular_converter.convert.inherit.prefix import asked_prefix
+from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
+from modular_converter.convert.inherit.resolve import neighbour_module, resolve_imports
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Role
+from modular_converter.convert.source.rename import RenamedModule
+from modular_converter.diagnostics import ConversionError
+
+
+MOST_FILES = 10
+"""Files of one kind that are looked at closely."""
+MOST_PREFIXES = 2
+"""Prefixes that are tried for each file."""
+PREFERENCE = 1.5
+"""The weight of what a person's choice of parents saves, against that of other parents."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A neighbour's file under one prefix."""
+
+    path: str
+    dotted: str
+    """As the modular file imports it: `..llama.modeling_llama`."""
+    model: str
+    prefix: str
+    definitions: RenamedModule
+    originals: Mapping[str, str]
+    """Name in the target -> name in the file."""
+    likely: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Class of the target -> the classes of the file, by their names in the target, that resemble it most."""
+    year: int = 0
+    """The year of the file's copyright notice."""
+    shared: Mapping[str, float] = field(default_factory=dict)
+    """Class of the target -> the lines that it shares with a class of the file, by the index."""
+
+
+def find_sources(
+    flat: FlatModel, index: LibraryIndex, library: Library, preferred: Collection[str] = ()
+) -> list[SourceFile]:
+    """The files that resemble a model most, kind by kind.
+
+    Args:
+        preferred: models whose files a person prefers.
+    """
+    forbidden = heirs_of(flat, index, library)
+    found: list[SourceFile] = []
+    for file in flat.files:
+        scores = _scores(file, flat, index, library)
+        scores = {
+            name: {
+                entry: score
+                for entry, score in some.items()
+                if _may_give(entry, flat, forbidden, library) and _is_old_enough(entry, file, index, preferred)
+            }
+            for name, some in scores.items()
+        }
+        for path in _best_files(scores, index, preferred):
+            found += (replace(one, year=index.years[path]) for one in _sources_at(path, scores, flat, library))
+    return [*found, *_sources_of_functions(flat, found, index, forbidden, library, preferred)]
+
+
+def _sources_of_functions(
+    flat: FlatModel,
+    known: Sequence[SourceFile],
+    index: LibraryIndex,
+    forbidden: frozenset[str],
+    library: Library,
+    preferred: Collection[str],
+) -> list[SourceFile]:
+    """The files that have functions of the model which no other source has: of several the oldest."""
+    names = library.names(flat.models_folder)
+    paths: dict[str, None] = {}
+    for file in flat.files:
+        abstraction = Abstraction(file.module, flat.model, names)
+        for name, statement in file.module.definitions.items():
+            if statement.role is not Role.FUNCTION or any(name in one.definitions for one in known):
+                continue
+            whole = facts_of(name, file.module, abstraction).whole
+            twins = [index.entries[place] for place in index.places(whole)]
+            twins = [one for one in twins if one.role == Role.FUNCTION.value and one.name == name]
+            twins = [one for one in twins if _may_give(one, flat, forbidden, library)]
+            twins = [one for one in twins if _is_old_enough(one, file, index, preferred)]
+            if twins:
+                paths[
+                    min(twins, key=lambda one: (index.years[one.path], -index.popularity[one.path], one.path)).path
+                ] = None
+    return [source for path in paths if (source := open_source(path, (), flat, library)) is not None]
+
+
+def heirs_of(flat: FlatModel, index: LibraryIndex, library: Library) -> frozenset[str]:
+    """The modular files that take from this model, directly or not; to take from them would be a circle."""
+    needs = {
+        heir: {modular_of(path, library.settings) for path in files}
+        for heir, files in index.needs.items()
+        if heir != flat.modular
+    }
+    found = {flat.modular}
+    while more := {heir for heir, needed in needs.items() if heir not in found and not found.isdisjoint(needed)}:
+        found |= more
+    return frozenset(found)
+
+
+def _scores(
+    file: FlatFile, flat: FlatModel, index: LibraryIndex, library: Library
+) -> dict[str, dict[IndexEntry, float]]:
+    """Class -> the library's classes that share parts with it, and the lines that they share."""
+    abstraction = Abstraction(file.module, flat.model, library.names(flat.models_folder))
+    found: dict[str, dict[IndexEntry, float]] = {}
+    for name, statement in file.module.definitions.items():
+        if statement.role is not Role.CLASS:
+            continue
+        facts = facts_of(name, file.module, abstraction)
+        shared: dict[int, float] = {}
+        for part, length in (*facts.parts, (facts.whole, facts.lines)):
+            for place in index.places(part):
+                shared[place] = shared.get(place, 0.0) + length
+        found[name] = {
+            entry: score - 0.3 * max(0, entry.lines - score)
+            for place, score in shared.items()
+            if (entry := index.entries[place]).role == Role.CLASS.value and entry.kind == file.kind
+        }
+    return found
+
+
+def _may_give(entry: IndexEntry, flat: FlatModel, forbidden: frozenset[str], library: Library) -> bool:
+    """Whether a definition may be taken from where it is."""
+    if os.path.dirname(entry.path) == flat.folder or modular_of(entry.path, library.settings) in forbidden:
+        return False
+    return neighbour_module(dotted_name(entry.path), library.settings) is not None
+
+
+def _is_old_enough(entry: IndexEntry, file: FlatFile, index: LibraryIndex, preferred: Collection[str]) -> bool:
+    """Whether a file written by hand may inherit from a definition: from no younger model, unless a person says so.
+
+    The younger one of two twins then inherits from the older one, whichever is modularized first.
+    """
+    year = index.years.get(file.path, 0)
+    return file.is_generated or not year or index.years[entry.path] <= year or entry.model in preferred
+
+
+def dotted_name(path: str) -> str:
+    """The module of a neighbour's file, as a modular file in another folder of models imports it."""
+    folder, name = os.path.split(path)
+    return f"..{os.path.basename(folder)}.{name.removesuffix('.py')}"
+
+
+def _best_files(
+    scores: Mapping[str, Mapping[IndexEntry, float]], index: LibraryIndex, preferred: Collection[str]
+) -> list[str]:
+    """The files that share the most lines, over all classes, and those that resemble one class most."""
+    totals: Counter[str] = Counter()
+    alone: dict[str, None] = {}
+    popular = index.popularity
+    for some in scores.values():
+        best: dict[str, float] = {}
+        for entry, score in some.items():
+            weight = PREFERENCE if entry.model in preferred else 1.0
+            best[entry.path] = max(best.get(entry.path, 0.0), score * weight)
+        totals.update(best)
+        if best:
+            alone[min(best, key=lambda path: (-round(best[path]), index.years[path], -popular[path], path))] = None
+    ranked = sorted(totals, key=lambda path: (-totals[path], index.years[path], -popular[path], path))
+    return list(dict.fromkeys((*ranked[:MOST_FILES], *alone)))[: 2 * MOST_FILES]
+
+
+def _sources_at(
+    path: str, scores: Mapping[str, Mapping[IndexEntry, float]], flat: FlatModel, library: Library
+) -> list[SourceFile]:
+    """A file under the prefixes that the pairs of similar classes ask for."""
+    pairs: dict[str, list[str]] = {}
+    wanted: Counter[str] = Counter()
+    asking: dict[str, list[tuple[str, str]]] = {}
+    shared: dict[str, float] = {}
+    for name, some in scores.items():
+        here = sorted(((-score, entry.name, entry.model) for entry, score in some.items() if entry.path == path))[:3]
+        pairs[name] = [original for _, original, _ in here]
+        if here:
+            score, original, model = here[0]
+            shared[name] = -score
+            neighbour = library.names(flat.models_folder).cased(model)
+            prefix = asked_prefix(name, original, flat.cased, neighbour) or flat.cased
+            wanted[prefix] += int(-score) + 1
+            asking.setdefault(prefix, []).append((name, original))
+    found: list[SourceFile] = []
+    for prefix, _ in wanted.most_common(MOST_PREFIXES):
+        source = open_source(path, asking[prefix], flat, library, pairs)
+        if source is not None and source.prefix not in {one.prefix for one in found}:
+            found.append(replace(source, shared=shared))
+    return found
+
+
+def open_source(
+    path: str,
+    children: Sequence[tuple[str, str]],
+    flat: FlatModel,
+    library: Library,
+    likely: Mapping[str, Sequence[str]] | None = None,
+) -> SourceFile | None:
+    """A file as it is renamed when the classes `children` inherit from it; None where it cannot be imported from.
+
+    Args:
+        children: pairs of a class of the target and the class of the file.
+        likely: class of the target -> names of classes in the file.
+    """
+    dotted = dotted_name(path)
+    parents = ", ".join(dict.fromkeys(parent for _, parent in children)) or "nothing"
+    text = f"from {dotted} import {parents}\n" + "".join(f"class {one}({parent}): pass\n" for one, parent in children)
+    try:
+        renamed = rename_neighbours(resolve_imports(flat.as_modular(text), library), library).neighbours[dotted]
+    except ConversionError:
+        return None
+    definitions = renamed.definitions
+    new = {name: definitions.renamer.name(name) for name in definitions.module.definitions}
+    similar = {name: [new[one] for one in some if one in new] for name, some in (likely or {}).items()}
+    originals = {renamed: name for name, renamed in new.items()}
+    return SourceFile(path, dotted, renamed.neighbour.model, renamed.prefix.cased, definitions, originals, similar)

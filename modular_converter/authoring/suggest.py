@@ -1,0 +1,80 @@
+"""The models that a flat model could inherit from: an estimate by lines saved, without a conversion."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from modular_converter.authoring.choice import Placed, choose_parents, estimates
+from modular_converter.authoring.flat_model import FlatFile, FlatModel
+from modular_converter.authoring.library_index import LibraryIndex
+from modular_converter.authoring.sources import find_sources
+from modular_converter.convert.source.index import index_module
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Role
+from modular_converter.diagnostics import ConversionError, locate_parse_error
+from modular_converter.rules import syntax_error
+
+
+SNIPPET = "snippet"
+"""The name of the model that a snippet counts as."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """The parents that the classes of a model could have."""
+
+    flat: FlatModel
+    chosen: Mapping[str, Placed]
+    """Class -> the parent to choose, where all classes are looked at together."""
+    saved: Mapping[str, int]
+    """Model -> the lines that it would save if it were the only one, most first."""
+
+    def lines(self, name: str) -> int:
+        """The lines of a class in the flat file."""
+        return self.flat.definitions[name][1].text.count("\n") + 1
+
+    @property
+    def classes(self) -> list[str]:
+        """All classes in the order of the files."""
+        return [name for name, (_, one) in self.flat.definitions.items() if one.role is Role.CLASS]
+
+
+def suggest(flat: FlatModel, index: LibraryIndex, library: Library) -> Suggestion:
+    """Look for parents of a model's classes."""
+    estimated = estimates(flat, find_sources(flat, index, library), library)
+    chosen = choose_parents(flat, estimated, (), index.years.get(flat.files[-1].path, 9999))
+    return Suggestion(flat, chosen, _saved(flat, estimated))
+
+
+def _saved(flat: FlatModel, estimated: Mapping[str, Sequence[Placed]]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for name, some in estimated.items():
+        full = flat.definitions[name][1].text.count("\n") + 3
+        best: dict[str, int] = {}
+        for one in some:
+            best[one.source.model] = max(best.get(one.source.model, 0), full - one.heir.lines)
+        for model, lines in best.items():
+            totals[model] = totals.get(model, 0) + lines
+    return dict(sorted(((m, n) for m, n in totals.items() if n > 0), key=lambda one: (-one[1], one[0])))
+
+
+def snippet(text: str, models: str, library: Library) -> FlatModel:
+    """A model of which only some classes are known. Its name is what all classes begin with.
+
+    Raises `ConversionError` for a text that is not Python.
+    """
+    kind = library.settings.default_kind
+    folder = os.path.join(models, SNIPPET)
+    path = os.path.join(folder, f"{kind}_{SNIPPET}.py")
+    try:
+        module = index_module(text, path)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConversionError(syntax_error.diagnose(*locate_parse_error("<stdin>", error))) from None
+    names = [one.name for one in module.definitions.values() if one.role is Role.CLASS]
+    common = os.path.commonprefix(names)
+    if len(names) == 1 or not common:
+        common = next((name[:end] for name in names for end in range(1, len(name)) if name[end].isupper()), "Snippet")
+    file = FlatFile(kind, path, text, module, False)
+    return FlatModel(os.path.join(folder, f"modular_{SNIPPET}.py"), SNIPPET, common, (file,))

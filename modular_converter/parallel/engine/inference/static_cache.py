@@ -1,0 +1,15 @@
+"""The cache with which ``generate`` compiles its decoding step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def choose_cache(model: Any, kwargs: dict[str, Any]) -> None:
+    """A static cache is what makes ``generate`` compile its decoding step, with CUDA graphs on GPUs.
+
+    It refuses the setting beside a cache that is given.
+    """
+    settings = getattr(model, "generation_config", None)
+    if settings is not None and settings.cache_implementation in (None, "static"):
+        settings.cache_implementation = "static" if kwargs.get("past_key_values") is None else None

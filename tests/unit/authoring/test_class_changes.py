@@ -1,0 +1,115 @@
+"""A class as the heir of a parent: each case says what is wanted, what the parent has, and the heir to be written."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import NamedTuple
+
+import pytest
+
+from modular_converter.authoring.class_changes import ParentClass, heir_of
+from modular_converter.convert.source.names import ModelNames
+from modular_converter.settings.load import profile_settings
+
+
+class Case(NamedTuple):
+    wanted: str
+    parent: str
+    heir: str | None
+    name: str = "NewLayer"
+    """The parent's name in the target."""
+
+
+INIT = "    def __init__(self, config):\n        super().__init__()\n"
+CASES = {
+    "twin": Case(
+        "class NewLayer(nn.Module):\n    size = 1",
+        "class NewLayer(nn.Module):\n    size = 1",
+        "class NewLayer(OldLayer):\n    pass",
+    ),
+    "twin_of_another_name": Case(
+        "class NewBlock(nn.Module):\n    size = 1",
+        "class NewLayer(nn.Module):\n    size = 1",
+        "class NewBlock(OldLayer):\n    pass",
+    ),
+    "attribute": Case(
+        "class NewLayer(nn.Module):\n    size = 2\n    other = 3\n    new = 4",
+        "class NewLayer(nn.Module):\n    size = 1\n    other = 3",
+        "class NewLayer(OldLayer):\n    size = 2\n    new = 4",
+    ),
+    "attribute_between_others_cannot_be_added": Case(
+        "class NewLayer(nn.Module):\n    new = 4\n    size = 2",
+        "class NewLayer(nn.Module):\n    size = 2",
+        None,
+    ),
+    "removed_attribute": Case(
+        "class NewLayer(nn.Module):\n    size = 1",
+        "class NewLayer(nn.Module):\n    size = 1\n    other = 3",
+        "class NewLayer(OldLayer):\n    other = AttributeError()",
+    ),
+    "removed_method": Case(
+        "class NewLayer(nn.Module):\n    size = 1",
+        "class NewLayer(nn.Module):\n    size = 1\n\n    def f(self):\n        return 1",
+        'class NewLayer(OldLayer):\n\n    def f(self):\n        raise AttributeError("Not needed for NewLayer")',
+    ),
+    "docstring_cannot_be_removed": Case(
+        "class NewLayer(nn.Module):\n    size = 1",
+        'class NewLayer(nn.Module):\n    """Old."""\n\n    size = 1',
+        None,
+    ),
+    "statement_appended": Case(
+        f"class NewLayer(nn.Module):\n{INIT}        self.a = A(config)\n        self.b = B(config)",
+        f"class NewLayer(nn.Module):\n{INIT}        self.a = A(config)",
+        "class NewLayer(OldLayer):\n\n    def __init__(self, config):\n        super().__init__(config)\n"
+        "        self.b = B(config)",
+    ),
+    "statement_replaced_and_removed": Case(
+        f"class NewLayer(nn.Module):\n{INIT}        self.a = A(config)\n        self.b = A(config)\n        self.d = 1",
+        f"class NewLayer(nn.Module):\n{INIT}        self.a = A(config)\n        self.b = B(config)\n"
+        "        self.c = 3\n        self.d = 1",
+        "class NewLayer(OldLayer):\n\n    def __init__(self, config):\n        super().__init__(config)\n"
+        "        del self.c\n        self.b = A(config)",
+    ),
+    "call_that_keeps_the_parent_out": Case(
+        f"class NewLayer(nn.Module):\n{INIT}        self.x = X(config)\n\n    def f(self):\n        return 1",
+        f"class NewLayer(nn.Module):\n{INIT}        self.a = A(config)\n        if self.a:\n            self.b = 1\n"
+        "\n    def f(self):\n        return 1",
+        "class NewLayer(OldLayer):\n\n    def __init__(self, config):\n        nn.Module.__init__(self)\n"
+        "        self.x = X(config)",
+    ),
+    "docstring_of_a_method": Case(
+        "class NewLayer(nn.Module):\n    def f(\n        self,\n        x: int,\n        y: int,\n    ) -> int:\n"
+        '        """New."""\n        z = x + y\n        return z',
+        "class NewLayer(nn.Module):\n    def f(\n        self,\n        x: int,\n        y: int,\n    ) -> int:\n"
+        '        """Old."""\n        z = x + y\n        return z',
+        "class NewLayer(OldLayer):\n\n    def f(self, **super_kwargs):\n"
+        '        """New."""\n        return super().f(**super_kwargs)',
+    ),
+    "parentheses_decide": Case(
+        "class NewLayer(nn.Module):\n    def f(self, x):\n        return (self.w * x).to(1)",
+        "class NewLayer(nn.Module):\n    def f(self, x):\n        return self.w * x.to(1)",
+        "class NewLayer(OldLayer):\n\n    def f(self, x):\n        return (self.w * x).to(1)",
+    ),
+    "other_base": Case(
+        "class NewLayer(GradientCheckpointingLayer):\n    size = 1",
+        "class NewLayer(nn.Module):\n    size = 1",
+        "class NewLayer(OldLayer, GradientCheckpointingLayer):\n    pass",
+    ),
+    "base_cannot_be_removed": Case(
+        "class NewLayer(nn.Module):\n    size = 1",
+        "class NewLayer(nn.Module, Mixin):\n    size = 1",
+        None,
+    ),
+    "decorator_cannot_be_removed": Case(
+        "class NewLayer(nn.Module):\n    size = 1",
+        "@auto\nclass NewLayer(nn.Module):\n    size = 1",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_heir(case: Case) -> None:
+    parent = ParentClass(case.parent, case.name, "OldLayer")
+    heir = heir_of(case.wanted, parent, ModelNames(), profile_settings())
+    assert (heir.text.rstrip() if heir else None) == (textwrap.dedent(case.heir) if case.heir else None)

@@ -1,0 +1,76 @@
+"""The commands `modularize` and `suggest`: what they print and write, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from modular_converter.commands.modularize import modularize_command
+from modular_converter.commands.suggest import suggest_command
+
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+def _modularize(zoo: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(modularize_command, ["--root", str(zoo), *arguments])
+
+
+def _suggest(zoo: Path, *arguments: str, given: str = "") -> Result:
+    return CliRunner().invoke(suggest_command, ["--root", str(zoo), *arguments], input=given)
+
+
+def test_it_writes_a_modular_file_once(zoo: Path) -> None:
+    modular = zoo / "models/roberta/modular_roberta.py"
+    modular.unlink()
+    first = _modularize(zoo, "roberta")
+    assert first.exit_code == 0 and "inherits from bert" in first.stdout
+    text = modular.read_text()
+    second = _modularize(zoo, "roberta")
+    assert second.exit_code == 2 and "it exists" in second.stderr
+    assert modular.read_text() == text
+
+
+def test_dry_runs_and_diffs_write_nothing(zoo: Path, tmp_path: Path) -> None:
+    modular = zoo / "models/roberta/modular_roberta.py"
+    text = modular.read_text()
+    done = _modularize(zoo, "roberta", "--dry-run", "--format", "json")
+    (model,) = json.loads(done.stdout)["models"]
+    assert done.exit_code == 0 and model["left"] == {} and model["modular_lines"] < model["flat_lines"]
+    assert {"name": "RobertaLayer", "how": "comes along"} in model["definitions"]
+    shown = _modularize(zoo, "roberta", "--diff")
+    assert shown.exit_code == 1 and "+++" in shown.stdout
+    assert modular.read_text() == text
+
+
+def test_it_writes_elsewhere(zoo: Path, tmp_path: Path) -> None:
+    assert _modularize(zoo, "gemma", "--output-dir", str(tmp_path / "out")).exit_code == 0
+    assert (tmp_path / "out/gemma/modular_gemma.py").is_file()
+
+
+def test_an_unknown_model_is_refused_with_a_hint(zoo: Path) -> None:
+    done = _modularize(zoo, "gema", "--dry-run")
+    assert done.exit_code == 2 and "gemma" in done.stderr
+
+
+def test_it_suggests_class_by_class(zoo: Path) -> None:
+    done = _suggest(zoo, "roberta")
+    assert done.exit_code == 0
+    assert "RobertaSelfAttention" in done.stdout and "of bert: the same" in done.stdout
+
+
+def test_it_suggests_for_a_snippet(zoo: Path) -> None:
+    source = (zoo / "models/llama/modeling_llama.py").read_text()
+    start = source.index("class LlamaMLP")
+    snippet = source[start : source.index("\n\n\n", start)].replace("Llama", "My")
+    done = _suggest(zoo, "-", "--format", "json", given=snippet)
+    (model,) = json.loads(done.stdout)["models"]
+    assert model["classes"][0]["parent"].endswith("LlamaMLP")
+
+
+def test_a_snippet_that_is_no_python_is_refused(zoo: Path) -> None:
+    done = _suggest(zoo, "-", given="class (:\n")
+    assert done.exit_code == 2 and "not valid Python" in done.stderr

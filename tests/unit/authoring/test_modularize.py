@@ -1,0 +1,142 @@
+"""Flat models become modular files that convert back; what does not come back stays, and says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from modular_converter.authoring.flat_model import FlatModel, read_flat_model
+from modular_converter.authoring.library_index import LibraryIndex, read_index
+from modular_converter.authoring.modularize import Modularized, modularize
+from modular_converter.authoring.sources import heirs_of
+from modular_converter.convert.source.library import Library
+from modular_converter.settings.load import load_settings
+
+
+ROOT = Path(__file__).parents[3]
+OLD = """\
+# Copyright 2020 Old.
+import torch
+from torch import nn
+
+
+def scale(x):
+    return x * 2
+
+
+class OldMLP(nn.Module):
+    def forward(self, x):
+        return scale(x)
+
+
+class OldModel(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.mlp = OldMLP(config)
+        self.size = torch.tensor(config.size)
+
+
+__all__ = ["OldModel"]
+"""
+
+
+def _tree(root: Path, **texts: str) -> Path:
+    """A tree with a file `modeling_<model>.py` for each text."""
+    (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+    for model, text in {"old": OLD, **texts}.items():
+        path = root / "models" / model / f"modeling_{model}.py"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return root / "models"
+
+
+def _open(models: Path, model: str) -> tuple[FlatModel, LibraryIndex, Library]:
+    library = Library(load_settings(str(models)))
+    return (
+        read_flat_model(str(models / model), model, library),
+        read_index(str(models), library, cached=False),
+        library,
+    )
+
+
+def _modularized(models: Path, model: str) -> Modularized:
+    return modularize(*_open(models, model))
+
+
+@pytest.mark.parametrize("model", ["gemma", "roberta"])
+def test_our_generated_models_come_back_byte_for_byte(model: str) -> None:
+    result = _modularized(ROOT / "models", model)
+    assert result.proof is not None and not result.left
+    assert {file.path: file.text for file in result.flat.files} == result.proof.conversion.files
+    human = (ROOT / "models" / model / f"modular_{model}.py").read_text()
+    assert result.proof.lines <= human.count("\n")
+
+
+def test_a_twin_says_nothing_and_what_it_needs_comes_along(tmp_path: Path) -> None:
+    new = OLD.replace("Old", "New").replace("2020", "2021")
+    result = _modularized(_tree(tmp_path, new=new), "new")
+    assert result.proof is not None
+    assert result.proof.text == (
+        "# Copyright 2021 New.\nfrom ..old.modeling_old import OldModel\n\n\n"
+        'class NewModel(OldModel):\n    pass\n\n\n__all__ = ["NewModel"]\n'
+    )
+
+
+def test_a_definition_without_twin_is_written_out(tmp_path: Path) -> None:
+    new = OLD.replace("Old", "New").replace("2020", "2021").replace("return x * 2", "return x * 3")
+    result = _modularized(_tree(tmp_path, new=new), "new")
+    assert result.proof is not None and result.proof.has_come_back
+    assert "def scale(x):\n    return x * 3\n" in result.proof.text
+    assert "class NewMLP" not in result.proof.text
+
+
+def test_no_parent_is_younger_than_a_file_written_by_hand(tmp_path: Path) -> None:
+    models = _tree(tmp_path, new=OLD.replace("Old", "New").replace("2020", "2021"))
+    result = _modularized(models, "old")
+    assert result.proof is not None
+    assert "new" not in result.proof.text
+
+
+def test_no_parent_takes_from_the_model_itself(tmp_path: Path) -> None:
+    new = OLD.replace("Old", "New")
+    models = _tree(tmp_path, new=new, young=new.replace("New", "Young"))
+    heir = "from ..{0}.modeling_{0} import {1}Model\n\n\nclass {2}Model({1}Model):\n    pass\n"
+    (models / "new/modular_new.py").write_text(heir.format("old", "Old", "New"))
+    (models / "young/modular_young.py").write_text(heir.format("new", "New", "Young"))
+    flat, index, library = _open(models, "old")
+    assert heirs_of(flat, index, library) == {
+        str(models / f"{one}/modular_{one}.py") for one in ("old", "new", "young")
+    }
+    result = modularize(flat, index, library)
+    assert result.proof is not None
+    assert "import OldModel" not in result.proof.text and "..new" not in result.proof.text
+
+
+def test_a_file_that_does_not_come_back_stays_with_the_reason(tmp_path: Path) -> None:
+    models = _tree(tmp_path, new=OLD.replace("Old", "New") + "\n\ndef unused():\n    return 1\n")
+    result = _modularized(models, "new")
+    assert result.proof is None
+    assert list(result.left.values()) == ["not generated: unused"]
+
+
+def test_marks_of_copies_and_unused_loggers_go(tmp_path: Path) -> None:
+    marked = OLD.replace("Old", "New").replace("2020", "2021")
+    marked = marked.replace("class NewMLP", "# Copied from models.old.modeling_old.OldMLP with Old->New\nclass NewMLP")
+    marked = marked.replace("\n\ndef scale", "\nlogger = logging.get_logger(__name__)\n\n\ndef scale")
+    marked = marked.replace("import torch\n", "import torch\nfrom utils import logging\n", 1)
+    result = _modularized(_tree(tmp_path, new=marked), "new")
+    assert result.proof is not None and result.proof.has_come_back
+    (difference,) = result.proof.differences
+    assert (difference.file.marks, difference.dropped) == (1, ("logger",))
+
+
+def test_the_index_is_cached_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))
+    models = _tree(tmp_path, new=OLD.replace("Old", "New"))
+    settings = load_settings(str(models))
+    fresh = read_index(str(models), Library(settings))
+    assert read_index(str(models), Library(settings)).entries == fresh.entries
+    (models / "new/modeling_new.py").write_text(OLD.replace("Old", "New").replace("* 2", "* 4"))
+    changed = read_index(str(models), Library(settings))
+    assert changed.entries == read_index(str(models), Library(settings), cached=False).entries != fresh.entries
