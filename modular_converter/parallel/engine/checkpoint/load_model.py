@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.base.refused_weights import refuse_quantised
 from modular_converter.parallel.engine.checkpoint.files import stored_tensors
 from modular_converter.parallel.engine.checkpoint.model_class import class_of, generation_config
 from modular_converter.parallel.engine.checkpoint.reader import Reader
@@ -79,6 +80,7 @@ def open_checkpoint(folder: str | os.PathLike[str], dtype: torch.dtype | None, m
     """
     path = Path(folder)
     config, kind = class_of(path, model_class)
+    refuse_quantised(config, str(path))
     stored = stored_tensors(path, getattr(config, "transformers_weights", None), type(config).extra_files)
     more = {"generation_config": generation_config(path)} if kind.can_generate() else {}
     given = {key: RecordedTensor(recipe) for key, recipe in stored.items()}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from modular_converter.parallel.engine.base.refused_weights import refuse_quantised, refuse_wrapper
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
 from modular_converter.parallel.errors import ApplyError
 
@@ -76,6 +77,8 @@ def _check_model(given: Arguments) -> None:
     if not isinstance(given.model, torch.nn.Module):
         kind = type(given.model).__name__
         raise ApplyError(f"model is of type {kind}: give a torch.nn.Module, or the path of a saved model's folder")
+    refuse_wrapper(given.model)
+    refuse_quantised(getattr(given.model, "config", None), type(given.model).__name__)
     if given.model_class is not None:
         raise ApplyError("model_class= is for the path of a folder; the model has its class already: leave it out")
     if LOST_WEIGHTS in given.model.__dict__:

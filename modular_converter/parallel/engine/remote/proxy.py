@@ -28,6 +28,8 @@ _OUT_OF_REACH = (
     "{name} would not reach the weights, which are on the ranks; take the model back with .cpu(), call {name}, and "
     "parallelize it again"
 )
+_UNREACHED = "{name} would not reach the ranks; take the model back with .cpu() and set it there"
+_CHILDREN = ("_modules", "_parameters")
 # How hooks are put on a module.
 _HOOKS = (
     "register_forward_hook",
@@ -89,11 +91,21 @@ class Parallelized(MemoryFigures):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, (torch.nn.Module, torch.nn.Parameter)):
-            raise PlanError(f"{name} would not reach the ranks; take the model back with .cpu() and set it there")
+            raise PlanError(_UNREACHED.format(name=name))
         super().__setattr__(name, value)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise PlanError("a model on ranks cannot be pickled or copied; take it back with .cpu() first")
+
+
+class _Fixed(dict[str, Any]):
+    """The children or the weights of a module while the ranks have them: exchanging one, as adapters do, is refused."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise PlanError(_UNREACHED.format(name=name))
+
+    def __delitem__(self, name: str) -> None:
+        raise PlanError(_UNREACHED.format(name=name))
 
 
 def _first_names(model: Any) -> dict[str, str]:
@@ -123,6 +135,11 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
         if module is not model:
             module.__dict__["forward"] = functools.partial(_inner, type(module).__name__)
             module.__dict__.update(dict.fromkeys(_HOOKS, functools.partial(_unheard, type(module).__name__)))
+    model.__dict__["_open"] = [
+        (module.__dict__, name, module.__dict__[name]) for module in model.modules() for name in _CHILDREN
+    ]
+    for scope, name, children in model.__dict__["_open"]:
+        scope[name] = _Fixed(children)
     placement.settings = pickled(settings_of(model))
     model.__dict__["_placement"] = placement
     model.__dict__["_homes"] = homes
@@ -147,6 +164,8 @@ def give_back(model: Any) -> torch.nn.Module:
     placement = model._placement
     placement.give_back()
     model.__class__ = model.__dict__.pop("_own_class")
+    for scope, name, children in model.__dict__.pop("_open"):
+        scope[name] = children
     for scope, leaf, parameter in model.__dict__.pop("_homes"):
         scope[leaf] = parameter
     for module in model.modules():

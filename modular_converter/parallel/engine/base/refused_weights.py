@@ -1,0 +1,61 @@
+"""Models that are refused by name: packed weights of quantisation schemes, and wrappers of adapters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modular_converter.parallel.errors import ApplyError
+
+
+_OTHER = "load the weights from before they were quantised"
+_AT_LOAD = "load it with from_pretrained(folder, quantization_config={kind}(dequantize=True)), save it, and load that"
+# What the library offers for a scheme, by the name in `quantization_config`.
+REMEDIES = {
+    "bitsandbytes": "call model.dequantize() after from_pretrained, and save it",
+    "compressed-tensors": _AT_LOAD.format(kind="CompressedTensorsConfig"),
+    "fp8": _AT_LOAD.format(kind="FineGrainedFP8Config"),
+    "higgs": "call model.dequantize() after from_pretrained, and save it",
+    "metal": _AT_LOAD.format(kind="MetalConfig"),
+    "mxfp4": _AT_LOAD.format(kind="Mxfp4Config"),
+}
+
+
+def scheme_of(config: Any) -> str:
+    """The name of the scheme that a model's weights are quantised with; empty for none."""
+    found = getattr(config, "quantization_config", None)
+    if not found:
+        return ""
+    name = found.get("quant_method") if isinstance(found, dict) else getattr(found, "quant_method", None)
+    if name is None and isinstance(found, dict):  # folders of early versions
+        name = "bitsandbytes" if found.get("load_in_8bit") or found.get("load_in_4bit") else None
+    return str(getattr(name, "value", name) or "an unnamed scheme")
+
+
+def refuse_quantised(config: Any, name: str) -> None:
+    """Raise ``ApplyError`` for a model whose weights are packed: a plan would cut them without their scales.
+
+    Args:
+        name: of the model, for the message.
+    """
+    for one in (config, *_parts(config)):
+        if scheme := scheme_of(one):
+            remedy = REMEDIES.get(scheme, _OTHER)
+            raise ApplyError(
+                f"{name}: its weights are quantised ({scheme}), packed with scales that a plan does not cut; {remedy}"
+            )
+
+
+def _parts(config: Any) -> list[Any]:
+    """The configurations within one."""
+    names = getattr(type(config), "sub_configs", None) or {}
+    return [part for part in (getattr(config, name, None) for name in names) if part is not None]
+
+
+def refuse_wrapper(model: Any) -> None:
+    """Raise ``ApplyError`` for a model that peft wraps: its adapters are layers that no plan knows."""
+    kinds = [kind for kind in type(model).__mro__ if kind.__module__.partition(".")[0] == "peft"]
+    if kinds:
+        raise ApplyError(
+            f"{kinds[0].__name__} of peft: parallelize takes the model with its adapters merged: model = "
+            "model.merge_and_unload()"
+        )
