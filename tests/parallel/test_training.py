@@ -25,7 +25,7 @@ def run_under_torchrun(processes, script, *more):
     return json.loads(next(line for line in process.stdout.splitlines() if line.startswith("{")))
 
 
-@pytest.mark.parametrize("name, processes, more", [("gpt2", 3, ()), ("llama", 4, ("meshed",))])
+@pytest.mark.parametrize("name, processes, more", [("llama", 3, ("2",)), ("llama", 4, ("4", "meshed"))])
 def test_training_is_that_of_the_whole_model(name, processes, more):
     found = run_under_torchrun(processes, "tests/parallel/training_script.py", name, *more)
     assert found["shares"] and found["class"] and found["norm"] > 0.05

@@ -32,9 +32,13 @@ rule lm_head colwise_gather_output
 """
 
 
-@pytest.mark.parametrize("name, plan", [("gpt2", None), ("mixtral", None), ("mixtral", EXPERTS)])
-def test_the_same_answers_tokens_and_weights(three, name, plan):
-    small = build(target_of(name, "causal"), {"vocab_size": 157})
+@pytest.mark.parametrize(
+    "name, settings, plan",
+    [("gpt2", {}, None), ("mixtral", {"num_key_value_heads": 2}, None), ("mixtral", {}, EXPERTS)],
+)
+def test_the_same_answers_tokens_and_weights(three, name, settings, plan):
+    """Two key/value heads of eight have two ranks with copies of the first."""
+    small = build(target_of(name, "causal"), {"vocab_size": 157, **settings})
     model, ids = small.model, small.inputs["input_ids"]
     model.set_attn_implementation("eager")
     ids[0, 0], state = 156, {key: value.clone() for key, value in model.state_dict().items()}

@@ -38,8 +38,9 @@ def furthest(state, other):
     return max(relative_error(one, two, float(two.abs().max()) or 1.0) for one, two in pairs)
 
 
-def main(name, meshed):
-    small = build(target_of(name, "causal"), {"vocab_size": 157})  # which no number of ranks divides
+def main(name, heads, meshed):
+    # A vocabulary that no number of ranks divides, and key/value heads: there can be fewer than ranks.
+    small = build(target_of(name, "causal"), {"vocab_size": 157, "num_key_value_heads": heads})
     whole, inputs = small.model, small.inputs
     for module in whole.modules():
         if isinstance(module, torch.nn.Dropout):
@@ -84,4 +85,4 @@ def main(name, meshed):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], len(sys.argv) > 2)
+    main(sys.argv[1], int(sys.argv[2]), len(sys.argv) > 3)

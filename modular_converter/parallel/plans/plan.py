@@ -9,7 +9,7 @@ from typing import Any
 
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.files import from_json
-from modular_converter.parallel.plans.parts import Part, checked_parts
+from modular_converter.parallel.plans.parts import LARGEST, Part, checked_parts
 from modular_converter.parallel.plans.text_checks import LINE, checked_line, checked_path, shortened, shown
 from modular_converter.parallel.styles import STYLES
 
@@ -31,6 +31,7 @@ class PlanRule:
             ``parts``); one alone is the number of equal blocks; ``()`` for one block.
         units: equal units of each block that no cut goes through, such as heads: their number, or such an expression.
             None for single entries.
+        members: of a unit that several ranks share out, or 1 for one that each of them has a copy of; see ``Units``.
     """
 
     pattern: str
@@ -38,6 +39,7 @@ class PlanRule:
     dim: int | None = None
     parts: tuple[Part, ...] = ()
     units: Part | None = None
+    members: int = 0
 
     def __post_init__(self) -> None:
         checked_path(self.pattern, "rule")
@@ -47,6 +49,8 @@ class PlanRule:
         object.__setattr__(self, "parts", checked_parts(self.parts, self.pattern))
         if self.units is not None:
             object.__setattr__(self, "units", checked_parts([self.units], self.pattern)[0])
+        if self.members and self.units is None or not 0 <= self.members < LARGEST:
+            raise PlanFormatError(f"{self.pattern}: members={shown(self.members)} is of a unit: give units= too")
 
     def __str__(self) -> str:
         extra = "" if self.dim is None else f" dim={self.dim}"
@@ -54,6 +58,8 @@ class PlanRule:
             extra += f" parts={':'.join(map(str, self.parts))}"
         if self.units is not None:
             extra += f" units={self.units}"
+        if self.members:
+            extra += f" members={self.members}"
         return f"{self.pattern} {self.style}{extra}"
 
     @classmethod
@@ -66,14 +72,17 @@ class PlanRule:
         options = {}
         for item in rest[1:]:
             name, equals, value = item.partition("=")
-            if name not in ("dim", "parts", "units") or not equals:
+            if name not in ("dim", "parts", "units", "members") or not equals:
                 raise PlanFormatError(
-                    f"{pattern}: unknown option {shown(item)}; known are dim=n, parts=a:b and units=n"
+                    f"{pattern}: unknown option {shown(item)}; known are dim=n, parts=a:b, units=n and members=n"
                 )
             options[name] = value
         dim = _dimension(options["dim"], pattern) if "dim" in options else None
         parts = tuple(options["parts"].split(":")) if "parts" in options else ()
-        return cls(pattern, rest[0], dim, parts, options.get("units"))
+        members = checked_parts([options["members"]], pattern)[0] if "members" in options else 0
+        if not isinstance(members, int):
+            raise PlanFormatError(f"{pattern}: members={shown(members)} is no number")
+        return cls(pattern, rest[0], dim, parts, options.get("units"), members)
 
 
 def _dimension(text: str, pattern: str) -> int:
@@ -154,6 +163,8 @@ class Plan:
                 entry["parts"] = list(rule.parts)
             if rule.units is not None:
                 entry["units"] = rule.units
+            if rule.members:
+                entry["members"] = rule.members
             rules.append(entry)
         value = {"version": 1, "model": self.model, "rules": rules, "attributes": list(self.attributes)}
         value["whole"] = [{"pattern": pattern, "reason": reason} for pattern, reason in self.whole]
@@ -167,7 +178,8 @@ class Plan:
         for entry in value["rules"]:
             dim = int(entry["dim"]) if "dim" in entry else None  # 0.0 is an integer to JSON Schema
             parts = tuple(entry.get("parts", ()))
-            rules.append(PlanRule(entry["pattern"], entry["style"], dim, parts, entry.get("units")))
+            units, members = entry.get("units"), int(entry.get("members", 0))
+            rules.append(PlanRule(entry["pattern"], entry["style"], dim, parts, units, members))
         attributes = tuple(value.get("attributes", ()))
         whole = tuple((item["pattern"], item["reason"]) for item in value.get("whole", ()))
         return cls(value["model"], tuple(rules), attributes, whole)
@@ -221,6 +233,7 @@ def plan_schema() -> dict[str, Any]:
                             "items": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
                         },
                         "units": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
+                        "members": {"type": "integer", "minimum": 1, "maximum": LARGEST - 1},
                     },
                 },
             },

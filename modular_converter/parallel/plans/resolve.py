@@ -12,6 +12,7 @@ from modular_converter.parallel.plans.parts import lengths_of, look_up_from, val
 from modular_converter.parallel.plans.patterns import matches, names_of_parts
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.text_checks import shortened
+from modular_converter.parallel.plans.units import Units
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.shard import SHARD
 from modular_converter.parallel.styles.style import Level, Side
@@ -27,7 +28,7 @@ class Piece:
         parts: lengths of the packed blocks in lowest terms; those of the rule may be expressions.
         rule: the patterns of its rules, for messages.
         length: of the dimension that is cut, in the whole parameter.
-        units: equal units of each block that no cut goes through, such as heads; 0 for single entries.
+        units: of each block, such as heads; None for single entries.
     """
 
     roles: frozenset[str]
@@ -35,7 +36,7 @@ class Piece:
     parts: tuple[int, ...]
     rule: str
     length: int = 0
-    units: int = 0
+    units: Units | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _measured(
         return piece
     look_up = look_up_from(name.rpartition(".")[0], modules.__getitem__)
     parts = lengths_of(rule.parts, parameter.shape[piece.dim], look_up, name) if rule.parts else ()
-    units = value_of(rule.units, look_up, name) if rule.units is not None else 0
+    units = Units(value_of(rule.units, look_up, name), rule.members) if rule.units is not None else None
     return replace(piece, parts=parts, units=units)
 
 

@@ -16,9 +16,10 @@ from modular_converter.parallel.errors import ApplyError, MisfitError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution, resolve
 from modular_converter.parallel.shard.collectives import Group, GroupRegion, all_shares, borders_of
+from modular_converter.parallel.shard.own_integers import group_sizes, own_integer
 from modular_converter.parallel.shard.role_parameters import make_parameter
 from modular_converter.parallel.shard.shards import shard, unshard
-from modular_converter.parallel.shard.shares import block_lengths, own_units, share_lengths, stretches
+from modular_converter.parallel.shard.shares import share_lengths, stretches
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.style import Site
 
@@ -59,6 +60,8 @@ def apply(model: torch.nn.Module, plan: Plan, group: Group, share: TakeShare | N
     _replace_parameters(applied, local)
     for path, name in applied.resolution.attributes:
         _shrink(applied, model.get_submodule(path), path, name)
+    for path, name in group_sizes(model, applied.resolution.pieces, group.size):
+        _shrink(applied, model.get_submodule(path), path, name)
     for path, style in applied.resolution.hooks:
         applied.handles += attach(applied, path, style, group)
     return applied
@@ -89,7 +92,10 @@ def put_together(local: torch.Tensor, piece: Piece, group: Group) -> torch.Tenso
     if piece.dim < 0:
         return local
     lengths = share_lengths(piece.length, piece.parts, group.size, piece.units)
-    return unshard(all_shares(local, group, piece.dim, lengths), piece.dim, piece.parts)
+    shares = all_shares(local, group, piece.dim, lengths)
+    units = piece.units
+    first = [share for rank, share in enumerate(shares) if units is None or units.is_first_copy(rank, group.size)]
+    return unshard(first, piece.dim, piece.parts)
 
 
 def _check(applied: Applied) -> None:
@@ -109,7 +115,20 @@ def _cut_out(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch
 def _local(local: torch.Tensor, parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
     lengths = share_lengths(piece.length, piece.parts, group.size, piece.units) if piece.dim >= 0 else ()
     made: torch.nn.Parameter = make_parameter(local, parameter, piece.roles, group, borders_of(lengths))
+    if piece.units is not None and piece.units.has_copies(group.size) and made.requires_grad:
+        shape = tuple(parameter.shape)
+        parameter_hook: Any = made.register_hook  # torch has no types for it
+        parameter_hook(lambda gradient: _summed_copies(gradient, shape, piece, group))
     return made
+
+
+def _summed_copies(gradient: torch.Tensor, shape: tuple[int, ...], piece: Piece, group: Group) -> torch.Tensor:
+    """The gradient of a share, summed over the ranks that have a copy of it."""
+    whole, dim = gradient.new_zeros(shape), piece.dim
+    moves = stretches(shape[dim], piece.parts, group.rank, group.size, piece.units)
+    for start, local, length in moves:
+        whole.narrow(dim, start, length).copy_(gradient.narrow(dim, local, length))
+    return local_part(group.all_reduce(whole), piece, group)
 
 
 def _whole(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
@@ -152,7 +171,7 @@ def _shrink(applied: Applied, module: torch.nn.Module, path: str, name: str) -> 
     value = getattr(scope, name, None)
     if not isinstance(value, int):
         raise ApplyError(f"{path}:{name}: the module has no such integer")
-    own = _own_part(applied, path, name, value)
+    own = _own_integer(applied, path, name, value)
     if scope is module:
         applied.integers.append((scope, name, value))
     setattr(scope, name, own)
@@ -164,38 +183,13 @@ def _shrink_entry(applied: Applied, scope: Any, path: str, name: str, index: int
         raise ApplyError(f"{path}:{name}[{index}]: no such entry")
     applied.integers.append((scope, name, values))
     changed = list(values)
-    changed[index] = _own_part(applied, path, f"{name}[{index}]", values[index])
+    changed[index] = _own_integer(applied, path, f"{name}[{index}]", values[index])
     setattr(scope, name, type(values)(changed))
 
 
-def _own_part(applied: Applied, path: str, name: str, value: int) -> int:
-    """A rank's part of an integer of a module: as many of its units as the rank has of the weights' around it.
-
-    Raises:
-        ApplyError: the weights do not say what it counts.
-    """
-    rank, size = applied.group.rank, applied.group.size
-    uneven = {count for count in _counts_near(applied, path) if count % size}
-    if not uneven:
-        if value % size:
-            raise MisfitError(path, f"{path}:{name} is {value}, which does not divide over {size} ranks")
-        return value // size
-    counts = [count for count in uneven if value % count == 0]
-    if len(counts) != 1:
-        said = f"{path}:{name} is {value}, and no weight near it says how it is shared out over {size} ranks"
-        raise MisfitError(path, said)
-    return value // counts[0] * own_units(counts[0], rank, size)[1]
-
-
-def _counts_near(applied: Applied, path: str) -> set[int]:
-    """The numbers of units of the weights that are cut within a module, or within the nearest one around it."""
-    words = path.split(".") if path else []
-    for depth in range(len(words), -1, -1):
-        start = "".join(f"{word}." for word in words[:depth])
-        near = [p for name, p in applied.resolution.pieces.items() if name.startswith(start) and p.dim >= 0]
-        if near:
-            return {piece.units or min(block_lengths(piece.length, piece.parts)) for piece in near}
-    return set()
+def _own_integer(applied: Applied, path: str, name: str, value: int) -> int:
+    group = applied.group
+    return own_integer(applied.resolution.pieces, f"{path}:{name}", value, group.rank, group.size)
 
 
 def attach(applied: Applied, path: str, name: str, group: Group) -> list[Any]:

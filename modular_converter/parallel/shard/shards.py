@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 import torch
 
+from modular_converter.parallel.plans.units import Units
 from modular_converter.parallel.shard.shares import block_lengths, stretches
 
 
-def shard(tensor: torch.Tensor, dim: int, parts: Sequence[int], rank: int, size: int, units: int = 0) -> torch.Tensor:
+def shard(
+    tensor: torch.Tensor, dim: int, parts: Sequence[int], rank: int, size: int, units: Units | None = None
+) -> torch.Tensor:
     """This rank's share: the ``rank``-th of ``size`` slices of every packed block.
 
     Args:

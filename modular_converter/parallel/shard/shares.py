@@ -11,6 +11,7 @@ from math import gcd
 from typing import Protocol
 
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.units import Units
 
 
 class Split(Protocol):
@@ -21,19 +22,7 @@ class Split(Protocol):
     @property
     def parts(self) -> tuple[int, ...]: ...
     @property
-    def units(self) -> int: ...
-
-
-def own_units(count: int, rank: int, size: int) -> tuple[int, int]:
-    """The first of a rank's units, and how many it has.
-
-    Raises:
-        ApplyError: there are fewer units than ranks.
-    """
-    if count < size:
-        raise ApplyError(f"{count} do not reach for {size} ranks: one of them would hold nothing")
-    each, more = divmod(count, size)
-    return rank * each + min(rank, more), each + (rank < more)
+    def units(self) -> Units | None: ...
 
 
 def block_lengths(length: int, parts: Sequence[int]) -> list[int]:
@@ -51,40 +40,42 @@ def block_lengths(length: int, parts: Sequence[int]) -> list[int]:
     return [unit * part // common for part in parts]
 
 
-def stretches(length: int, parts: Sequence[int], rank: int, size: int, units: int = 0) -> list[tuple[int, int, int]]:
+def stretches(
+    length: int, parts: Sequence[int], rank: int, size: int, units: Units | None = None
+) -> list[tuple[int, int, int]]:
     """A rank's slice of each block of an axis: ``(start in the whole, start in the share, length)``.
 
     Args:
-        units: equal units of each block that stay whole, such as heads; 0 for a block of single entries.
+        units: those of each block; None for single entries.
 
     Raises:
         ApplyError: a block is not made of so many units, has fewer than there are ranks, or blocks of several lengths
             have no common units and do not divide.
     """
     blocks = block_lengths(length, parts)
-    if not units and len(set(blocks)) > 1 and any(block % size for block in blocks):
+    if units is None and len(set(blocks)) > 1 and any(block % size for block in blocks):
         said = ", ".join(map(str, blocks))
         raise ApplyError(
             f"blocks of lengths {said} do not divide over {size} ranks; units= would say what goes together"
         )
     found, start, local = [], 0, 0
     for block in blocks:
-        count = units or block
-        if block % count:
-            raise ApplyError(f"a block of length {block} is not made of {units} equal units")
-        first, own = own_units(count, rank, size)
-        each = block // count
+        counted = units or Units(block)
+        each, rest = divmod(block, counted.number * max(counted.members, 1))
+        if rest:
+            raise ApplyError(f"a block of length {block} is not made of {counted.number} equal units")
+        first, own = counted.own(rank, size)
         found.append((start + first * each, local, own * each))
         start, local = start + block, local + own * each
     return found
 
 
-def share_length(length: int, parts: Sequence[int], rank: int, size: int, units: int = 0) -> int:
+def share_length(length: int, parts: Sequence[int], rank: int, size: int, units: Units | None = None) -> int:
     """The length of a rank's share of an axis. Raises as ``stretches`` does."""
     return sum(own for _, _, own in stretches(length, parts, rank, size, units))
 
 
-def share_lengths(length: int, parts: Sequence[int], size: int, units: int = 0) -> tuple[int, ...]:
+def share_lengths(length: int, parts: Sequence[int], size: int, units: Units | None = None) -> tuple[int, ...]:
     """The lengths of the shares of all ranks. Raises as ``stretches`` does."""
     return tuple(share_length(length, parts, rank, size, units) for rank in range(size))
 
@@ -97,8 +88,15 @@ def is_uneven(splits: Iterable[tuple[int, Split]], size: int) -> bool:
 
 
 def share_shape(shape: tuple[int, ...], split: Split | None, rank: int, size: int) -> tuple[int, ...]:
-    """The shape of a rank's share; no rank has a larger one than the first. ``shape`` itself for what stays whole."""
+    """The shape of a rank's share; ``shape`` itself for what stays whole."""
     if split is None or split.dim < 0:
         return shape
     dim = split.dim
     return (*shape[:dim], share_length(shape[dim], split.parts, rank, size, split.units), *shape[dim + 1 :])
+
+
+def largest_share(shape: tuple[int, ...], split: Split | None, size: int) -> tuple[int, ...]:
+    """The shape of the largest share of all ranks."""
+    if split is None or split.dim < 0:
+        return shape
+    return max((share_shape(shape, split, rank, size) for rank in range(size)), key=lambda own: own[split.dim])

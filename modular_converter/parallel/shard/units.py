@@ -47,7 +47,7 @@ def plan_for_ranks(plan: Plan, model: torch.nn.Module, inputs: Mapping[str, Any]
 
 def without_units(plan: Plan) -> Plan:
     """The plan without the numbers of units that were read off one model; expressions hold for any."""
-    rules = (replace(rule, units=None) if isinstance(rule.units, int) else rule for rule in plan.rules)
+    rules = (replace(rule, units=None, members=0) if isinstance(rule.units, int) else rule for rule in plan.rules)
     return replace(plan, rules=tuple(rules))
 
 
@@ -71,6 +71,7 @@ def with_units(plan: Plan, model: torch.nn.Module, trace: Trace, ranks: int) -> 
         if found is not None:
             counts[name] = _Count(found, piece.length // (found * blocks))
     heads = {count.number for count in counts.values() if count.width >= NARROWEST_HEAD}
+    members = _members(counts, ranks)
     paths = [*dict(model.named_modules()), *shapes]
     rules: list[PlanRule] = []
     for rule in plan.rules:
@@ -78,14 +79,13 @@ def with_units(plan: Plan, model: torch.nn.Module, trace: Trace, ranks: int) -> 
         if not style.cuts or style.inference in WHOLE_OUTSIDE or rule.units is not None:
             rules.append(rule)
             continue
-        units = {
-            path: _units(counts.get(path, counts.get(f"{path}.weight")), heads, ranks)
-            for path in matches(rule.pattern, paths)
-        }
-        if len(set(units.values())) == 1:
-            rules.append(replace(rule, units=next(iter(units.values()))))
+        names = {path: path if path in counts else f"{path}.weight" for path in matches(rule.pattern, paths)}
+        said = {path: (_units(counts.get(n), heads, ranks), members.get(n, 0)) for path, n in names.items()}
+        if len(set(said.values())) == 1:
+            units, shared = next(iter(said.values()))
+            rules.append(replace(rule, units=units, members=shared))
         else:
-            rules += [replace(rule, pattern=path, units=number) for path, number in units.items()]
+            rules += [replace(rule, pattern=path, units=u, members=m) for path, (u, m) in said.items()]
     return replace(plan, rules=tuple(rules))
 
 
@@ -95,6 +95,30 @@ class _Count:
 
     number: int
     width: int
+
+
+def _members(counts: Mapping[str, _Count], ranks: int) -> dict[str, int]:
+    """The members of units that more ranks than units share out, by parameter: the query heads of a key/value head.
+
+    Key/value weights have 1, so that ranks hold copies. Left out where the weights of a module do not show such a ratio,
+    or where ranks would be without a member.
+    """
+    modules: dict[tuple[str, int], dict[str, int]] = {}
+    for name, count in counts.items():
+        if count.number < ranks:
+            owner = name.rpartition(".")[0]
+            around = owner.rpartition(".")[0] if name.endswith((".weight", ".bias")) else owner
+            modules.setdefault((around, count.number), {})[name] = count.width
+    found: dict[str, int] = {}
+    for (_, number), widths in modules.items():
+        known = sorted(set(widths.values()))
+        most = known[-1] // known[-2] if len(known) > 1 else 0
+        if known[-1:] != [known[-2] * most] if most else True:
+            continue
+        if known[:-2] not in ([], [most]) or most == number or -(-ranks // number) > most:
+            continue
+        found |= {name: 1 if width == known[-2] else most for name, width in widths.items()}
+    return found
 
 
 def _units(count: _Count | None, heads: Collection[int], ranks: int) -> int | None:

@@ -13,7 +13,7 @@ import torch
 from modular_converter.parallel.plans.patterns import first_number_wild, matches
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import Piece, resolve
-from modular_converter.parallel.shard.shares import share_shape
+from modular_converter.parallel.shard.shares import largest_share
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.style import Collective, Level
 
@@ -114,7 +114,7 @@ def _first_matched(rule: PlanRule, parameters: dict[str, torch.nn.Parameter]) ->
 
 
 def _local(shape: tuple[int, ...], piece: Piece | None, ranks: int) -> tuple[int, ...]:
-    return share_shape(shape, piece, 0, ranks)
+    return largest_share(shape, piece, ranks)
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -162,6 +162,8 @@ def test_a_mark_before_the_text_is_skipped(text, tmp_path):
     [
         ("plan x\nrule a.b sideways\n", "unknown style 'sideways'"),
         ("plan x\nrule a.b colwise width=3\n", "unknown option"),
+        ("plan x\nrule a.b colwise members=3\n", "a.b: members=3 is of a unit: give units= too"),
+        ("plan x\nrule a.b colwise units=2 members=n\n", "a.b: members='n' is no number"),
         ("plan x\nrule a.b colwise units=0\n", "a.b: 0 is no part"),
         ("plan x\nlayers a.b colwise\n", "line 2"),
         ("rule a colwise\n", "begins with a line"),

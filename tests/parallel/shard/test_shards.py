@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.units import Units
 from modular_converter.parallel.shard.apply import apply, undo
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
 from modular_converter.parallel.shard.shards import shard, unshard
@@ -21,9 +22,9 @@ from modular_converter.parallel.shard.shares import share_lengths, stretches
 )
 def test_a_shard_has_an_inverse(ranks, parts, dim, more, width):
     """Also where the units (heads, say) do not divide by the ranks."""
-    units = ranks + more
+    units = Units(ranks + more)
     shape = [2, 3, 5]
-    shape[dim] = width * units * (sum(parts) or 1)
+    shape[dim] = width * units.number * (sum(parts) or 1)
     whole = torch.arange(float(torch.tensor(shape).prod())).view(shape)
     pieces = [shard(whole, dim, parts, rank, ranks, units) for rank in range(ranks)]
     assert torch.equal(unshard(pieces, dim, parts), whole)
@@ -35,8 +36,8 @@ def test_a_shard_has_an_inverse(ranks, parts, dim, more, width):
 def test_rows_that_do_not_divide_are_shared_out_as_far_as_they_go():
     assert share_lengths(50257, (), 2) == (25129, 25128)
     assert [stretches(50257, (), rank, 4)[0][0] for rank in range(4)] == [0, 12565, 25129, 37693]
-    assert share_lengths(25 * 64, (), 2, 25) == (13 * 64, 12 * 64)
-    assert share_lengths((4 + 2 + 2) * 64, (2, 1, 1), 3, 2 * 32) == (176, 168, 168)
+    assert share_lengths(25 * 64, (), 2, Units(25)) == (13 * 64, 12 * 64)
+    assert share_lengths((4 + 2 + 2) * 64, (2, 1, 1), 3, Units(2 * 32)) == (176, 168, 168)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_rows_that_do_not_divide_are_shared_out_as_far_as_they_go():
 )
 def test_an_axis_that_cannot_be_shared_out_is_an_error(length, parts, ranks, units, said):
     with pytest.raises(ApplyError, match=said):
-        shard(torch.zeros(length), 0, parts, 0, ranks, units)
+        shard(torch.zeros(length), 0, parts, 0, ranks, Units(units) if units else None)
 
 
 def test_a_model_comes_back_whole():

@@ -61,7 +61,7 @@ class Fit:
         plan: with the units that so many ranks need, and without the parts that stay whole.
         generic: the same without those units, for instances of other sizes.
         pieces: how each parameter is split, by name.
-        uneven: whether some ranks hold more of an axis than others.
+        uneven: whether some ranks hold more of an axis than others, or copies.
         whole: parts that stay whole, with the reason.
     """
 
@@ -97,7 +97,7 @@ def _fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
         made = plan if trace is None else with_units(plan, model, trace, size)
         tried = _tried(skeleton, made, size)
         if isinstance(tried, dict):
-            return Fit(made, plan, tried, _is_uneven(tried, size), whole)
+            return Fit(made, plan, tried, _is_uneven(tried, size) or shares_members(made), whole)
         left = without_part_around(model, plan, tried.place)
         if left is None:
             break
@@ -124,9 +124,17 @@ def _is_uneven(pieces: dict[str, Piece], size: int) -> bool:
 def _tried(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] | MisfitError:
     """How parameters are split, or the first reason against it."""
     found = _on_rank(skeleton, plan, size, 0)
+    if isinstance(found, dict) and shares_members(plan):  # ranks of several shapes, in no order
+        tried = (_on_rank(skeleton, plan, size, rank) for rank in range(1, size))
+        return next((one for one in tried if not isinstance(one, dict)), found)
     if isinstance(found, dict) and _is_uneven(found, size):
         return _on_rank(skeleton, plan, size, size - 1)  # the others have the shapes of one of these
     return found
+
+
+def shares_members(plan: Plan) -> bool:
+    """Whether there are more ranks than units of some weight."""
+    return any(rule.members for rule in plan.rules)
 
 
 def _on_rank(skeleton: Skeleton, plan: Plan, size: int, rank: int) -> dict[str, Piece] | MisfitError:

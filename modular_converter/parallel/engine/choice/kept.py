@@ -12,7 +12,7 @@ from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, resolve
-from modular_converter.parallel.shard.shares import share_shape
+from modular_converter.parallel.shard.shares import largest_share
 
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def kept(model: torch.nn.Module, plan: Plan, ranks: int) -> Kept:
 def _own_part(parameter: torch.nn.Parameter, piece: Piece | None, ranks: int) -> int:
     """Entries on the rank with most; all where so many ranks cannot share them."""
     try:
-        return prod(share_shape(tuple(parameter.shape), piece, 0, ranks))
+        return prod(largest_share(tuple(parameter.shape), piece, ranks))
     except ApplyError:
         return parameter.numel()
 

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from modular_converter.parallel.engine.base.skeleton import dismantle
-from modular_converter.parallel.engine.choice.fit import Fit, fit, without_part_around
+from modular_converter.parallel.engine.choice.fit import Fit, fit, shares_members, without_part_around
 from modular_converter.parallel.engine.choice.small_instances import proven_on, small_settings, target_like, verified
 from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.plans.patterns import matches
@@ -16,8 +16,8 @@ from modular_converter.parallel.proof.judge import Verdict
 
 
 logger = logging.getLogger(__name__)
-# No length of a small instance divides by it, but for few.
-UNEVEN_RANKS = 3
+# No length of a small instance divides by these, but for few; and its key/value heads are fewer than the second.
+UNEVEN_RANKS, MORE_RANKS = 3, 6
 _MOST_PARTS = 4
 
 
@@ -53,9 +53,13 @@ def fitted(model: Any, plan: Plan, origin: str, size: int, ranks: int, given: bo
     name = type(model).__name__
     for part, why in whole.items():
         logger.warning("%s: %s stays whole on each of %d ranks, %s: %s", name, part, size, _bytes(model, part), why)
-    said = f"; unequal shares, verified on {UNEVEN_RANKS} ranks" if found.uneven and _passed(verdict) else ""
+    said = f"; unequal shares, verified on {_ranks(found)} ranks" if found.uneven and _passed(verdict) else ""
     said += f"; whole on each rank: {', '.join(whole)}" if whole else ""
     return found.plan, origin + said
+
+
+def _ranks(found: Fit) -> int:
+    return MORE_RANKS if shares_members(found.plan) else UNEVEN_RANKS
 
 
 def _passed(verdict: Verdict | None) -> bool:
@@ -70,7 +74,7 @@ def _verdict(model: Any, found: Fit, ranks: int, left_whole: bool) -> Verdict | 
         target, overrides = target_like(model), small_settings(model)
         verdict = verified(target, overrides, ranks, found.generic) if left_whole else None
         if found.uneven and (verdict is None or verdict.passed):
-            verdict = proven_on(target, overrides, UNEVEN_RANKS, found.generic)
+            verdict = proven_on(target, overrides, _ranks(found), found.generic)
         return verdict
     except PlanError as error:
         logger.info("the fit is not proven: %s", str(error).splitlines()[0])

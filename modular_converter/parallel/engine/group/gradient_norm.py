@@ -9,22 +9,28 @@ import torch
 from modular_converter.parallel.shard.apply import Applied
 
 
-def gradients_of(applied: Applied) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Gradients of shares, and of whole parameters."""
+def gradients_of(applied: Applied) -> tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]]:
+    """Gradients of shares, of whole parameters, and of shares that a rank before has too, so that it counts them."""
     shares: list[torch.Tensor] = []
     whole: list[torch.Tensor] = []
+    copies: list[torch.Tensor] = []
+    rank, size = applied.group.rank, applied.group.size
     for name, parameter in applied.model.named_parameters():
         if parameter.grad is not None:
             piece = applied.resolution.pieces.get(name)
-            (whole if piece is None or piece.dim < 0 else shares).append(parameter.grad)
-    return shares, whole
+            if piece is None or piece.dim < 0:
+                whole.append(parameter.grad)
+            else:
+                first = piece.units is None or piece.units.is_first_copy(rank, size)
+                (shares if first else copies).append(parameter.grad)
+    return shares, whole, copies
 
 
-def norm_of(shares: list[torch.Tensor], whole: list[torch.Tensor], kind: float, group: Any) -> torch.Tensor:
-    if not shares and not whole:
-        return torch.zeros(())
+def norm_of(
+    shares: list[torch.Tensor], whole: list[torch.Tensor], kind: float, group: Any, place: torch.device
+) -> torch.Tensor:
+    """The norm on ``place``; all ranks must call it."""
     parts = [[torch.linalg.vector_norm(g.float(), kind) for g in gradients] for gradients in (shares, whole)]
-    place = (shares or whole)[0].device
     empty = torch.zeros((), device=place)
     if kind == float("inf"):
         local = torch.stack([*parts[0], *parts[1], empty]).max()

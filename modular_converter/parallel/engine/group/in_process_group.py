@@ -121,10 +121,11 @@ class Sharded(MemoryFigures):
         Returns:
             The norm before, the same on every rank.
         """
-        shares, whole = gradients_of(self._applied)
-        norm = norm_of(shares, whole, norm_type, self._applied.group)
+        own: Any = self
+        shares, whole, copies = gradients_of(self._applied)
+        norm = norm_of(shares, whole, norm_type, self._applied.group, next(own.parameters()).device)
         scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
-        for gradient in (*shares, *whole):
+        for gradient in (*shares, *whole, *copies):
             gradient.mul_(scale.to(gradient.device, gradient.dtype))
         return norm
 

@@ -21,7 +21,7 @@ from modular_converter.parallel.engine.remote.what_may_leave import caches_in, h
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
-from modular_converter.parallel.shard.shares import share_shape
+from modular_converter.parallel.shard.shares import largest_share
 
 
 NUMBERS = itertools.count(1)
@@ -170,7 +170,7 @@ class Placement:
         piece, size = self.pieces.get(index), len(self.session.devices)
         whole = torch.empty(item.shape, dtype=item.kept)
         target = whole if item.shape else whole.view(1)
-        rows = (share_shape(item.shape, piece, 0, size) or (1,))[0]
+        rows = (largest_share(item.shape, piece, size) or (1,))[0]
         step = max(1, _CHUNK_BYTES // max(1, item.row_bytes))
         for first in range(0, rows, step):
             answers = self.session.ask(("rows", self.number, index, first, min(rows, first + step)))

@@ -21,6 +21,7 @@ from modular_converter.parallel.engine.choice.kept import kept  # noqa: E402
 from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
+from modular_converter.parallel.plans.units import Units  # noqa: E402
 from modular_converter.parallel.shard.shares import share_lengths  # noqa: E402
 
 
@@ -37,7 +38,7 @@ rule model.layers.*.mlp.down_proj rowwise
 
 def llama(**settings):
     sizes = {"hidden_size": 48, "intermediate_size": 72, "num_hidden_layers": 1, "vocab_size": 61}
-    return LlamaForCausalLM(LlamaConfig(**sizes, **settings))
+    return LlamaForCausalLM(LlamaConfig(**(sizes | settings)))
 
 
 def fitted(model, plan, ranks):
@@ -92,6 +93,19 @@ def test_integers_of_the_code_follow_the_heads():
     assert "attn.c_attn packed_colwise dim=1 parts=1:1:1 units=6" in str(plan)
     assert "unequal shares, verified on 3 ranks" in origin and "whole" not in origin.partition("unequal")[2]
     assert 0.25 < kept(model, plan, 4).share < 0.36
+
+
+def test_ranks_share_out_the_query_heads_of_a_key_value_head():
+    plan = Plan.parse(f"plan x\n{ATTENTION}{MLP}")
+    model = llama(hidden_size=56, num_attention_heads=14, num_key_value_heads=2, head_dim=8)
+    found = fitted(model, plan, 4)
+    assert not found.whole
+    assert own(found, "model.layers.0.self_attn.k_proj.weight", 4) == (8, 8, 8, 8)
+    assert own(found, "model.layers.0.self_attn.o_proj.weight", 4) == (32, 24, 32, 24)
+    starts = [Units(2, 1).own(rank, 4)[0] for rank in range(4)]
+    assert starts == [0, 0, 1, 1] and [Units(2, 7).own(rank, 4) for rank in (1, 2)] == [(4, 3), (7, 4)]
+    origin = select_plan(model, None, 4)[1]
+    assert "unequal shares, verified on 6 ranks" in origin and "whole on each rank" not in origin
 
 
 def test_too_few_heads_leave_their_attention_whole_alone(caplog):

@@ -1,0 +1,52 @@
+"""The units of an axis that no cut goes through, such as heads, and which of them a rank holds. Integers only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modular_converter.parallel.errors import ApplyError
+
+
+def own_units(count: int, rank: int, size: int) -> tuple[int, int]:
+    """The first of a rank's units, and how many it has.
+
+    Raises:
+        ApplyError: there are fewer units than ranks.
+    """
+    if count < size:
+        raise ApplyError(f"{count} do not reach for {size} ranks: one of them would hold nothing")
+    each, more = divmod(count, size)
+    return rank * each + min(rank, more), each + (rank < more)
+
+
+@dataclass(frozen=True)
+class Units:
+    """The equal units of each block of an axis.
+
+    Attributes:
+        number: of units that no cut goes through, such as heads.
+        members: where there are more ranks than units, the members of a unit that its ranks share out, such as query
+            heads; 1 for a unit that each of them has a copy of, such as a key/value head; 0 where neither will do.
+    """
+
+    number: int
+    members: int = 0
+
+    def own(self, rank: int, size: int) -> tuple[int, int]:
+        """A rank's first member of all units, and how many it has. Raises as ``own_units`` does."""
+        each = max(self.members, 1)
+        if self.number >= size or not self.members:
+            first, count = own_units(self.number, rank, size)
+            return first * each, count * each
+        unit = rank * self.number // size
+        before, behind = (-(-border * size // self.number) for border in (unit, unit + 1))
+        first, count = own_units(each, rank - before, behind - before) if each > 1 else (0, 1)
+        return unit * each + first, count
+
+    def has_copies(self, size: int) -> bool:
+        """Whether several ranks hold the same."""
+        return self.members == 1 and self.number < size
+
+    def is_first_copy(self, rank: int, size: int) -> bool:
+        """Whether no rank before holds the same."""
+        return not self.has_copies(size) or not rank or self.own(rank, size) != self.own(rank - 1, size)
