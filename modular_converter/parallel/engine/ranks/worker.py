@@ -7,6 +7,7 @@ the standard library is imported before the rank is connected, so that its end i
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib
 import multiprocessing.util
@@ -23,7 +24,7 @@ from multiprocessing.reduction import recv_handle
 from typing import Any
 
 from modular_converter.parallel.engine.ranks.progress import Progress
-from modular_converter.parallel.engine.ranks.protocol import FAILURE, LOOPBACK, Start
+from modular_converter.parallel.engine.ranks.protocol import FAILURE, LOOPBACK, WORKER, Start
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 
 
@@ -101,6 +102,11 @@ def _join(pipe: Connection, start: Start, down: Arena, up: Arena, progress: Prog
 
     module, _, name = start.worker.partition(":")
     worker = getattr(importlib.import_module(module), name)
+    if (
+        start.worker == WORKER
+    ):  # every model needs it: 5 s on a host with GPUs, in which the main process has work, too
+        with contextlib.suppress(ImportError):
+            importlib.import_module("transformers.modeling_utils")
     torch.set_num_threads(start.threads)
     torch.set_grad_enabled(False)
     _talk_on_this_machine()

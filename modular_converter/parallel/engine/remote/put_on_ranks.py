@@ -70,23 +70,23 @@ def put_on_ranks(given: Arguments) -> Any:
     Raises:
         PlanError: the model or the machine does not allow it, or a rank failed. A session of its own is ended then.
     """
-    checkpoint = None
-    if is_folder(given.model):
-        checkpoint = open_checkpoint(given.model, given.weight_type, given.model_class)
-        given = replace(given, model=checkpoint.model, dtype=None, fp16=False)
     session = given.session
     if session is None:
         session = Session(
             devices_for(given.num_gpus, given.device), given.init_method, given.master_port, given.timeout
         )
-    if checkpoint is None:
+    if not is_folder(given.model):
         check_home(given.model)
     check_start(session.init_method, session.devices)
-    if given.plan is not None:
-        given = replace(given, plan=given_plan(given.plan, type(given.model).__name__))
+    checkpoint: Checkpoint | None = None
     ready: _Ready | None = None
     try:
-        session.begin()  # importing torch and joining take ranks seconds, in which the plan is chosen
+        session.begin()  # imports and joining take ranks seconds, in which the model is opened and the plan is chosen
+        if is_folder(given.model):
+            checkpoint = open_checkpoint(given.model, given.weight_type, given.model_class)
+            given = replace(given, model=checkpoint.model, dtype=None, fp16=False)
+        if given.plan is not None:
+            given = replace(given, plan=given_plan(given.plan, type(given.model).__name__))
         ready = _prepare(given, session, checkpoint)
         session.start()
         ready = _compared(given, session, ready) if given.probe else _told(ready, "")
