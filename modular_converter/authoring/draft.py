@@ -41,6 +41,8 @@ class Draft:
     """Definition -> how it is had; `__all__` is not among them."""
     placed: Mapping[str, Placed]
     """Class -> its parent, where it has one."""
+    others: Mapping[str, tuple[Placed, ...]]
+    """Class -> the parents that it could have instead."""
     imports: Mapping[str, tuple[Import, ...]]
     """Function or constant -> where it could be imported from; the first place counts."""
     needed: frozenset[str] = frozenset()
@@ -117,13 +119,14 @@ def headers(flat: FlatModel) -> list[str]:
     An import takes the empty line above it along into the generated files. With a docstring below the licence this line
     belongs to the first import; without one it belongs to the licence.
     """
-    found = [file.module.header for file in flat.files if file.module.header.strip()]
-    if not found:
-        return [""]
+    found = [file.module.header for file in flat.files]
     gaps = [len(one) - len(one.rstrip("\n")) for one in found]
     text = found[-1].rstrip("\n")
-    docstring = f'{text}\n"""{flat.cased} model."""\n\n'
+    docstring = f'"""{flat.cased} model."""\n\n'
+    if not text.strip():
+        return ["", docstring]
     plain = [text + "\n" * gap for gap in dict.fromkeys((gaps[-1], 1, 2))]
+    docstring = f"{text}\n{docstring}"
     return [docstring, *plain] if flat.is_generated and len(set(gaps)) > 1 else [*plain, docstring]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from modular_converter.authoring.choice import Placed, choose_parents, estimates, inherit_from
@@ -11,12 +11,14 @@ from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.normal_form import normal
 from modular_converter.authoring.proof import Proof, prove_draft
-from modular_converter.authoring.sources import SourceFile, find_sources
+from modular_converter.authoring.sources import SourceFile, find_sources, open_source
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
 from modular_converter.settings.values import Settings
 
 
+MOST_OTHERS = 2
+"""Parents of one class that are tried when the first does not hold."""
 MOST_ORIGINS = 4
 """Places to import one function from that are tried."""
 
@@ -43,10 +45,13 @@ def modularize(flat: FlatModel, index: LibraryIndex, library: Library, preferred
     left: dict[str, str] = {}
     rest = flat
     while rest.files:
-        for proof in (_shortest(rest, index, library, preferred), written_out(rest, library.settings)):
-            if proof.has_come_back:
-                return Modularized(flat, proof, left)
-        left.update(_in_the_way(proof, library.settings))
+        short = _shortest(rest, index, library, preferred)
+        if short.has_come_back:
+            return Modularized(flat, short, left)
+        full = written_out(rest, library.settings)
+        if full.has_come_back:
+            return Modularized(flat, full, left)
+        left.update(_in_the_way(max(short, full, key=lambda one: one.lines_back), library.settings))
         rest = rest.without(left)
     return Modularized(flat, None, left)
 
@@ -55,18 +60,46 @@ def _shortest(flat: FlatModel, index: LibraryIndex, library: Library, preferred:
     """The proof that starts with parents for as many classes as possible."""
     sources = find_sources(flat, index, library, preferred)
     year = index.years.get(flat.files[-1].path, 0)
-    chosen = choose_parents(flat, estimates(flat, sources, library), preferred, year)
-    placed = {
-        name: sure
-        for name, one in chosen.items()
-        if (sure := inherit_from(flat.definitions[name][1], one.source, one.parent, flat, library)) is not None
-    }
-    return prove_draft(first_draft(flat, placed, sources), library.settings)
+    estimated = estimates(flat, sources, library)
+    chosen = _settled(flat, choose_parents(flat, estimated, preferred, year), library)
+    placed: dict[str, Placed] = {}
+    others: dict[str, tuple[Placed, ...]] = {}
+    for name, some in estimated.items():
+        ranked = [chosen[name], *sorted(some, key=lambda one: one.heir.lines)] if name in chosen else []
+        sure = [one for one in map(_merged(name, flat, library), ranked[: 1 + MOST_OTHERS]) if one is not None]
+        distinct = list({(one.source.path, one.heir.text): one for one in reversed(sure)}.values())[::-1]
+        if distinct:
+            placed[name], others[name] = distinct[0], tuple(distinct[1:])
+    return prove_draft(first_draft(flat, placed, others, sources), library.settings)
+
+
+def _merged(name: str, flat: FlatModel, library: Library) -> Callable[[Placed], Placed | None]:
+    """A function that makes an estimate sure, by merging the class with its parent."""
+    statement = flat.definitions[name][1]
+    return lambda one: inherit_from(statement, one.source, one.parent, flat, library)
+
+
+def _settled(flat: FlatModel, chosen: Mapping[str, Placed], library: Library) -> dict[str, Placed]:
+    """The choice with each source under the prefix that its heirs ask for together."""
+    settled = dict(chosen)
+    for path in dict.fromkeys(one.source.path for one in chosen.values()):
+        heirs = {name: one for name, one in chosen.items() if one.source.path == path}
+        voters = {name: one for name, one in heirs.items() if _how_of_class(name, flat, settled) is How.HEIR}
+        source = open_source(path, [(name, one.original) for name, one in (voters or heirs).items()], flat, library)
+        for name, one in heirs.items():
+            if source is not None and source.prefix != one.source.prefix:
+                parent = source.definitions.renamer.name(one.original)
+                again = inherit_from(flat.definitions[name][1], source, parent, flat, library)
+                if again is not None:
+                    settled[name] = again
+                else:
+                    del settled[name]
+    return settled
 
 
 def written_out(flat: FlatModel, settings: Settings) -> Proof:
     """The proof of the modular file in which everything is written out."""
-    return prove_draft(Draft(flat, dict.fromkeys(definitions_of(flat.files), How.WRITTEN), {}, {}), settings)
+    return prove_draft(Draft(flat, dict.fromkeys(definitions_of(flat.files), How.WRITTEN), {}, {}, {}), settings)
 
 
 def _in_the_way(proof: Proof, settings: Settings) -> dict[str, str]:
@@ -86,7 +119,12 @@ def _in_the_way(proof: Proof, settings: Settings) -> dict[str, str]:
     return found or {flat.files[0].path: "it cannot be converted together with the other files"}
 
 
-def first_draft(flat: FlatModel, placed: dict[str, Placed], sources: list[SourceFile]) -> Draft:
+def first_draft(
+    flat: FlatModel,
+    placed: dict[str, Placed],
+    others: dict[str, tuple[Placed, ...]],
+    sources: list[SourceFile],
+) -> Draft:
     """The boldest draft: everything that may come along does."""
     used_sources = list({id(one.source): one.source for one in placed.values()}.values())
     how: dict[str, How] = {}
@@ -97,13 +135,13 @@ def first_draft(flat: FlatModel, placed: dict[str, Placed], sources: list[Source
             how[name] = _how_of_class(name, flat, placed)
             continue
         givers = [one for one in used_sources if _gives(one, name, statement.text)]
-        others = [one for one in sources if one not in givers and _gives(one, name, statement.text)]
-        found = tuple(dict.fromkeys(Import(one.dotted, one.originals[name]) for one in (*givers, *others)))
+        further = [one for one in sources if one not in givers and _gives(one, name, statement.text)]
+        found = tuple(dict.fromkeys(Import(one.dotted, one.originals[name]) for one in (*givers, *further)))
         if found:
             imports[name] = found[:MOST_ORIGINS]
         is_shorter = bool(found) and statement.role is Role.FUNCTION
         how[name] = How.ALONG if givers else How.IMPORTED if is_shorter else How.WRITTEN
-    return Draft(flat, how, placed, imports)
+    return Draft(flat, how, placed, others, imports)
 
 
 def _how_of_class(name: str, flat: FlatModel, placed: dict[str, Placed]) -> How:

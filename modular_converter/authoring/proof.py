@@ -10,7 +10,8 @@ from modular_converter.authoring.draft import Draft, How, Import, closed, header
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import format_files
-from modular_converter.convert.source import lexer
+from modular_converter.convert.source.index import index_module
+from modular_converter.convert.source.module import ImportedName, Module, Role
 from modular_converter.settings.values import Settings
 
 
@@ -40,6 +41,13 @@ class Proof:
     def has_come_back(self) -> bool:
         """Whether every file is proven."""
         return not self.conversion.failed and all(one.has_come_back for one in self.differences)
+
+    @property
+    def lines_back(self) -> int:
+        """The lines of the flat files that have come back."""
+        if self.conversion.failed:
+            return 0
+        return sum(one.file.text.count("\n") for one in self.differences if one.has_come_back)
 
     @property
     def sources(self) -> frozenset[str]:
@@ -77,26 +85,45 @@ def prove_draft(draft: Draft, settings: Settings) -> Proof:
 
 
 def _with_another_header(proof: Proof, settings: Settings) -> Proof:
-    """The proof with the empty line below the licence where generated files have it, if only this line differs."""
+    """The proof with the empty line below the licence where generated files have it, if only this line differs.
+
+    One more import at the beginning of a group takes the empty line away from the import behind it.
+    """
     if proof.has_come_back or proof.conversion.failed:
         return proof
     if any(not one.is_same_code or one.order for one in proof.differences):
         return proof
-    drafts = (replace(proof.draft, header=place) for place in range(1, len(headers(proof.draft.flat))))
-    tried = (attempt(draft, settings, proof.reasons) for draft in drafts)
-    return next((one for one in tried if one.has_come_back), proof)
+    flat = proof.draft.flat
+    first = {name.bound for file in flat.files for name in _plain_imports(file.module)}
+    for needed in (frozenset[str](), frozenset(first)):
+        for place in range(len(headers(flat))):
+            draft = replace(proof.draft, header=place, needed=proof.draft.needed | needed)
+            other = attempt(draft, settings, proof.reasons)
+            if other.has_come_back:
+                return other
+    return proof
+
+
+def _plain_imports(module: Module) -> Iterator[ImportedName]:
+    """The imports of whole modules, which are sorted before others."""
+    return (name for one in module.statements if one.role is Role.IMPORT for name in one.imports if not name.name)
 
 
 def _mend(proof: Proof, reasons: dict[str, str]) -> Draft | None:
     """The draft with the definitions longer that did not come back; None where there is nothing left to try."""
     draft = proof.draft
     changes: dict[str, How] = {}
+    placed = dict(draft.placed)
     needed: set[str] = set()
     for name, reason in _complaints(proof):
-        longer = _longer(name, draft, reason)
-        if longer is not None:
+        if draft.how.get(name) is How.HEIR and name not in changes and draft.others.get(name):
+            placed[name] = draft.others[name][0]
+            changes[name] = How.HEIR
+        elif name not in changes and (longer := _longer(name, draft, reason)) is not None:
             changes[name] = longer
             reasons[name] = reason
+    others = {name: some[1:] if placed.get(name) in some[:1] else some for name, some in draft.others.items()}
+    draft = replace(draft, placed=placed, others=others)
     if not changes:
         for difference in proof.differences:
             needed |= {name for name in map(_bound, difference.imports) if name not in draft.needed}
@@ -119,8 +146,11 @@ def _complaints(proof: Proof) -> Iterator[tuple[str, str]]:
     for difference in proof.differences:
         yield from ((name, "it did not come") for name in difference.missing)
         yield from ((name, "it came with another text") for name in difference.other)
+    if any(one.missing or one.other for one in proof.differences):
+        return  # of which the definitions that are too much are often a consequence
+    for difference in proof.differences:
         for name in difference.extra:
-            yield from ((heir, f"with its parent came {name}") for heir in _pullers(name, proof.draft))
+            yield from ((heir, f"with it came {name}") for heir in _pullers(name, difference, proof))
 
 
 def _at_line(proof: Proof, line: int) -> Iterator[str]:
@@ -131,12 +161,18 @@ def _at_line(proof: Proof, line: int) -> Iterator[str]:
         yield above[-1].name
 
 
-def _pullers(name: str, draft: Draft) -> Iterator[str]:
-    """The heirs whose neighbour has a definition that is too much, and that mention it; else all with that neighbour."""
-    near = [one for one, how in draft.how.items() if how is How.HEIR and name in draft.placed[one].source.definitions]
-    users = [one for one in near if name in lexer.identifiers(draft.statement(one).text)]
-    imported = [one for one, how in draft.how.items() if how is How.IMPORTED]
-    yield from users or near or imported
+def _pullers(name: str, difference: FileDifference, proof: Proof) -> Iterator[str]:
+    """The definitions that are not written out and, as they are generated, use one that is too much."""
+    made = index_module(proof.conversion.files.get(difference.file.path, ""), difference.file.path)
+    how = proof.draft.how
+    seen = {name}
+    todo = [name]
+    while todo:
+        used = todo.pop()
+        users = [one for one in made.definitions.values() if used in one.uses and one.name not in seen]
+        seen.update(one.name for one in users)
+        yield from (one.name for one in users if how.get(one.name) not in (None, How.WRITTEN))
+        todo += (one.name for one in users if one.name not in how)
 
 
 def _longer(name: str, draft: Draft, reason: str) -> How | None:

@@ -1,0 +1,48 @@
+"""Random flat models, made by converting random modular files: are they modularized, and does the result come back?"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+
+from modular_converter.authoring.flat_model import read_flat_model
+from modular_converter.authoring.library_index import read_index
+from modular_converter.authoring.modularize import modularize
+from modular_converter.convert.batch import Run
+from modular_converter.convert.source.library import Library
+from tests.oracle.programs import Program
+from tests.oracle.verdict import MODULAR, settings
+
+
+class Return(enum.Enum):
+    """What became of a program."""
+
+    NOT_CONVERTED = "not converted"
+    SHORTER = "comes back from fewer lines"
+    NOT_SHORTER = "comes back from as many lines as it has"
+    STAYED = "does not come back"
+
+
+def go_back(program: Program, folder: Path) -> tuple[Return, str]:
+    """Convert a program, modularize the flat model that it gives, and tell how that went, with the reason.
+
+    Args:
+        folder: an empty folder, into which the program is written.
+    """
+    for name, text in program.modules.items():
+        path = folder / f"{name.replace('.', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    modular = folder / f"{MODULAR.replace('.', '/')}.py"
+    (conversion,) = Run(settings("ruff"), workers=1).convert([str(modular)])
+    if not conversion.files:
+        return Return.NOT_CONVERTED, ""
+    for place, text in conversion.files.items():
+        Path(place).write_text(text, encoding="utf-8")
+    library = Library(settings("ruff"))
+    flat = read_flat_model(str(modular.parent), "emu", library)
+    result = modularize(flat, read_index(str(folder / "models"), library, cached=False), library)
+    if result.proof is None or result.left:
+        return Return.STAYED, "; ".join(result.left.values())
+    assert result.proof.conversion.files == {file.path: file.text for file in flat.files}
+    return (Return.SHORTER if result.proof.lines < flat.lines else Return.NOT_SHORTER), ""
