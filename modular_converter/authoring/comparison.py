@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
+from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 
@@ -68,6 +69,19 @@ def compare_models(
         customary: names that a file may define although nothing uses them.
     """
     return tuple(_compare(file, texts.get(file.path, ""), customary) for file in flat.files)
+
+
+def compare_roughly(flat: FlatModel, texts: Mapping[str, str]) -> tuple[FileDifference, ...]:
+    """The definitions that differ in texts which nobody has formatted: where a conversion fails, they tell why."""
+    found = []
+    for file in flat.files:
+        wanted = _texts(file.module)
+        made = _texts(index_module(texts.get(file.path, ""), file.path))
+        other = (name for name in wanted if name in made and normal(wanted[name]) != normal(made[name]))
+        missing = tuple(name for name in wanted if name not in made)
+        extra = tuple(name for name in made if name not in wanted)
+        found.append(FileDifference(file, missing, tuple(other), extra, bytes_differ=True))
+    return tuple(found)
 
 
 def _compare(file: FlatFile, text: str, customary: Collection[str]) -> FileDifference:

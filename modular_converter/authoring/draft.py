@@ -144,7 +144,8 @@ def _imports(draft: Draft) -> Iterator[str]:
     """The import statements: those of the flat files as far as names are needed, and those from neighbours."""
     flat = draft.flat
     defined = {name for name, how in draft.how.items() if how is not How.ALONG}
-    wanted = (_used(draft) | draft.needed) - defined
+    used = _used(draft)
+    wanted = (used | draft.needed) - defined
     siblings = {"." + module_name(file.kind, flat.model) for file in flat.files}
     bound: set[str] = set()
     protected: list[str] = []
@@ -156,9 +157,10 @@ def _imports(draft: Draft) -> Iterator[str]:
                 continue
             bound.update(one.key for one in names)
             if statement.role is Role.IMPORT:
-                yield from (f"{_line(one)}\n" for one in names)
+                # Linters, this tool's formatter among them, remove what seems unused.
+                yield from (f"{_line(one)}{'' if one.bound in used else '  # noqa: F401'}\n" for one in names)
             else:
-                protected.append(statement.text + "\n")
+                protected.append(f"{statement.lead}{statement.text}\n")
     yield from _from_neighbours(draft)
     yield from protected
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modular_converter.authoring.comparison import FileDifference, compare_models
+from modular_converter.authoring.comparison import FileDifference, compare_models, compare_roughly
 from modular_converter.authoring.draft import Draft, How, Import, closed, headers, modular_text
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.index import index_module
+from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role
+from modular_converter.diagnostics import Location
 from modular_converter.settings.values import Settings
 
 
@@ -34,6 +38,8 @@ class Proof:
     """The modular file, formatted."""
     conversion: Conversion
     differences: tuple[FileDifference, ...]
+    texts: Mapping[str, str]
+    """Path -> generated text; where the conversion fails, what it had generated before it was examined, if anything."""
     reasons: Mapping[str, str]
     """Definition -> why it is not as short as it was first tried."""
 
@@ -66,8 +72,11 @@ def attempt(draft: Draft, settings: Settings, reasons: Mapping[str, str]) -> Pro
     path = draft.flat.modular
     text = format_files({path: modular_text(draft)}, settings).texts[path]
     conversion = Run(settings, {path: text}, workers=1).convert([path])[0]
-    differences = compare_models(draft.flat, conversion.files, settings.customary_names)
-    return Proof(draft, text, conversion, differences, reasons)
+    if not conversion.failed:
+        differences = compare_models(draft.flat, conversion.files, settings.customary_names)
+        return Proof(draft, text, conversion, differences, conversion.files, reasons)
+    rough = convert(path, Library(settings, {path: text})).files
+    return Proof(draft, text, conversion, compare_roughly(draft.flat, rough) if rough else (), rough, reasons)
 
 
 def prove_draft(draft: Draft, settings: Settings) -> Proof:
@@ -140,9 +149,7 @@ def _complaints(proof: Proof) -> Iterator[tuple[str, str]]:
     """The definitions to be written longer, with the reasons."""
     for finding in proof.conversion.diagnostics:
         if finding.is_error:
-            yield from ((name, finding.message) for name in _at_line(proof, finding.location.line or 0))
-    if proof.conversion.failed:
-        return
+            yield from ((name, finding.message) for name in _at_line(proof, finding.location))
     for difference in proof.differences:
         yield from ((name, "it did not come") for name in difference.missing)
         yield from ((name, "it came with another text") for name in difference.other)
@@ -153,8 +160,11 @@ def _complaints(proof: Proof) -> Iterator[tuple[str, str]]:
             yield from ((heir, f"with it came {name}") for heir in _pullers(name, difference, proof))
 
 
-def _at_line(proof: Proof, line: int) -> Iterator[str]:
-    """The definition of the modular file that a line belongs to."""
+def _at_line(proof: Proof, place: Location) -> Iterator[str]:
+    """The definition of the modular file that a place belongs to."""
+    line = place.line or 0
+    if os.path.abspath(place.path) != proof.draft.flat.modular or not line:
+        return
     module = proof.draft.flat.as_modular(proof.text).module
     above = [one for one in module.statements if one.line <= line and one.name in proof.draft.how]
     if above:
@@ -163,7 +173,7 @@ def _at_line(proof: Proof, line: int) -> Iterator[str]:
 
 def _pullers(name: str, difference: FileDifference, proof: Proof) -> Iterator[str]:
     """The definitions that are not written out and, as they are generated, use one that is too much."""
-    made = index_module(proof.conversion.files.get(difference.file.path, ""), difference.file.path)
+    made = index_module(proof.texts.get(difference.file.path, ""), difference.file.path)
     how = proof.draft.how
     seen = {name}
     todo = [name]
