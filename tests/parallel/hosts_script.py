@@ -37,6 +37,9 @@ def main(folder, other):
     found["norm"] = abs(float(model.clip_grad_norm_(1e9)) / expected - 1)
     full = model.full_state_dict()
     found["weights"] = all(torch.equal(value, full[name]) for name, value in whole.state_dict().items())
+    model.save_pretrained(folder + "-saved")
+    loaded = type(whole).from_pretrained(folder + "-saved") if dist.get_rank() == 0 else whole
+    found["saved"] = all(torch.equal(value, full[name]) for name, value in loaded.state_dict().items())
     found["errors"] = []
     for one in (folder if dist.get_rank() else other, folder + "/none" if dist.get_rank() else folder):
         try:

@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from modular_converter.parallel.engine.base.memory import MemoryFigures, print_u
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.base.skeleton import dismantle, kept_types
 from modular_converter.parallel.engine.checkpoint.load_model import is_folder
+from modular_converter.parallel.engine.checkpoint.save_model import saves_as_library
 from modular_converter.parallel.engine.choice.arguments import Arguments
 from modular_converter.parallel.engine.choice.preflight import check_fit
 from modular_converter.parallel.engine.group.agreed_plan import agreed_plan, refuse_difference_in_group
@@ -36,7 +38,7 @@ from modular_converter.parallel.engine.group.for_inference import make_inference
 from modular_converter.parallel.engine.group.from_files import FileShares, same_checkpoint
 from modular_converter.parallel.engine.group.gradient_norm import gradients_of, norm_of
 from modular_converter.parallel.engine.group.gradient_scaler import share_overflows
-from modular_converter.parallel.engine.group.whole_state import first_ones, refuse_everywhere
+from modular_converter.parallel.engine.group.whole_state import first_ones, refuse_everywhere, save_from_group
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
@@ -129,13 +131,25 @@ class Sharded(MemoryFigures):
             gradient.mul_(scale.to(gradient.device, gradient.dtype))
         return norm
 
-    def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:
-        """Save the whole model, from the first process; all processes must call it."""
-        state = self.full_state_dict(first_only=True)
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], max_shard_size: int | str | None = None, **more: Any
+    ) -> None:
+        """Save the model from the first process, which holds one file's weights at a time; all processes must call it.
+
+        Args:
+            max_shard_size: of a file, such as ``"2GB"``; at most 5 GB and one process's part of the model if None.
+            more: other arguments of the library's; the first process holds the whole model then.
+        """
         own: Any = super()
         # Not the first rank of the group: with a mesh of several dimensions each replica has one.
-        if dist.get_rank() == 0:
-            own.save_pretrained(folder, state_dict=state, is_main_process=True, **more)
+        first = dist.get_rank() == 0
+        if more or not saves_as_library(type(self).__mro__[2]):
+            state = self.full_state_dict(first_only=True)
+            if first:
+                sized = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+                own.save_pretrained(folder, state_dict=state, is_main_process=True, **sized, **more)
+        else:
+            save_from_group(self, self._applied, Path(folder) if first else None, max_shard_size)
         dist.barrier()
 
     def _figures(self) -> dict[str, dict[str, Any]]:
@@ -191,6 +205,7 @@ def parallelize_here(given: Arguments) -> Any:
         share_overflows()
         model.__dict__["_dropout"] = SharedDropout(model, skeleton, group.group)
     model.__dict__["_applied"] = applied
+    model.__dict__["_whole_shapes"] = {item.name: item.shape for item in skeleton.items}
     model.__dict__["_checked"] = checked
     model.__dict__["_own_class"] = own = type(model)
     body: dict[str, Any] = {
@@ -252,7 +267,7 @@ def _unswap(model: Any) -> None:
     model.__class__ = model.__dict__.pop("_own_class")
     model.__dict__.pop("_dropout").detach()
     uncheck_ids(model.__dict__.pop("_checked"))
-    del model.__dict__["_applied"]
+    del model.__dict__["_applied"], model.__dict__["_whole_shapes"]
 
 
 def _join(device: str | None) -> torch.device:

@@ -166,6 +166,12 @@ class Placement:
                     found = self._gathered(index, item)
                 yield item, found
 
+    def whole_one(self, name: str) -> torch.Tensor:
+        """One parameter whole, on the CPU, by its first name."""
+        index = next(n for n, item in enumerate(self.skeleton.items) if item.parameter and item.name == name)
+        with self.session.lock:
+            return self._gathered(index, self.skeleton.items[index])
+
     def _gathered(self, index: int, item: Item) -> torch.Tensor:
         piece, size = self.pieces.get(index), len(self.session.devices)
         whole = torch.empty(item.shape, dtype=item.kept)

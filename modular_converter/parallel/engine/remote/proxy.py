@@ -7,14 +7,17 @@ meta tensors of the same shapes.
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.engine.base.memory import MemoryFigures
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
+from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names, saves_as_library
 from modular_converter.parallel.engine.remote.config_changes import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
@@ -72,6 +75,29 @@ class Parallelized(MemoryFigures):
             if prefix + name in found and tied in whole:
                 found[prefix + name] = whole[tied]
         return found
+
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], max_shard_size: int | str | None = None, **more: Any
+    ) -> None:
+        """Save the model; this process holds one file's weights at a time.
+
+        Args:
+            max_shard_size: of a file, such as ``"2GB"``; at most 5 GB and one rank's part of the model if None.
+            more: other arguments of the library's; this process holds the whole model then.
+        """
+        placement = self._placement
+        own: Any = super()
+        if more or not saves_as_library(self.__dict__["_own_class"]):
+            sized = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+            own.save_pretrained(folder, **sized, **more)
+            return
+        state = saved_names(self)  # type: ignore[arg-type]
+        ranks = len(placement.session.devices)
+
+        def fetch(name: str) -> torch.Tensor:
+            return placement.whole_one(name) if state[name].is_meta else state[name].detach()
+
+        save_model(self, state, fetch, Path(folder), ranks, max_shard_size)
 
     def train(self, mode: bool = True) -> Any:
         if mode:

@@ -79,7 +79,7 @@ def test_the_weights_are_those_of_from_pretrained(saved, name, dtype):
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_the_same_answers_on_ranks(saved, ranks, name):
+def test_the_same_answers_on_ranks(saved, ranks, tmp_path, name):
     small, folder = saved(name)
     want = type(small.model).from_pretrained(folder)
     model = parallelize(folder, session=ranks)
@@ -90,6 +90,17 @@ def test_the_same_answers_on_ranks(saved, ranks, name):
     how = {"inputs": small.inputs["input_ids"], "max_new_tokens": 5, "do_sample": False}
     assert torch.equal(model.generate(**how), want.generate(**how))
     assert sum(model._placement.read) > 0
+    (tmp_path / "model.safetensors").write_bytes(b"of an earlier model")
+    model.save_pretrained(tmp_path, max_shard_size="40KB")
+    want.save_pretrained(tmp_path / "library")
+    again = type(want).from_pretrained(tmp_path).state_dict()
+    assert all(torch.equal(again[key], value) for key, value in want.state_dict().items())
+    for name in ("config.json", "generation_config.json"):
+        assert (tmp_path / name).read_text() == (tmp_path / "library" / name).read_text()
+    stored = {key: value for path in sorted(tmp_path.glob("*.safetensors")) for key, value in load_file(path).items()}
+    expected = load_file(tmp_path / "library" / "model.safetensors")
+    assert stored.keys() == expected.keys() and all(torch.equal(stored[key], expected[key]) for key in stored)
+    assert len(list(tmp_path.glob("model-*"))) > 2 and not (tmp_path / "model.safetensors").exists()
     assert_same(model.cpu(), want)
 
 
