@@ -54,7 +54,8 @@ def test_two_hosts_read_their_shares_of_their_copies(tmp_path):
     small.save_pretrained(tmp_path / "other")
     folders = [(str(tmp_path / name), str(tmp_path / "other")) for name in ("one", "copy")]
     found = on_two_hosts("tests/parallel/hosts_script.py", folders)
-    assert found["saved"] and len(list((tmp_path / "one-saved").glob("model-*"))) == 2
+    assert found["saved"]
+    assert len(list((tmp_path / "one-saved").glob("model-*"))) >= 2
     assert found["outputs"] < 1e-5 and found["norm"] < 1e-4 and found["tokens"] and found["weights"]
     assert found["share"] < 0.6 and found["read"] < found["share"] + 0.01
     assert "holds another model on process 1" in found["errors"][0]

@@ -143,7 +143,7 @@ class Sharded(MemoryFigures):
         own: Any = super()
         # Not the first rank of the group: with a mesh of several dimensions each replica has one.
         first = dist.get_rank() == 0
-        if more or not saves_as_library(type(self).__mro__[2]):
+        if more or not saves_as_library(self.__dict__["_own_class"]):
             state = self.full_state_dict(first_only=True)
             if first:
                 sized = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
