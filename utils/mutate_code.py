@@ -1,8 +1,9 @@
-"""Measure what the tests notice: `python utils/mutate_code.py modular_converter/convert/inherit --count 50 -- tests/unit`.
+"""Measure what the tests notice: `python utils/mutate_code.py modular_converter/parallel/solve --count 50`.
 
-Makes small random changes, one at a time, in a copy of the repository, and runs the tests for each: a comparison
-turned round, a constant changed, a condition negated, `and` for `or`, a statement dropped. Prints the changes that no
-test noticed, and the share of those that one did. Exits with 1 below `--at-least`.
+Makes small random changes, one at a time, in a copy of the repository, and runs tests for each: a comparison turned
+round, a constant changed, a condition negated, `and` for `or`, a statement dropped. The tests are those of the changed
+file's own folder below `tests/parallel` or `tests/unit`, or the ones behind `--`. Prints the changes that no test noticed,
+and the share of those that one did. Exits with 1 below `--at-least`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +61,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=50, help="mutants, drawn from all that there are")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--at-least", type=float, default=0.0, help="the share to be noticed, in percent")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds a run of the tests may take")
+    parser.add_argument(
+        "--limit", type=float, default=60.0, help="seconds a run may take beyond twice an unchanged one"
+    )
     given = sys.argv[1:]
     split = given.index("--") if "--" in given else len(given)
     options, tests = parser.parse_args(given[:split]), given[split + 1 :]
@@ -68,9 +72,13 @@ def main() -> int:
     chosen = [mutant_at(path, number) for path, number in drawn]
     with tempfile.TemporaryDirectory() as folder:
         tree = copy_of_repository(Path(folder))
-        if not passes(tree, tests, options.limit):
-            raise SystemExit("The tests fail without any change.")
-        survived = [one for one in chosen if survives(one, tree, tests, options.limit)]
+        limits: dict[tuple[str, ...], float] = {}
+        survived = []
+        for one in chosen:
+            own = tuple(tests) or tests_of(one.path)
+            if own not in limits:
+                limits[own] = options.limit + 2 * unchanged_seconds(tree, own)
+            survived += [one] if survives(one, tree, own, limits[own]) else []
     share = 100 * (1 - len(survived) / len(chosen))
     print(f"{len(chosen) - len(survived)} of {len(chosen)} noticed, {share:.0f} of 100; {len(everything)} possible")
     return int(share < options.at_least)
@@ -106,7 +114,23 @@ def survives(mutant: Mutant, tree: Path, tests: Sequence[str], limit: float) -> 
     return survived
 
 
-def passes(tree: Path, tests: Sequence[str], limit: float) -> bool:
+def tests_of(path: Path) -> tuple[str, ...]:
+    """The folder of tests that stands for a file's folder, or for the nearest folder around it that has one."""
+    _, *rooms = path.relative_to(ROOT).parent.parts
+    base = ["tests"] if rooms[:1] == ["parallel"] else ["tests", "unit"]
+    found = [Path(*base, *rooms[:count]) for count in range(len(rooms), -1, -1)]
+    return (next(str(folder) for folder in found if (ROOT / folder).is_dir()),)
+
+
+def unchanged_seconds(tree: Path, tests: Sequence[str]) -> float:
+    """The seconds that the tests take without a change. Raises ``SystemExit`` if they fail."""
+    start = time.monotonic()
+    if not passes(tree, tests, None):
+        raise SystemExit(f"The tests fail without any change: {' '.join(tests)}")
+    return time.monotonic() - start
+
+
+def passes(tree: Path, tests: Sequence[str], limit: float | None) -> bool:
     """Whether the tests of a tree pass; a run without an end does not."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
