@@ -57,3 +57,13 @@ def test_each_change_is_another_program(module):
         text = mutate_code.mutant_at(*place).text
         compile(text, "<mutant>", "exec")
         assert text != mutate_code.ast.unparse(mutate_code.ast.parse(TEXT)) + "\n"
+
+
+def test_the_tests_of_a_file_are_those_of_its_own_folder():
+    def of(path):
+        return mutate_code.tests_of(mutate_code.ROOT / "modular_converter" / path)
+
+    assert of("parallel/solve/operators/views.py") == ("tests/parallel/solve",)
+    assert of("parallel/solve/axes.py") == ("tests/parallel/solve",)
+    assert of("parallel/api.py") == ("tests/parallel",)
+    assert of("files/root.py") == ("tests/unit/files",)

@@ -25,6 +25,7 @@ from modular_converter.parallel.errors import ApplyError, PlanError, PlanFormatE
 from modular_converter.parallel.plans.files import parse_plan, read_plan
 from modular_converter.parallel.plans.patterns import entries_for
 from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.head_variants import HeadVariant
 from modular_converter.parallel.proof.judge import Verdict
@@ -72,6 +73,7 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
     else:
         plan, origin, own = _own_or_derived(model, ranks)
         plan, origin = held_to_layers(model, plan, origin, ranks, own)
+        plan = fitting(plan, model)  # the small instance may have kinds of layers that the model has not
     plan, origin = fitted(model, plan, origin, size, ranks, given is not None)
     log_kept(model, plan, size)
     return plan, origin

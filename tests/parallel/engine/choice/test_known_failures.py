@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
+from modular_converter.parallel.plans.resolve import fitting  # noqa: E402
 from modular_converter.parallel.proof.on_threads import check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
 from modular_converter.parallel.proof.subject import subject_of  # noqa: E402
@@ -30,6 +31,16 @@ def test_other_tokens_go_to_other_experts(name, depth):
     ids = torch.randint(5, 90, (2, 20), generator=torch.Generator().manual_seed(4))
     inputs = more.inputs | {"input_ids": ids, "decoder_input_ids": ids[:, 3:11]}
     verdict = check_on_threads(subject_of(more.model, inputs, second=False), found.plan, 2)
+    assert verdict.passed, verdict.reason
+
+
+def test_a_plan_names_no_kind_of_layer_that_the_model_lacks():
+    """The small instance has a dense layer beside each sparse one. The experts do not divide."""
+    depth = {"num_layers": 1, "num_decoder_layers": 1, "encoder_sparse_step": 1, "decoder_sparse_step": 1}
+    made = build(target_of("switch_transformers"), depth | {"num_experts": 5})
+    plan, _ = select_plan(made.model, None, 2)
+    assert plan.rules and fitting(plan, made.model) == plan
+    verdict = check_on_threads(subject_of(made.model, made.inputs, second=False), plan, 2)
     assert verdict.passed, verdict.reason
 
 
