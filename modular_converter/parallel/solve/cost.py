@@ -118,7 +118,7 @@ def _is_bias(rule: PlanRule, parameter: Parameter) -> bool:
 
 
 def static_findings(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: int) -> list[str]:
-    """What is wrong without running: blocks that do not divide, large weights neither covered nor said to be whole."""
+    """What is wrong without running: blocks that are too short, large weights neither covered nor said to be whole."""
     said = [pattern for pattern, _ in plan.whole]
     found = []
     largest = max((p.size for p in trace.parameters), default=0)
@@ -131,6 +131,6 @@ def static_findings(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: i
         elif piece.dim >= 0:
             blocks = sum(piece.parts) or 1
             length = parameter.shape[piece.dim]
-            if length % (blocks * ranks):
-                found.append(f"{parameter.name}: {length} in {blocks} parts does not divide over {ranks} ranks")
+            if length % blocks or length // blocks < ranks:
+                found.append(f"{parameter.name}: {length} in {blocks} parts does not reach for {ranks} ranks")
     return found

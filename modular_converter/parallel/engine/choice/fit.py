@@ -22,7 +22,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.proof.compare import failed_in
 from modular_converter.parallel.shard.apply import apply
-from modular_converter.parallel.shard.shares import is_uneven
+from modular_converter.parallel.shard.shares import is_uneven, share_length
 from modular_converter.parallel.shard.units import WHOLE_OUTSIDE, with_units
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.tiny.inputs import make_inputs
@@ -122,14 +122,18 @@ def _is_uneven(pieces: dict[str, Piece], size: int) -> bool:
 
 
 def _tried(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] | MisfitError:
-    """How parameters are split, or the first reason against it."""
+    """How parameters are split, or the first reason against it, from a rank of each shape."""
     found = _on_rank(skeleton, plan, size, 0)
-    if isinstance(found, dict) and shares_members(plan):  # ranks of several shapes, in no order
-        tried = (_on_rank(skeleton, plan, size, rank) for rank in range(1, size))
-        return next((one for one in tried if not isinstance(one, dict)), found)
-    if isinstance(found, dict) and _is_uneven(found, size):
-        return _on_rank(skeleton, plan, size, size - 1)  # the others have the shapes of one of these
-    return found
+    if not isinstance(found, dict):
+        return found
+    shapes = {_share_lengths(found, rank, size): rank for rank in reversed(range(size))}
+    tried = (_on_rank(skeleton, plan, size, rank) for rank in sorted(shapes.values()) if rank)
+    return next((one for one in tried if not isinstance(one, dict)), found)
+
+
+def _share_lengths(pieces: dict[str, Piece], rank: int, size: int) -> tuple[int, ...]:
+    cut = (piece for piece in pieces.values() if piece.dim >= 0)
+    return tuple(share_length(piece.length, piece.parts, rank, size, piece.units) for piece in cut)
 
 
 def shares_members(plan: Plan) -> bool:
