@@ -54,7 +54,7 @@ def _check_own(
     child: Function, line: Line, name: str, expected: Line | None, got: Line | None, order: Order
 ) -> Iterator[ClassFinding]:
     """A name that the child's method has itself: as a parameter, or by the line `expected`."""
-    if (got.original if got else "") == (expected.original if expected else ""):
+    if got is expected or (got is not None and expected is not None and order.gives_the_same(got, expected)):
         return
     if got is None or got not in order.inherited:
         yield local_name_shared(line.node, name, "does not have your value yet", child.name)

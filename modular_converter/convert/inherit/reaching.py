@@ -85,6 +85,13 @@ class Order:
         """All lines."""
         return History([*self.before, *self.inherited, *self.after], self.instance)
 
+    def gives_the_same(self, one: Line, other: Line) -> bool:
+        """Whether two statements of one text read the same values, as inheritance executes them."""
+        ends = self.written.turn[one.origin], self.written.turn[other.origin]
+        return one.original == other.original and all(
+            self.written.writers(path, ends[0]) == self.written.writers(path, ends[1]) for path in one.effects.reads
+        )
+
     @cached_property
     def own(self) -> History:
         """The child's lines."""
@@ -180,9 +187,9 @@ def _distinct(lines: Sequence[Line]) -> list[str]:
 
 def _too_early_removals(order: Order, history: History, deleted: Mapping[str, Line]) -> Iterator[Line]:
     """The `del` statements without whose targets the parent's remaining lines would fail."""
-    inherited = set(order.inherited) if deleted else set()
+    inherited = {line.origin for line in order.inherited} if deleted else set()
     for place, line in enumerate(history.lines if deleted else ()):
-        for path in line.effects.reads & deleted.keys() if line in inherited else ():
+        for path in line.effects.reads & deleted.keys() if line.origin in inherited else ():
             above = order.written.turn[line.origin]
             if order.written.writers(path, above) and not history.writers(path, place):
                 yield deleted[path]
