@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.checkpoint.load_model import open_checkpoint  # noqa: E402
+from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names  # noqa: E402
 from modular_converter.parallel.errors import PlanError  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
@@ -29,7 +30,6 @@ MODELS = {
     "llava": ("transformers.LlavaForConditionalGeneration",),
     "bamba": ("bamba", "causal"),
 }
-RUN = ("gpt2", "mixtral")
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +78,8 @@ def test_the_weights_are_those_of_from_pretrained(saved, name, dtype):
     assert_same(found.filled(found.model), type(small.model).from_pretrained(folder, dtype=dtype or "auto"))
 
 
-@pytest.mark.parametrize("name", RUN)
-def test_the_same_answers_on_ranks(saved, ranks, tmp_path, name):
-    small, folder = saved(name)
+def test_the_same_answers_on_ranks(saved, ranks, tmp_path):
+    small, folder = saved("mixtral")
     want = type(small.model).from_pretrained(folder)
     model = parallelize(folder, session=ranks)
     with torch.no_grad():
@@ -102,6 +101,36 @@ def test_the_same_answers_on_ranks(saved, ranks, tmp_path, name):
     assert stored.keys() == expected.keys() and all(torch.equal(stored[key], expected[key]) for key in stored)
     assert len(list(tmp_path.glob("model-*"))) > 2 and not (tmp_path / "model.safetensors").exists()
     assert_same(model.cpu(), want)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_what_is_saved_is_what_the_library_saves(saved, tmp_path, name):
+    small, folder = saved(name)
+    state, fetched = saved_names(small.model), []
+    total = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+
+    def fetch(name):
+        fetched.append(name)
+        return state[name].detach()
+
+    save_model(small.model, state, fetch, tmp_path, 3)
+    files = [load_file(path) for path in sorted(tmp_path.glob("*.safetensors"))]
+    stored = {key: value for file in files for key, value in file.items()}
+    expected = {key: value for path in folder.glob("*.safetensors") for key, value in load_file(path).items()}
+    assert stored.keys() == expected.keys() and all(torch.equal(stored[key], expected[key]) for key in stored)
+    largest = max(tensor.numel() * tensor.element_size() for tensor in stored.values())
+    sizes = [sum(tensor.numel() * tensor.element_size() for tensor in file.values()) for file in files]
+    assert len(files) > 1 and max(sizes) <= max(total // 3 + 1, largest)
+    assert len(fetched) <= len(set(fetched)) + len(files)  # a weight that two files share is fetched twice
+
+
+def test_a_file_that_cannot_be_written_is_said_after_all_have_been_fetched(saved, tmp_path):
+    small, _ = saved("gpt2")
+    (tmp_path / "file").write_text("in the way")
+    state, fetched = saved_names(small.model), []
+    with pytest.raises(OSError, match="file"):
+        save_model(small.model, state, lambda name: fetched.append(name) or state[name], tmp_path / "file", 2)
+    assert fetched and set(fetched) == set(state)
 
 
 def test_a_base_model_read_with_a_head_and_the_reverse(tmp_path):

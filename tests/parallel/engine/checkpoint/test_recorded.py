@@ -50,7 +50,7 @@ STEPS = {
 }
 
 
-@settings(max_examples=int(os.environ.get("CHECKPOINT_EXAMPLES", "120")), derandomize=True, deadline=None)
+@settings(max_examples=int(os.environ.get("CHECKPOINT_EXAMPLES", "60")), derandomize=True, deadline=None)
 @given(steps=st.lists(st.sampled_from(sorted(STEPS)), max_size=4), draw=st.randoms(use_true_random=False))
 def test_ranges_equal_those_of_torch(tensors, steps, draw):
     plain, recorded = tensors
