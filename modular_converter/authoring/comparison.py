@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.authoring.normal_form import normal
+from modular_converter.convert.emit.imports import names_in_annotations
+from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 
@@ -120,9 +121,9 @@ def _texts(module: Module) -> dict[str, str]:
     }
 
 
-def _exports(module: Module) -> str:
-    statement = module.definitions.get("__all__")
-    return statement.text if statement else ""
+def _exports(module: Module) -> list[str]:
+    """The exported names, sorted: a generated file has those of its own kind, in the order of the modular file."""
+    return sorted(exported_names(module.definitions.get("__all__")))
 
 
 def _lost_statements(wanted: Module, made: Module) -> Iterator[str]:
@@ -137,15 +138,16 @@ def _other_imports(file: FlatFile, made: Module, dropped: Collection[str]) -> tu
     one, other = _imports(file.module), _imports(made)
     if not file.is_generated:
         kept = (one for one in file.module.statements if not one.imports and one.name not in dropped)
-        used = {word for statement in kept for word in _words(statement)}
+        used = _used(tuple(kept), {name.bound for name in one.values()})
         one = {key: name for key, name in one.items() if name.bound in used}
         other = {key: name for key, name in other.items() if name.bound in used or key in one}
     return tuple(key for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key))
 
 
-def _words(statement: Statement) -> set[str]:
-    """The words of a statement, also in strings, which may be annotations."""
-    return set(re.findall(r"\w+", statement.text))
+def _used(statements: Sequence[Statement], importable: set[str]) -> set[str]:
+    """The names that statements use in code, and in annotations that are strings."""
+    used = set[str]().union(*(one.uses for one in statements))
+    return used | names_in_annotations("\n".join(one.text for one in statements), importable - used)
 
 
 def _imports(module: Module) -> dict[str, ImportedName]:

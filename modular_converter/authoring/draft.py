@@ -146,6 +146,9 @@ def _imports(draft: Draft) -> Iterator[str]:
     defined = {name for name, how in draft.how.items() if how is not How.ALONG}
     used = _used(draft)
     wanted = (used | draft.needed) - defined
+    for statement in (one for file in flat.files for one in file.module.statements):
+        if any(name.bound in wanted for name in statement.imports):
+            wanted |= statement.condition  # of a protected import
     siblings = {"." + module_name(file.kind, flat.model) for file in flat.files}
     bound: set[str] = set()
     protected: list[str] = []
@@ -158,7 +161,10 @@ def _imports(draft: Draft) -> Iterator[str]:
             bound.update(one.key for one in names)
             if statement.role is Role.IMPORT:
                 # Linters, this tool's formatter among them, remove what seems unused.
-                yield from (f"{_line(one)}{'' if one.bound in used else '  # noqa: F401'}\n" for one in names)
+                yield from (
+                    f"{_line(one)}{'' if one.bound in wanted - draft.needed | used else '  # noqa: F401'}\n"
+                    for one in names
+                )
             else:
                 protected.append(f"{statement.lead}{statement.text}\n")
     yield from _from_neighbours(draft)

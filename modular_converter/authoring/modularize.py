@@ -48,10 +48,13 @@ def modularize(flat: FlatModel, index: LibraryIndex, library: Library, preferred
         short = _shortest(rest, index, library, preferred)
         if short.has_come_back:
             return Modularized(flat, short, left)
+        partly = _with_failing_files_written_out(short, library.settings)
+        if partly.has_come_back:
+            return Modularized(flat, partly, left)
         full = written_out(rest, library.settings)
         if full.has_come_back:
             return Modularized(flat, full, left)
-        left.update(_in_the_way(max(short, full, key=lambda one: one.lines_back), library.settings))
+        left.update(_in_the_way(max(short, partly, full, key=lambda one: one.lines_back), library.settings))
         rest = rest.without(left)
     return Modularized(flat, None, left)
 
@@ -95,6 +98,13 @@ def _settled(flat: FlatModel, chosen: Mapping[str, Placed], library: Library) ->
                 else:
                     del settled[name]
     return settled
+
+
+def _with_failing_files_written_out(proof: Proof, settings: Settings) -> Proof:
+    """The proof in which the files that do not come back are written out, and the others stay as they are."""
+    failing = [one.file for one in proof.differences if not one.has_come_back]
+    changes = {name: How.WRITTEN for name in definitions_of(failing) if name in proof.draft.how}
+    return prove_draft(proof.draft.with_how(changes), settings)
 
 
 def written_out(flat: FlatModel, settings: Settings) -> Proof:

@@ -153,6 +153,9 @@ def _complaints(proof: Proof) -> Iterator[tuple[str, str]]:
     for difference in proof.differences:
         yield from ((name, "it did not come") for name in difference.missing)
         yield from ((name, "it came with another text") for name in difference.other)
+        for name in difference.other:
+            if proof.draft.how[name] is How.WRITTEN:  # and yet the neighbour's came
+                yield from ((heir, f"with it came another {name}") for heir in _pullers(name, difference, proof))
     if any(one.missing or one.other for one in proof.differences):
         return  # of which the definitions that are too much are often a consequence
     for difference in proof.differences:
