@@ -114,9 +114,11 @@ def written_out(flat: FlatModel, settings: Settings) -> Proof:
 
 def _in_the_way(proof: Proof, settings: Settings) -> dict[str, str]:
     """The files that do not come back even when everything is written out, with the reasons."""
-    found = {one.file.path: one.reason for one in proof.differences if not one.has_come_back}
-    if not proof.conversion.failed and found:
-        return found
+    failing = [one for one in proof.differences if not one.has_come_back]
+    if not proof.conversion.failed and failing:
+        # The other differences may follow from definitions that one file lacks: `__all__` is one list for all files.
+        lacking = [one for one in failing if one.missing or one.other or one.extra]
+        return {one.file.path: one.reason for one in lacking or failing}
     flat = proof.draft.flat
     if len(flat.files) == 1:
         errors = [one.message for one in proof.conversion.diagnostics if one.is_error]

@@ -140,3 +140,33 @@ def test_the_index_is_cached_by_content(tmp_path: Path, monkeypatch: pytest.Monk
     (models / "new/modeling_new.py").write_text(OLD.replace("Old", "New").replace("* 2", "* 4"))
     changed = read_index(str(models), Library(settings))
     assert changed.entries == read_index(str(models), Library(settings), cached=False).entries != fresh.entries
+
+
+def test_a_constant_that_the_neighbour_has_otherwise_is_not_overridden(tmp_path: Path) -> None:
+    """`FILES` of the modular file does not replace that of the neighbour, so its class cannot be the parent."""
+    old = OLD.replace("def scale", 'FILES = {"file": "old.json"}\n\n\ndef scale')
+    old = old.replace("        self.mlp", "        self.files = FILES\n        self.mlp")
+    new = old.replace("Old", "New").replace("2020", "2021").replace("old.json", "other.json")
+    models = _tree(tmp_path, new=new)
+    (models / "old/modeling_old.py").write_text(old)
+    result = _modularized(models, "new")
+    assert result.proof is not None and result.proof.has_come_back
+    assert "class NewMLP(OldMLP)" in result.proof.text and "class NewModel(nn.Module)" in result.proof.text
+
+
+def test_an_import_that_only_the_generated_file_needs_stays(tmp_path: Path) -> None:
+    old = OLD.replace("import torch\n", "from math import sqrt\n").replace("torch.tensor", "sqrt")
+    new = old.replace("Old", "New").replace("2020", "2021").replace("from math", "from cmath")
+    models = _tree(tmp_path, new=new)
+    (models / "old/modeling_old.py").write_text(old)
+    result = _modularized(models, "new")
+    assert result.proof is not None and result.proof.has_come_back
+    assert "from cmath import sqrt  # noqa: F401" in result.proof.text and "(OldModel)" in result.proof.text
+
+
+def test_a_file_that_stays_does_not_keep_the_others(tmp_path: Path) -> None:
+    models = _tree(tmp_path, new=OLD.replace("Old", "New").replace("2020", "2021"))
+    (models / "new/processing_new.py").write_text("def unused():\n    return 1\n\n\n__all__ = ['unused']\n")
+    result = _modularized(models, "new")
+    assert [Path(path).name for path in result.left] == ["processing_new.py"]
+    assert result.proof is not None and "(OldModel)" in result.proof.text
