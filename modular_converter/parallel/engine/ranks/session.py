@@ -31,7 +31,7 @@ from modular_converter.parallel.errors import RankError
 
 START_LIMIT_S = 180.0
 # How long an interrupted call may take until its next token, where the ranks leave it.
-LEAVE_S = 5.0
+LEAVE_S = 15.0
 # Messages without an answer that may wait in the pipes, which hold many more.
 _OWED = 16
 # On a virtual machine a process that sleeps wakes 0.2 ms late, and is slow then; torch waits for a GPU in this way too.
