@@ -16,7 +16,8 @@ import torch
 from modular_converter.parallel.errors import TraceError
 from modular_converter.parallel.plans.patterns import matches, wildcard
 from modular_converter.parallel.plans.plan import Plan, PlanRule
-from modular_converter.parallel.plans.resolve import resolve
+from modular_converter.parallel.plans.resolve import Piece, resolve
+from modular_converter.parallel.shard.shares import is_uneven
 from modular_converter.parallel.solve.axes import SUM, Seq, size
 from modular_converter.parallel.solve.candidates import DIVISOR
 from modular_converter.parallel.solve.flow import Flow
@@ -97,6 +98,23 @@ class _Count:
     width: int
 
 
+def unknown_cut(pieces: Mapping[str, Piece], ranks: int) -> str:
+    """The first parameter with unequal shares of an axis that nobody has taken apart, so that a cut may go anywhere; or ""."""
+    outside = {name.rpartition(".")[0] for name, piece in pieces.items() if _is_whole_outside(piece)}
+    for name, piece in pieces.items():
+        if (
+            piece.units is None
+            and name.rpartition(".")[0] not in outside
+            and is_uneven([(piece.length, piece)], ranks)
+        ):
+            return name
+    return ""
+
+
+def _is_whole_outside(piece: Piece) -> bool:
+    return any(STYLES[role].inference in WHOLE_OUTSIDE for role in piece.roles)
+
+
 def _members(counts: Mapping[str, _Count], ranks: int) -> dict[str, int]:
     """The members of units that more ranks than units share out, by parameter: the query heads of a key/value head.
 
@@ -122,7 +140,7 @@ def _members(counts: Mapping[str, _Count], ranks: int) -> dict[str, int]:
 
 
 def _units(count: _Count | None, heads: Collection[int], ranks: int) -> int | None:
-    """The units of an axis; None where ranks get equal parts, or any cut will do.
+    """The units of an axis; None where ranks get equal parts, or where nothing is known of it.
 
     Widths are cut at multiples of ``ALIGNMENT`` entries, so that products with them stay fast, or work at all.
 
@@ -134,7 +152,7 @@ def _units(count: _Count | None, heads: Collection[int], ranks: int) -> int | No
     aligned = count.number // gcd(count.number, ALIGNMENT)
     if count.number not in heads and ranks <= aligned < count.number:
         return aligned
-    return count.number if count.width > 1 else None
+    return count.number
 
 
 def _outermost(flow: Flow, seq: Seq, blocks: int) -> int | None:

@@ -23,7 +23,7 @@ from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.proof.compare import failed_in
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.shares import is_uneven, share_length
-from modular_converter.parallel.shard.units import WHOLE_OUTSIDE, with_units
+from modular_converter.parallel.shard.units import WHOLE_OUTSIDE, unknown_cut, with_units
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.trace.graph import Trace
@@ -126,6 +126,9 @@ def _tried(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] | Misf
     found = _on_rank(skeleton, plan, size, 0)
     if not isinstance(found, dict):
         return found
+    if unknown := unknown_cut(found, size):
+        said = "its axis cannot be followed in a run without data, so that only equal shares are known to be right"
+        return MisfitError(unknown, f"{unknown}: {said}")
     shapes = {_share_lengths(found, rank, size): rank for rank in reversed(range(size))}
     tried = (_on_rank(skeleton, plan, size, rank) for rank in sorted(shapes.values()) if rank)
     return next((one for one in tried if not isinstance(one, dict)), found)

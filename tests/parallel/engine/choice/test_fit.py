@@ -121,3 +121,11 @@ def test_too_few_heads_leave_their_attention_whole_alone(caplog):
 def test_an_error_remains_where_nothing_would_be_left():
     with pytest.raises(ApplyError, match="2 do not reach for 3 ranks.*nothing would be left to share out"):
         fitted(llama(num_attention_heads=4, num_key_value_heads=2), Plan.parse(f"plan x\n{ATTENTION}"), 3)
+
+
+def test_an_axis_that_cannot_be_followed_is_not_cut_anywhere(monkeypatch):
+    monkeypatch.setattr("modular_converter.parallel.engine.choice.fit._trace", lambda skeleton: None)
+    plan = Plan.parse(f"plan x\n{MLP}rule lm_head colwise_gather_output\n")
+    found = fitted(llama(num_attention_heads=4), plan, 5)
+    assert list(found.whole) == ["model.layers.*.mlp"] and "cannot be followed" in found.whole["model.layers.*.mlp"]
+    assert [rule.pattern for rule in found.plan.rules] == ["lm_head"]
