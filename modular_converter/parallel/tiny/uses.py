@@ -9,7 +9,7 @@ import dataclasses
 import inspect
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from modular_converter.parallel.trace.record import record, tensors_in
 _LONGEST, _LONG = 1100, 64
 _MOST_LENGTHS, _MOST_BRANCHES = 3, 3
 _MOST_ROWS = 64
+_SMALL = 64
 # Switches that ask for more outputs, which a call in use compares with the whole model's.
 _ASKS_FOR = re.compile(r"return_|output_|use_cache$")
 _POSITIONS = re.compile(r"position_embeddings|^n_ctx$|^n_positions$|max_.*(position|length)|context_length|max_seq")
@@ -117,14 +118,35 @@ def _with_rows(value: Any, rows: int, other: int) -> Any:
 
 
 def _otherwise(trace: Trace, usual: int, most: int) -> list[int]:
-    """The smallest other lengths of dimensions of a usual length for which some comparison comes out otherwise."""
+    """Small other lengths of dimensions of a usual length, one for each comparison that comes out otherwise there."""
     found = set()
-    for compared in trace.compared:
-        if _has_length(compared.left, usual) or _has_length(compared.right, usual):
+    for compared in {_anywhere(one) for one in trace.compared}:
+        sides = (compared.left, compared.right)
+        if any(_has_length(side, usual) for side in sides):
             was = _outcome(compared, usual, usual)
-            others = (n for n in range(1, most + 1) if _outcome(compared, usual, n) != was)
+            others = (n for n in _worth_trying(sides, most) if _outcome(compared, usual, n) != was)
             found.add(next(others, usual))
     return sorted(found - {usual})
+
+
+def _anywhere(compared: Comparison) -> Comparison:
+    """The same comparison without its places: layers repeat it, and loops in them do."""
+
+    def bare(source: Source) -> Source:
+        return Source(source.kind, source.value, args=tuple(map(bare, source.args)))
+
+    return Comparison(compared.operator, bare(compared.left), bare(compared.right))
+
+
+def _worth_trying(sides: Iterable[Source], most: int) -> list[int]:
+    """Small lengths, and those about the numbers in an expression and about their products."""
+    waiting, numbers = list(sides), {1}
+    while waiting:
+        source = waiting.pop()
+        waiting += source.args
+        numbers.add(source.value)
+    about = {a * b + more for a in numbers for b in numbers for more in (-1, 0, 1)}
+    return sorted(n for n in about | set(range(1, _SMALL + 1)) if 1 <= n <= most)
 
 
 def _outcome(compared: Comparison, usual: int, other: int) -> bool:

@@ -45,7 +45,12 @@ def test_a_plan_names_no_kind_of_layer_that_the_model_lacks():
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes"), [("univnet", {}), ("embedding_gemma2", {"text_config.intermediate_size": 80})]
+    ("name", "sizes"),
+    [
+        ("univnet", {}),
+        ("embedding_gemma2", {"text_config.intermediate_size": 80}),
+        ("glm5_next", {"text_config.intermediate_size": 96}),
+    ],
 )
 def test_the_plan_that_is_chosen_holds(name, sizes):
     made = build(target_of(name), sizes)
