@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,10 +106,28 @@ def open_checkpoint(folder: str | os.PathLike[str], dtype: torch.dtype | None, m
             f"{kind.__name__}: {', '.join(missing[:_NAMED])}{more_said}; give model_class= if the folder holds another "
             "one, or load it with from_pretrained, which draws new values, and save it"
         )
+    recipes = _taken_out(model)
+    _refuse_unread(path, model, recipes)
     model.name_or_path = model.config.name_or_path = str(folder)
     for name, config in more.items():
         _keep_mark(getattr(model, name), config)
-    return Checkpoint(path, model, stored, _taken_out(model))
+    return Checkpoint(path, model, stored, recipes)
+
+
+def _refuse_unread(path: Path, model: Any, recipes: dict[str, Recipe]) -> None:
+    """Raise ``BuildError`` for weights from elsewhere, and for tensors that nothing has filled.
+
+    A class may load its weights in a way of its own, which reads no tensors that it is given.
+    """
+    patterns = [*(getattr(model, "_keys_to_ignore_on_load_missing", None) or ())]
+    made = {name: one for name, one in model.named_parameters() if name not in recipes}
+    other = [name for name, one in made.items() if not any(re.search(pattern, name) for pattern in patterns)]
+    empty = [name for name, one in [*made.items(), *model.named_buffers()] if one.is_meta]
+    if wrong := other or empty:
+        raise BuildError(
+            f"{path}: {type(model).__name__} fills {wrong[0]} in its own way, not from the files; load the model with "
+            "from_pretrained and give it to parallelize"
+        )
 
 
 def _keep_mark(made: Any, config: Any) -> None:

@@ -163,6 +163,20 @@ def test_tied_weights_that_the_files_hold_twice(saved, tmp_path):
         assert ("lm_head.weight" in dict(found.model.named_parameters())) == bool(change)
 
 
+class OwnWay(transformers.GPT2LMHeadModel):
+    """A class with loading code of its own."""
+
+    @classmethod
+    def from_pretrained(cls, *args, config, **more):
+        report = {"missing_keys": set(), "unexpected_keys": set(), "mismatched_keys": set()}
+        return cls(config), report
+
+
+def test_a_class_that_reads_other_weights_is_refused(saved):
+    with pytest.raises(PlanError, match="OwnWay fills transformer.wte.weight in its own way, not from the files"):
+        open_checkpoint(saved("gpt2")[1], None, OwnWay)
+
+
 def test_old_names_and_keys_that_nobody_wants(saved, tmp_path, caplog):
     small, folder = saved("bert")
     state = load_file(folder / "model.safetensors")
