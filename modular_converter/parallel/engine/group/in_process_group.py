@@ -63,6 +63,13 @@ class Sharded(MemoryFigures):
             "a sharded model cannot be copied; copy what full_state_dict() gives, or call unshard() first"
         )
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "peft_config":  # the last step of putting adapters into a model in place
+            raise ApplyError(
+                "adapters would be made for this process's share alone; load the model again and merge adapters first"
+            )
+        super().__setattr__(name, value)
+
     def unshard(self) -> Any:
         """The whole model again, in place, on every rank; all ranks must call it."""
         applied = self._applied
