@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import itertools
 import os
 import random
@@ -73,14 +74,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         tree = copy_of_repository(Path(folder))
         limits: dict[tuple[str, ...], float] = {}
-        survived = []
-        for one in chosen:
-            own = tuple(tests) or tests_of(one.path)
-            if own not in limits:
-                limits[own] = options.limit + 2 * unchanged_seconds(tree, own)
-            survived += [one] if survives(one, tree, own, limits[own]) else []
-    share = 100 * (1 - len(survived) / len(chosen))
-    print(f"{len(chosen) - len(survived)} of {len(chosen)} noticed, {share:.0f} of 100; {len(everything)} possible")
+        tried: list[Mutant] = []
+        survived: list[Mutant] = []
+        with contextlib.suppress(KeyboardInterrupt):  # the figures are of those until then
+            for one in chosen:
+                own = tuple(tests) or tests_of(one.path)
+                if own not in limits:
+                    limits[own] = options.limit + 2 * unchanged_seconds(tree, own)
+                survived += [one] if survives(one, tree, own, limits[own]) else []
+                tried.append(one)
+    share = 100 * (1 - len(survived) / max(len(tried), 1))
+    print(f"{len(tried) - len(survived)} of {len(tried)} noticed, {share:.0f} of 100; {len(everything)} possible")
     return int(share < options.at_least)
 
 
