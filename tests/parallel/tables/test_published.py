@@ -21,12 +21,20 @@ def test_a_vocabulary_need_not_divide():
     assert holds_at(target_of("bert"), Plan.parse(text)) == {2: "", 3: "", 4: "", 8: ""}
 
 
-def test_heads_that_do_not_divide_show_in_a_forward():
-    """No attribute says how many key/value heads there are: a view does."""
+def test_heads_that_are_too_few_stay_whole_and_are_named():
+    """No attribute says how many heads there are: a view does."""
+    attention = [f"rule encoder.layer.*.attention.self.{name} colwise" for name in ("query", "key", "value")]
+    attention += ["rule encoder.layer.*.attention.output.dense rowwise"]
+    rest = ["rule encoder.layer.*.intermediate.dense colwise", "rule encoder.layer.*.output.dense rowwise"]
+    found = holds_at(target_of("electra"), Plan.parse("\n".join(["plan x", *attention, *rest])))
+    assert found[2] == found[3] == found[4] == ""  # four heads
+    assert found[8] == "whole: encoder.layer.*.attention.self, encoder.layer.*.attention.output"
+
+
+def test_key_value_heads_may_be_fewer_than_ranks():
     rules = [f"rule layers.*.self_attn.{name}_proj colwise" for name in "qkv"]
     plan = Plan.parse("\n".join(["plan x", *rules, "rule layers.*.self_attn.o_proj rowwise"]))
-    found = holds_at(target_of("gemma2"), plan)  # 8 heads, 4 key/value heads of 256
-    assert found[2] == found[4] == "" and "Error" in found[8]
+    assert not any(holds_at(target_of("gemma2"), plan).values())  # 8 heads, 4 key/value heads of 256
 
 
 def test_rules_for_layers_that_come_later_do_not_count():
