@@ -24,6 +24,7 @@ def summary_values(result: Modularized) -> dict[str, Any]:
         "modular_lines": proof.lines if proof else None,
         "parents": parents_of(proof) if proof else {},
         "definitions": _definitions(proof) if proof else [],
+        "warnings": [f"{one.code} {one.message}" for one in proof.conversion.diagnostics] if proof else [],
         "changes": [text for one in proof.differences for text in changes_of(one)] if proof else [],
         "left": {os.path.basename(path): reason for path, reason in result.left.items()},
     }
@@ -77,6 +78,8 @@ def text(result: Modularized) -> str:
     else:
         parents = ", ".join(parents_of(proof)) or "no model"
         lines = [f"{result.flat.model}: {result.flat.lines:,} lines -> {proof.lines:,}, inherits from {parents}"]
+        if proof.conversion.diagnostics:
+            lines.append(f"  {count(len(proof.conversion.diagnostics), 'warning')} when it is converted")
         lines += (f"  {change}" for one in proof.differences for change in changes_of(one))
     lines += (f"  {os.path.basename(path)} stays as it is: {reason}" for path, reason in result.left.items())
     return "\n".join(lines)
