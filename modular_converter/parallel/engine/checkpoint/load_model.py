@@ -150,22 +150,27 @@ def _taken_out(model: torch.nn.Module) -> dict[str, Recipe]:
     recipes: dict[str, Recipe] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if isinstance(parameter, RecordedTensor):
-            if parameter.writes:
-                raise BuildError(
-                    f"{name}: the model's own code changes it when it is loaded ({parameter.writes[0]}), which would need "
-                    "its data; load the model with from_pretrained and give it to parallelize"
-                )
+            _refuse_written(name, parameter)
             if id(parameter) not in made:
                 empty = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
                 made[id(parameter)] = torch.nn.Parameter(empty, requires_grad=parameter.requires_grad)
             recipes[name] = parameter.recipe
     replace_parameters(model, made)
     with Reader() as reader:
-        for module in model.modules():
+        for path, module in model.named_modules():
             for leaf, buffer in module._buffers.items():
                 if isinstance(buffer, RecordedTensor):
+                    _refuse_written(f"{path}.{leaf}".lstrip("."), buffer)
                     module._buffers[leaf] = reader.whole(buffer.recipe)
     return recipes
+
+
+def _refuse_written(name: str, tensor: RecordedTensor) -> None:
+    if tensor.writes:
+        raise BuildError(
+            f"{name}: the model's own code changes it when it is loaded ({tensor.writes[0]}), which would need its data; "
+            "load the model with from_pretrained and give it to parallelize"
+        )
 
 
 def replace_parameters(model: torch.nn.Module, others: dict[int, torch.nn.Parameter]) -> None:

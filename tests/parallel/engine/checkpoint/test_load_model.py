@@ -177,6 +177,30 @@ def test_a_class_that_reads_other_weights_is_refused(saved):
         open_checkpoint(saved("gpt2")[1], None, OwnWay)
 
 
+class Writes(transformers.GPT2LMHeadModel):
+    """A class whose initialisation writes to a weight that has been loaded, or to a buffer."""
+
+    __module__ = "transformers.models.gpt2.own"  # the library protects the weights of other code
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.register_buffer("own", torch.zeros(4))
+        self.post_init()
+
+    def _init_weights(self, module):
+        super()._init_weights(module)
+        if isinstance(module, Writes) and hasattr(module, "own"):
+            (module.own if self.config.summary_type == "buffer" else module.transformer.ln_f.weight)[1:].fill_(2)
+
+
+@pytest.mark.parametrize(("place", "name"), [("buffer", "own"), ("weight", "transformer.ln_f.weight")])
+def test_code_that_writes_to_a_loaded_tensor_is_refused(tmp_path, place, name):
+    config = transformers.GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=11, summary_type=place)
+    Writes(config).save_pretrained(tmp_path)
+    with pytest.raises(PlanError, match=rf"{name}: the model's own code changes it when it is loaded \(aten::fill_"):
+        open_checkpoint(tmp_path, None, Writes)
+
+
 def test_old_names_and_keys_that_nobody_wants(saved, tmp_path, caplog):
     small, folder = saved("bert")
     state = load_file(folder / "model.safetensors")
