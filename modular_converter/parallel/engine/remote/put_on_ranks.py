@@ -77,6 +77,7 @@ def put_on_ranks(given: Arguments) -> Any:
         )
     if not is_folder(given.model):
         check_home(given.model)
+        given = _with_plan(given)
     check_start(session.init_method, session.devices)
     checkpoint: Checkpoint | None = None
     ready: _Ready | None = None
@@ -84,9 +85,7 @@ def put_on_ranks(given: Arguments) -> Any:
         session.begin()  # imports and joining take ranks seconds, in which the model is opened and the plan is chosen
         if is_folder(given.model):
             checkpoint = open_checkpoint(given.model, given.weight_type, given.model_class)
-            given = replace(given, model=checkpoint.model, dtype=None, fp16=False)
-        if given.plan is not None:
-            given = replace(given, plan=given_plan(given.plan, type(given.model).__name__))
+            given = _with_plan(replace(given, model=checkpoint.model, dtype=None, fp16=False))
         ready = _prepare(given, session, checkpoint)
         session.start()
         ready = _compared(given, session, ready) if given.probe else _told(ready, "")
@@ -104,6 +103,11 @@ def put_on_ranks(given: Arguments) -> Any:
     if given.verbose is not None:
         print_usage(given.model, ready.origin, placement.memory(), given.verbose)
     return given.model
+
+
+def _with_plan(given: Arguments) -> Arguments:
+    """The arguments with the plan that the caller gives read. Raises ``PlanError`` for one that cannot be."""
+    return given if given.plan is None else replace(given, plan=given_plan(given.plan, type(given.model).__name__))
 
 
 def _prepare(given: Arguments, session: Session, checkpoint: Checkpoint | None) -> _Ready:
