@@ -76,13 +76,13 @@ def run_rows(name: str, sessions: dict[int, Any]) -> Iterable[dict[str, Any]]:
 def _model(name: str) -> tuple[Any, dict[str, Any], bool]:
     """The model with a head for text if the type has one, two layers, and random weights; and inputs for it."""
     import torch
-    from run_verified import _generating
+    from run_verified import generating
 
     from modular_converter.parallel.tables.published import published
     from modular_converter.parallel.tiny.build import randomise, target_of
     from modular_converter.parallel.tiny.inputs import make_inputs
 
-    head = _generating(name)
+    head = generating(name)
     target = target_of(head) if head is not None else target_of(name)
     bare = published(target)
     torch.manual_seed(0)
@@ -129,11 +129,13 @@ def _compared(got: tuple[list[Any], Any], want: tuple[list[Any], Any]) -> dict[s
 
 def fit_table(rows: list[dict[str, Any]]) -> str:
     """How many verified types can be shared out on each number of devices, and the others with the reason."""
+    from modular_converter.parallel.tables.published import WHOLE
+
     known = [row for row in rows if row["verified"]]
     lines = ["| devices | in full | with parts whole | not |", "|---|---|---|---|"]
     for size in SIZES:
         said = [row["holds_at"][size] for row in known]
-        parts = sum(one.startswith("whole: ") for one in said)
+        parts = sum(one.startswith(WHOLE) for one in said)
         lines.append(f"| {size} | {said.count('')} | {parts} | {len(said) - said.count('') - parts} |")
     lines += ["", f"Of {len(known)} verified types. Those with parts that stay whole, or that do not fit:", ""]
     lines += ["| type | devices | what |", "|---|---|---|"]

@@ -64,7 +64,7 @@ def row(covered: dict[str, Any], session: Any) -> dict[str, Any]:
     try:
         small = build(_target(covered))
         found["forward"] = _compared(small.model, small.inputs, covered["plan"], session, False)
-        head = _generating(name)
+        head = generating(name)
         if head is not None:
             found["generate"] = _generated(head, session)
     except PlanError as error:
@@ -85,7 +85,7 @@ def _target(covered: dict[str, Any]) -> Any:
     return next(t for t in targets if t.name == covered["model"] and t.model_class.endswith(f".{covered['class']}"))
 
 
-def _generating(name: str) -> str | None:
+def generating(name: str) -> str | None:
     """The class path of a type's model that generates text from ids; None without one."""
     import transformers
     from transformers.models.auto import modeling_auto as auto

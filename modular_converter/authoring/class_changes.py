@@ -10,15 +10,12 @@ from dataclasses import dataclass
 
 from modular_converter.authoring.method_changes import calling_base, shorter_override
 from modular_converter.authoring.normal_form import normal
-from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
+from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge import merge_class, rename_class
 from modular_converter.convert.inherit.merge_members import method_key
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.settings.values import Settings
-
-
-INDENT = " " * 4
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,11 @@ def _base_lists(own: ClassBlock, inherited: ClassBlock, base: str) -> list[list[
 def _draft(own: ClassBlock, inherited: ClassBlock, base: str, bases: Sequence[str], by_super: bool) -> Heir | None:
     """The heir, as far as the two classes can be merged at all."""
     notes: list[str] = []
-    if not _can_take(own.decorators, inherited.decorators) or not _can_take(own.docstring, inherited.docstring):
+    if (
+        own.node.keywords
+        or not _can_take(own.decorators, inherited.decorators)
+        or not _can_take(own.docstring, inherited.docstring)
+    ):
         return None
     mine, theirs = _by_key(own.members), _by_key(inherited.members)
     if mine is None or theirs is None or not _is_reachable(mine, theirs):
@@ -155,9 +156,6 @@ def _draft(own: ClassBlock, inherited: ClassBlock, base: str, bases: Sequence[st
         notes.append(f"no {_name(key)}")
         (methods if theirs[key].is_function else attributes).append(removal)
     body = docstring + "".join([*attributes, *methods]) or f"{INDENT}pass\n"
-    keywords = "" if not own.node.keywords else None
-    if keywords is None:
-        return None
     return Heir(f"{decorators}class {own.node.name}({', '.join(bases)}):\n{body}", tuple(sorted(notes)))
 
 

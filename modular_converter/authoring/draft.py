@@ -75,15 +75,13 @@ def closed(draft: Draft) -> Draft:
     """The draft in which every name that the file's own code uses is defined or imported there."""
     while True:
         used = _used(draft)
-        changes = {
-            name: _explicit(name, draft) for name, how in draft.how.items() if how is How.ALONG and name in used
-        }
+        changes = {name: explicit(name, draft) for name, how in draft.how.items() if how is How.ALONG and name in used}
         if not changes:
             return draft
         draft = draft.with_how(changes)
 
 
-def _explicit(name: str, draft: Draft) -> How:
+def explicit(name: str, draft: Draft) -> How:
     """How a definition is had that does not come along by itself."""
     if name in draft.placed:
         return How.HEIR

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.inherit.calls import SUPER_KWARGS, is_super_statement
 from modular_converter.convert.inherit.members import Member
-from modular_converter.convert.inherit.scopes import Function
+from modular_converter.convert.inherit.scopes import Function, own_nodes
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.index import is_docstring
 
@@ -116,7 +116,7 @@ def shorter_override(wanted: Member, parent: Member) -> str | None:
     if same_signature and body == [None] and own.header.count("\n") > 1 and own.function.args.args:
         header = f"    {_def(own.function)} {own.function.name}({own.function.args.args[0].arg}, **{SUPER_KWARGS}):\n"
         call = f"{_awaited(own.function)}super().{own.function.name}(**{SUPER_KWARGS})"
-    returns = "return " if _returns(inherited.body) else ""
+    returns = "return " if _returns(inherited.function) else ""
     lines = [one if one is not None else f"{INDENT}{returns}{call}\n" for one in body]
     decorators = "" if normal(own.decorators) == normal(inherited.decorators) else own.decorators
     text = f"{decorators}{header}{docstring}{''.join(lines)}"
@@ -152,7 +152,7 @@ def _body(own: MethodText, inherited: MethodText) -> list[str | None] | None:
     if name == "__init__" and is_same_start and is_super_statement(theirs[0].node, name):
         mine.pop(0)
         theirs.pop(0)
-    if _returns(inherited.body):
+    if _returns(inherited.function):
         kept = len(mine) - len(theirs)
         if kept > 0 and [one.key for one in mine[kept:]] == [one.key for one in theirs]:
             return [*(one.text for one in mine[:kept]), None]
@@ -188,17 +188,9 @@ def _merged_body(mine: Sequence[BodyLine], theirs: Sequence[BodyLine]) -> list[s
     return [*before, None, *(f"{INDENT}del {target}\n" for target in removed), *after]
 
 
-def _returns(body: Sequence[BodyLine]) -> bool:
-    """Whether a method returns a value at its end or on its way."""
-    return any(isinstance(node, ast.Return) for line in body for node in _own_nodes(line.node))
-
-
-def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes below a statement that belong to the method itself."""
-    yield node
-    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-        for child in ast.iter_child_nodes(node):
-            yield from _own_nodes(child)
+def _returns(function: Function) -> bool:
+    """Whether a method returns at its end or on its way."""
+    return any(isinstance(node, ast.Return) for node in own_nodes(function))
 
 
 def _call(parent: MethodText, child: MethodText) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modular_converter.authoring.comparison import FileDifference, compare_models, compare_roughly
-from modular_converter.authoring.draft import Draft, How, Import, closed, headers, modular_text
+from modular_converter.authoring.draft import Draft, How, Import, closed, explicit, headers, modular_text
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import format_files
@@ -128,7 +128,7 @@ def _mend(proof: Proof, reasons: dict[str, str]) -> Draft | None:
         if draft.how.get(name) is How.HEIR and name not in changes and draft.others.get(name):
             placed[name] = draft.others[name][0]
             changes[name] = How.HEIR
-        elif name not in changes and (longer := _longer(name, draft, reason)) is not None:
+        elif name not in changes and (longer := _longer(name, draft)) is not None:
             changes[name] = longer
             reasons[name] = reason
     others = {name: some[1:] if placed.get(name) in some[:1] else some for name, some in draft.others.items()}
@@ -188,16 +188,12 @@ def _pullers(name: str, difference: FileDifference, proof: Proof) -> Iterator[st
         todo += (one.name for one in users if one.name not in how)
 
 
-def _longer(name: str, draft: Draft, reason: str) -> How | None:
+def _longer(name: str, draft: Draft) -> How | None:
     """The next longer way to have a definition; None where it is written out already."""
     how = draft.how.get(name)
     if how is None or how is How.WRITTEN:
         return None
-    if how is How.ALONG and name in draft.placed:
-        return How.HEIR
-    if how is How.ALONG and name in draft.imports:
-        return How.IMPORTED
-    return How.WRITTEN
+    return explicit(name, draft) if how is How.ALONG else How.WRITTEN
 
 
 def _in_order(proof: Proof, settings: Settings) -> Proof:

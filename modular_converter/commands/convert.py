@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,10 @@ from modular_converter.commands.options import (
 
 if TYPE_CHECKING:
     from modular_converter.commands.run_convert import ConvertOptions
+
+
+COMMANDS = frozenset(("graph", "modularize", "suggest"))
+"""The commands of their own that a first argument names; each is a file beside this one."""
 
 
 def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
@@ -116,16 +121,7 @@ def _watch(options: ConvertOptions) -> int:
 def main(arguments: list[str] | None = None) -> None:
     """Run `modular-convert`, or the command that the first argument names, such as `modular-convert graph`."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["graph"]:
-        from modular_converter.commands.graph import main as graph_main
-
-        return graph_main(given[1:])
-    if given[:1] == ["modularize"]:
-        from modular_converter.commands.modularize import main as modularize_main
-
-        return modularize_main(given[1:])
-    if given[:1] == ["suggest"]:
-        from modular_converter.commands.suggest import main as suggest_main
-
-        return suggest_main(given[1:])
+    if given and given[0] in COMMANDS:
+        importlib.import_module(f"modular_converter.commands.{given[0]}").main(given[1:])
+        return
     run_command(convert_command, arguments, "modular-convert")

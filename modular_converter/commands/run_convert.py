@@ -115,8 +115,7 @@ def _refuse_installed(selection: Selection, options: ConvertOptions) -> Diagnost
     installed = next(filter(is_installed, selection.paths), None)
     if installed is None or selection.settings.output_dir or not options.writes:
         return None
-    location = Location(os.path.dirname(installed))
-    return read_only_target.diagnose(location, "it belongs to an installed package; give --output-dir")
+    return read_only_target.installed(Location(os.path.dirname(installed)))
 
 
 def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, result: ConvertResult) -> None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
 from modular_converter.authoring.arguments import choose_models
 from modular_converter.authoring.flat_model import read_flat_model
-from modular_converter.authoring.library_index import LibraryIndex, read_index
-from modular_converter.authoring.modularize import Modularized, modularize
+from modular_converter.authoring.library_index import read_index
+from modular_converter.authoring.modularize import modularize
 from modular_converter.authoring.report import summary_values, text
 from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.atomic_write import write_atomically
+from modular_converter.files.generated_files import current_text, path_of_generated
 from modular_converter.files.links import is_installed
 from modular_converter.rules import read_only_target
+from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ def run(options: ModularizeOptions) -> int:
     try:
         chosen = choose_models(options.models, options.package, options.root)
         if options.writes and not options.output_dir and is_installed(chosen.models):
-            reason = "it belongs to an installed package; give --output-dir"
-            raise ConversionError(read_only_target.diagnose(Location(chosen.models), reason))
+            raise ConversionError(read_only_target.installed(Location(chosen.models)))
         library = Library(chosen.settings)
         index = read_index(chosen.models, library)
     except ConversionError as error:
@@ -58,13 +59,15 @@ def run(options: ModularizeOptions) -> int:
     differs = False
     for folder, model in chosen.named:
         try:
-            result = _modularize(folder, model, index, library, options)
+            result = modularize(read_flat_model(folder, model, library), index, library, options.preferred)
+            differs |= bool(result.left) or result.proof is None
+            if result.proof is not None:
+                differs |= _write_or_show(result.flat.modular, result.proof.text, chosen.settings, options)
         except ConversionError as error:
             findings += error.diagnostics
             continue
         if result.proof is not None:
             index = index.with_modular(result.flat.modular, result.proof.sources)
-        differs |= bool(result.left) or result.proof is None or (options.diff and _old(result) != result.proof.text)
         summaries.append(summary_values(result))
         if options.output_format == "text":
             click.echo(text(result), err=options.diff)
@@ -74,32 +77,17 @@ def run(options: ModularizeOptions) -> int:
     return 2 if findings else int(differs)
 
 
-def _modularize(
-    folder: str, model: str, index: LibraryIndex, library: Library, options: ModularizeOptions
-) -> Modularized:
-    """Modularize one model, and write or show the result."""
-    result = modularize(read_flat_model(folder, model, library), index, library, options.preferred)
-    if result.proof is None:
-        return result
-    target = result.flat.modular
+def _write_or_show(modular: str, text: str, settings: Settings, options: ModularizeOptions) -> bool:
+    """Write a modular file, or show how it would change; return whether it would, where it is shown."""
     if options.diff:
-        print_diff(os.path.relpath(target), _old(result), result.proof.text, options.output_format)
-    elif options.writes:
-        root = os.path.dirname(target)
-        if options.output_dir:
-            root = os.path.abspath(options.output_dir)
-            target = os.path.join(root, os.path.basename(folder), os.path.basename(target))
+        old = current_text(modular, settings)
+        print_diff(os.path.relpath(modular), old, text, options.output_format)
+        return old != text
+    if options.writes:
+        folder = os.path.abspath(options.output_dir) if options.output_dir else ""
+        target = path_of_generated(modular, replace(settings, output_dir=folder))
         if os.path.lexists(target):
             reason = "it exists; show the differences with --diff, or give --output-dir"
             raise ConversionError(read_only_target.diagnose(Location(target), reason))
-        write_atomically(target, result.proof.text, root)
-    return result
-
-
-def _old(result: Modularized) -> str | None:
-    """The text of the modular file that the model has; None where it has none."""
-    try:
-        with open(result.flat.modular, encoding="utf-8") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError):
-        return None
+        write_atomically(target, text, folder or os.path.dirname(target))
+    return False

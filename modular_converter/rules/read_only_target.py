@@ -31,6 +31,11 @@ def diagnose(location: Location, reason: str) -> Diagnostic:
     )
 
 
+def installed(location: Location) -> Diagnostic:
+    """`location` belongs to an installed package, into which nothing is written."""
+    return diagnose(location, "it belongs to an installed package; give --output-dir")
+
+
 def same_place(location: Location, other: str, output_dir: str) -> Diagnostic:
     """The files of two modular files would have one place: below `output_dir`, the folder of the model alone counts."""
     return Diagnostic(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator, Sequence
 
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
@@ -17,6 +18,7 @@ from modular_converter.rules import lost_statement
 
 SHOWN = 60
 """Characters of a statement that a finding quotes."""
+_HEADING = re.compile(r"^(?:async\s+def|def|class)\b", re.MULTILINE)
 
 
 def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Diagnostic]:
@@ -67,12 +69,16 @@ def _changed_by(statement: Statement, module: Module) -> Sequence[str]:
 
 def _registered_in(statement: Statement, module: Module) -> Sequence[str]:
     """The globals in which the decorators of a definition enter it: `@register` with `TABLE[name] = function` in it."""
+    functions = {name for name, one in module.definitions.items() if one.role is Role.FUNCTION}
+    lines = _HEADING.split(statement.text, maxsplit=1)[0]  # to parse every decorated class of a neighbour takes long
+    if functions.isdisjoint(re.findall(r"\w+", lines)):
+        return []
     (node,) = ast.parse(statement.text).body
     decorators = [
         name.id for one in getattr(node, "decorator_list", ()) for name in walk(one) if isinstance(name, ast.Name)
     ]
-    found = (module.definitions[name] for name in decorators if name in module.definitions)
-    names = frozenset[str]().union(*(one.uses for one in found if one.role is Role.FUNCTION))
+    found = (module.definitions[name] for name in decorators if name in functions)
+    names = frozenset[str]().union(*(one.uses for one in found))
     tables = (name for name in names if name in module.definitions)
     return sorted(name for name in tables if module.definitions[name].role is Role.ASSIGNMENT)
 

@@ -71,11 +71,12 @@ def find_changes(
     names = _Names(neighbours, library)
     for file in files.files:
         yield from names.clashing(file)
+        shadowed = BUILTINS & (file.definitions.keys() | names.everything)
         for definition in file.ordered:
             yield from names.displaced(definition)
             for source, uses in _sources(definition, names, classes):
                 read = uses & definition.uses
-                for name in sorted(read & names.bound[source] | (read & BUILTINS)):
+                for name in sorted(read & names.bound[source] | (read & shadowed)):
                     change = names.change(name, source, definition, file)
                     if change is not None and name in globals_read(definition.text):
                         yield change
@@ -229,6 +230,11 @@ class _Names:
         own, others = self.neighbours.target.module, self.neighbours.neighbours
         bound = {dotted: frozenset({*one.definitions, *self._imports[dotted]}) for dotted, one in others.items()}
         return {OWN: frozenset({*self.neighbours.taken, *own.definitions, *own.imported}), **bound}
+
+    @cached_property
+    def everything(self) -> frozenset[str]:
+        """The names that stand for something in any source."""
+        return frozenset[str]().union(*self.bound.values())
 
     @cached_property
     def _imports(self) -> Mapping[str, Mapping[str, ImportedName]]:

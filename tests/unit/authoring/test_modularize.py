@@ -147,9 +147,7 @@ def test_a_constant_that_the_neighbour_has_otherwise_is_not_overridden(tmp_path:
     old = OLD.replace("def scale", 'FILES = {"file": "old.json"}\n\n\ndef scale')
     old = old.replace("        self.mlp", "        self.files = FILES\n        self.mlp")
     new = old.replace("Old", "New").replace("2020", "2021").replace("old.json", "other.json")
-    models = _tree(tmp_path, new=new)
-    (models / "old/modeling_old.py").write_text(old)
-    result = _modularized(models, "new")
+    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert "class NewMLP(OldMLP)" in result.proof.text and "class NewModel(nn.Module)" in result.proof.text
 
@@ -157,9 +155,7 @@ def test_a_constant_that_the_neighbour_has_otherwise_is_not_overridden(tmp_path:
 def test_an_import_that_only_the_generated_file_needs_stays(tmp_path: Path) -> None:
     old = OLD.replace("import torch\n", "from math import sqrt\n").replace("torch.tensor", "sqrt")
     new = old.replace("Old", "New").replace("2020", "2021").replace("from math", "from cmath")
-    models = _tree(tmp_path, new=new)
-    (models / "old/modeling_old.py").write_text(old)
-    result = _modularized(models, "new")
+    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert "from cmath import sqrt  # noqa: F401" in result.proof.text and "(OldModel)" in result.proof.text
 

@@ -67,14 +67,21 @@ def _no_files(folder: Path) -> str:
             f"{folder}: has .bin files, which hold pickled objects and are not read; load the model with from_pretrained "
             "and save it with save_pretrained, which writes safetensors"
         )
-    if (folder / "adapter_config.json").is_file():
-        return (
-            f"{folder}: holds an adapter; load its model with from_pretrained, call merge_and_unload(), save it, and "
-            "give that folder"
-        )
+    if adapter := holds_adapter(folder):
+        return adapter
     others = sorted(path.name for path in folder.glob("*.safetensors"))
     more = f"; it has {', '.join(others[:3])}" if others else ""
     return f"{folder}: has neither {ONE_FILE} nor {INDEX}{more}"
+
+
+def holds_adapter(folder: Path) -> str:
+    """What to do with a folder of an adapter; empty for any other."""
+    if not (folder / "adapter_config.json").is_file():
+        return ""
+    return (
+        f"{folder}: holds an adapter; load its model with from_pretrained, call merge_and_unload(), save it, and give "
+        "that folder"
+    )
 
 
 def _indexed(path: Path) -> dict[str, str]:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from modular_converter.parallel.engine.checkpoint.files import holds_adapter
 from modular_converter.parallel.errors import BuildError, one_line
 
 
@@ -46,12 +47,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise BuildError(f"{folder}: is no folder; give the folder of a saved model (nothing is downloaded)")
     if not path.is_file():
-        if (folder / "adapter_config.json").is_file():
-            raise BuildError(
-                f"{folder}: holds an adapter; load its model with from_pretrained, call merge_and_unload(), save it, "
-                "and give that folder"
-            )
-        raise BuildError(f"{folder}: has no config.json; give the folder of a saved model")
+        raise BuildError(holds_adapter(folder) or f"{folder}: has no config.json; give the folder of a saved model")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

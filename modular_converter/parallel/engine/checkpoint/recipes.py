@@ -38,14 +38,19 @@ class Stored(Recipe):
 
 
 @dataclass(frozen=True, eq=False)
-class Converted(Recipe):
-    """Another recipe in another type."""
+class Derived(Recipe):
+    """Entries of one other recipe."""
 
     of: Recipe
 
     @property
     def piecewise(self) -> bool:
         return self.of.piecewise
+
+
+@dataclass(frozen=True, eq=False)
+class Converted(Derived):
+    """Another recipe in another type."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,31 +66,21 @@ class Joined(Recipe):
 
 
 @dataclass(frozen=True, eq=False)
-class Excerpt(Recipe):
+class Excerpt(Derived):
     """A part of a recipe, which begins at ``starts`` and has this shape."""
 
-    of: Recipe
     starts: tuple[int, ...]
-
-    @property
-    def piecewise(self) -> bool:
-        return self.of.piecewise
 
 
 @dataclass(frozen=True, eq=False)
-class Arranged(Recipe):
+class Arranged(Derived):
     """A recipe with its dimensions in another order.
 
     Attributes:
         dims: for each dimension the one of ``of``, None for a new one of length 1; those that are left out have length 1.
     """
 
-    of: Recipe
     dims: tuple[int | None, ...]
-
-    @property
-    def piecewise(self) -> bool:
-        return self.of.piecewise
 
 
 @dataclass(frozen=True, eq=False)

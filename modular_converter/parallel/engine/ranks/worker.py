@@ -102,9 +102,8 @@ def _join(pipe: Connection, start: Start, down: Arena, up: Arena, progress: Prog
 
     module, _, name = start.worker.partition(":")
     worker = getattr(importlib.import_module(module), name)
-    if (
-        start.worker == WORKER
-    ):  # every model needs it: 5 s on a host with GPUs, in which the main process has work, too
+    if start.worker == WORKER:
+        # Every model needs it: 5 s on a host with GPUs, in which the main process has work, too.
         with contextlib.suppress(ImportError):
             importlib.import_module("transformers.modeling_utils")
     torch.set_num_threads(start.threads)
