@@ -38,7 +38,7 @@ class Stored(Recipe):
 
 
 @dataclass(frozen=True, eq=False)
-class Derived(Recipe):
+class OfOne(Recipe):
     """Entries of one other recipe."""
 
     of: Recipe
@@ -49,7 +49,7 @@ class Derived(Recipe):
 
 
 @dataclass(frozen=True, eq=False)
-class Converted(Derived):
+class Converted(OfOne):
     """Another recipe in another type."""
 
 
@@ -66,14 +66,14 @@ class Joined(Recipe):
 
 
 @dataclass(frozen=True, eq=False)
-class Excerpt(Derived):
+class Excerpt(OfOne):
     """A part of a recipe, which begins at ``starts`` and has this shape."""
 
     starts: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Arranged(Derived):
+class Arranged(OfOne):
     """A recipe with its dimensions in another order.
 
     Attributes:
