@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modular_converter.commands.run_convert import ConvertOptions
 
 
-COMMANDS = frozenset(("graph", "modularize", "suggest"))
+COMMANDS = frozenset(("graph", "modularize", "suggest", "where"))
 """The commands of their own that a first argument names; each is a file beside this one."""
 
 
@@ -76,7 +76,8 @@ def convert_command(
 
     FILES are modular files, globs, folders, model names, or "all"; with --watch, "all" is the default. The generated
     files are written beside each modular file. `modular-convert graph` shows which models inherit from which,
-    `suggest` from which a flat model could inherit, and `modularize` writes its modular file.
+    `suggest` from which a flat model could inherit, and `modularize` writes its modular file. `where` tells where a
+    line comes from.
 
     \b
     Exit code: 0 success; 1 only findings, or differences with --diff or --dry-run;

@@ -15,9 +15,10 @@ from modular_converter.convert.emit.assemble import assemble
 from modular_converter.convert.examine.lost import report_lost_statements
 from modular_converter.convert.examine.report import report_changed_meanings
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
-from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
 from modular_converter.convert.inherit.resolve import open_target, resolve_imports
 from modular_converter.convert.inline.collect import collect_definitions
+from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.lint import lint
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic
@@ -34,11 +35,7 @@ def convert(path: str, library: Library) -> Conversion:
     """
     seen = library.observations
     try:
-        target = open_target(path, library)
-        resolution = resolve_imports(target, library)
-        neighbours = rename_neighbours(resolution, library)
-        classes = build_classes(neighbours, library)
-        collection = collect_definitions(neighbours, classes, library)
+        neighbours, classes, collection = gather(path, library)
         files = assemble(neighbours, collection, library)
         changed = report_changed_meanings(neighbours, classes, collection, library)
         lost = report_lost_statements(neighbours, collection, library)
@@ -51,6 +48,17 @@ def convert(path: str, library: Library) -> Conversion:
     texts = {os.path.join(folder, name): text for name, text in files.items()}
     origins = {os.path.join(folder, file.name): tuple(one.origin for one in file.ordered) for file in collection.files}
     return Conversion(path, texts, diagnostics, origins, seen.reads, dict(sorted(seen.packages.items())))
+
+
+def gather(path: str, library: Library) -> tuple[Neighbourhood, Mapping[str, BuiltClass], GeneratedFiles]:
+    """The first steps: the neighbours, renamed; the classes, merged; the definitions of each generated file.
+
+    Raises `ConversionError` with what is wrong with the input.
+    """
+    target = open_target(path, library)
+    neighbours = rename_neighbours(resolve_imports(target, library), library)
+    classes = build_classes(neighbours, library)
+    return neighbours, classes, collect_definitions(neighbours, classes, library)
 
 
 def _findings(classes: Mapping[str, BuiltClass], others: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:

@@ -27,6 +27,7 @@ FLOORS = {
         "graph",
         "git",
         "check",
+        "provenance",
         "authoring",
         "commands",
         "parallel",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from modular_converter.convert.inherit.ancestors import lineage, sets_attribute
 from modular_converter.convert.inherit.class_findings import ClassFinding
 from modular_converter.convert.inherit.merge import merge_class
+from modular_converter.convert.inherit.pieces import Piece
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
@@ -32,6 +33,8 @@ class BuiltClass:
     """Its parent, renamed."""
     findings: tuple[Diagnostic, ...] = ()
     """What the merge did at a loss."""
+    pieces: tuple[Piece, ...] = ()
+    """Of a class with a parent: where the lines of `text` come from."""
 
     @property
     def name(self) -> str:
@@ -101,7 +104,7 @@ def _merge(
         raise ConversionError(syntax_error.diagnose(place, reason)) from None
     uses = lexer.identifiers(merged.text)
     findings = tuple(_diagnostic(finding, statement, neighbours.target.path) for finding in merged.findings)
-    return BuiltClass(statement, merged.text, parent.lead, uses, dotted, parent, findings)
+    return BuiltClass(statement, merged.text, parent.lead, uses, dotted, parent, findings, merged.pieces)
 
 
 def _is_set_above(neighbours: Neighbourhood, base: str, method: str, attribute: str, library: Library) -> bool:

@@ -9,6 +9,7 @@ import ast
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from modular_converter.convert.inherit.pieces import Taken
 from modular_converter.convert.inherit.scopes import FUNCTIONS, Function, Names, names_of
 from modular_converter.convert.source.index import end_with_footer, first_line, is_docstring
 from modular_converter.facts.members import class_node
@@ -32,6 +33,10 @@ class Member:
     """The string directly below an attribute, whole lines with the comments above it."""
     inherited_reads: frozenset[str] = frozenset()
     """Of an override: the names that what it takes from the parent reads."""
+    overridden: Member | None = None
+    """Of an override: the parent's member, whose place, lead and documentation it may have."""
+    statements: tuple[Taken, ...] = ()
+    """Of a merged method: where each statement of its body was taken from."""
 
     @property
     def is_function(self) -> bool:
@@ -95,6 +100,8 @@ class ClassBlock:
     docstring: str
     """The lines of its docstring, with those above it; "" without one."""
     members: tuple[Member, ...]
+    body_line: int
+    """The line of the class that its body begins with, from 1, with the comments above its first statement."""
 
     @property
     def bases(self) -> list[str]:
@@ -104,12 +111,7 @@ class ClassBlock:
 
 def parse_class(text: str) -> ClassBlock:
     """Take a class at the top level of a module apart. Its body is given back with an indentation of four spaces."""
-    node, lines = _parse(text)
-    first = node.body[0]
-    if lines[first_line(first, lines) - 1][: first.col_offset] != INDENT:
-        from modular_converter.convert.inherit.indentation import with_standard_indentation
-
-        node, lines = _parse(with_standard_indentation("".join(lines), INDENT))
+    node, lines = block_lines(text)
     end = first_line(node.body[0], lines) - 1
     # Comments between the header and the body belong to the first member.
     while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):
@@ -117,7 +119,18 @@ def parse_class(text: str) -> ClassBlock:
     members = _with_documentation(_members(node.body, lines, end))
     docstring = members.pop(0).render() if members and is_docstring(members[0].node) else ""
     decorators = "".join(lines[first_line(node, lines) - 1 : node.lineno - 1])
-    return ClassBlock(node, decorators, docstring, tuple(members))
+    return ClassBlock(node, decorators, docstring, tuple(members), end + 1)
+
+
+def block_lines(text: str) -> tuple[ast.ClassDef, list[str]]:
+    """The syntax tree of a class and its lines, in which the members of `parse_class` count their lines."""
+    node, lines = _parse(text)
+    first = node.body[0]
+    if lines[first_line(first, lines) - 1][: first.col_offset] == INDENT:
+        return node, lines
+    from modular_converter.convert.inherit.indentation import with_standard_indentation
+
+    return _parse(with_standard_indentation("".join(lines), INDENT))
 
 
 def _parse(text: str) -> tuple[ast.ClassDef, list[str]]:

@@ -20,7 +20,9 @@ from modular_converter.convert.inherit.class_findings import ClassFinding, too_d
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import merge_members
 from modular_converter.convert.inherit.overrides import Overrides
+from modular_converter.convert.inherit.pieces import Piece
 from modular_converter.convert.inherit.prefix import common_suffix
+from modular_converter.convert.inherit.taken import pieces_of
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
@@ -34,6 +36,8 @@ class Merged:
 
     text: str
     findings: tuple[ClassFinding, ...] = ()
+    pieces: tuple[Piece, ...] = ()
+    """Where the lines of `text` come from."""
 
 
 def merge_class(
@@ -75,7 +79,9 @@ def merge_class(
     decorators = _decorators(child, parent)
     docstring = _docstring(child) or parent.docstring
     body = "".join([docstring, *(member.render() for member in members)]) or "    pass\n"
-    return Merged(f"{decorators}{class_header(child, parent, bases)}{body}", tuple(merger.findings))
+    header = class_header(child, parent, bases)
+    pieces = pieces_of(child, parent, (decorators, header, docstring), members)
+    return Merged(f"{decorators}{header}{body}", tuple(merger.findings), pieces)
 
 
 @dataclass(frozen=True)

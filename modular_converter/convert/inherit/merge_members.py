@@ -82,7 +82,7 @@ class _Merger:
         elif is_raising_stub(member):
             self._put(self._deletions({member.function.name}) if place not in self.gone else [], None)
         else:
-            merged = replace(self.override(member, place), inherited_reads=place.reads)
+            merged = replace(self.override(member, place), inherited_reads=place.reads, overridden=place)
             self._put([*self.waiting.get(key, ()), merged], place)
 
     def _put(self, members: list[Member], place: Member | None) -> None:
@@ -224,7 +224,7 @@ def _only_raises(function: Function) -> bool:
 
 def _completed(member: Member, place: Member) -> Member:
     """An attribute with what it leaves to the parent's: the documentation below it, the value of a bare annotation."""
-    member = replace(member, documentation=member.documentation or place.documentation)
+    member = replace(member, documentation=member.documentation or place.documentation, overridden=place)
     node, value = member.node, getattr(place.node, "value", None)
     if isinstance(node, ast.AnnAssign) and node.value is None and value is not None and place.is_attribute:
         text = f"{INDENT}{ast.unparse(node.target)}: {ast.unparse(node.annotation)} = {ast.unparse(value)}\n"

@@ -18,6 +18,7 @@ from modular_converter.convert.inherit.shorten import shorten
 from modular_converter.convert.inherit.signature import merge_signature
 from modular_converter.convert.inherit.statements import body_of, with_body
 from modular_converter.convert.inherit.super_calls import Merge, merge_statements
+from modular_converter.convert.inherit.taken import taken_statements
 
 
 HOLDER = "class _:\n"
@@ -53,12 +54,13 @@ def merge_override(
     child_body = body_of(tree, child.function, own.statements)
     parent_body = body_of(parent_tree, parent.function, inherited.statements)
     merge = Merge(child.function, parent.function, shape, child_body, parent_body, _names(merged), overrides, findings)
-    merged = with_body(
-        merged, child_body.docstring or parent_body.docstring, merge_statements(merge), child_body.footer
-    )
+    docstring, lines = child_body.docstring or parent_body.docstring, merge_statements(merge)
+    merged = with_body(merged, docstring, lines, child_body.footer)
     if rewritten:
         merged = call_super(merged, child, shape.reached)
-    return replace(child, lead=parent.lead, text=_text(holder, merged))
+    nodes = [part.origin for part in ([docstring] if docstring else []) + lines]
+    statements = taken_statements(nodes, child.function, parent.function)
+    return replace(child, lead=parent.lead, text=_text(holder, merged), statements=statements)
 
 
 def call_super_for_bases(member: Member, reached: frozenset[str], findings: list[ClassFinding]) -> Member:

@@ -51,7 +51,9 @@ def _attach_stores(statements: list[Statement]) -> list[Statement]:
             continue
         if place is not None and (statement.role is Role.OTHER or _rebinds(statement)):
             before = attached[place]
-            attached[place] = replace(before, text=f"{before.text}\n{statement.lead}{statement.text}")
+            begins = (before.text.count("\n") + 1, statement.line - statement.lead.count("\n"))
+            text = f"{before.text}\n{statement.lead}{statement.text}"
+            attached[place] = replace(before, text=text, joined=(*before.joined, begins))
             continue
         if statement.role is Role.OTHER and statement.name and not _binds_nothing(statement):
             statement = replace(statement, role=Role.ASSIGNMENT, is_store=True)

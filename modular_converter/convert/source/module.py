@@ -68,6 +68,8 @@ class Statement:
     """Of a class: its bases as written."""
     is_store: bool = False
     """Of an assignment: whether it only stores into the global `name`, which is bound elsewhere."""
+    joined: tuple[tuple[int, int], ...] = ()
+    """Of a definition with changes joined to it: (line of `text`, from 0, line of the file) where each change begins."""
     known_uses: frozenset[str] | None = None
     """The identifiers in `text`, where they are known without a look at it."""
 

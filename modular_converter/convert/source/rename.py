@@ -198,6 +198,10 @@ class RenamedModule(Mapping[str, Statement]):
     def __contains__(self, name: object) -> bool:
         return name in self._originals
 
+    def original(self, name: str) -> Statement:
+        """The definition as the neighbour's file has it."""
+        return self._originals[name]
+
     def role(self, name: str) -> Role:
         """The role of a definition, without renaming its text."""
         return self._originals[name].role

@@ -1,0 +1,126 @@
+"""What `modular-convert where` does with its arguments: ask for each line, print the answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import click
+
+from modular_converter.commands.output import report
+from modular_converter.convert.source.library import Library
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location, exit_code
+from modular_converter.provenance.records import Place
+from modular_converter.provenance.where import Answer, Kind, Origin, Tracer
+from modular_converter.reporting.counts import count
+from modular_converter.reporting.json_format import dump
+from modular_converter.reporting.paths import shown_path, shown_posix
+from modular_converter.reporting.safe import report_line
+from modular_converter.rules import missing_file
+from modular_converter.settings.folders import load_settings_of
+from modular_converter.settings.values import Settings
+
+
+MOST_SHOWN = 3
+"""Lines of one place that the text quotes."""
+
+
+def run(places: Sequence[str], output_format: str) -> int:
+    """Answer for each `FILE:LINE`, and return the exit code."""
+    asked = [_split(place) for place in places]
+    answers: list[Answer] = []
+    findings: list[Diagnostic] = []
+    tracers: dict[Settings, Tracer] = {}
+    for path, line in asked:
+        try:
+            if not os.path.isfile(path):
+                raise ConversionError(missing_file.diagnose(Location(os.path.relpath(path))))
+            settings = load_settings_of([path])
+            tracer = tracers.setdefault(settings, Tracer(settings, Library(settings)))
+            answers.append(tracer.where(path, line))
+        except ConversionError as error:
+            findings += (one for one in error.diagnostics if one not in findings)
+    if output_format == "json":
+        records = {"schema": "modular-converter/where", "version": 1, "lines": list(map(_record, answers))}
+        click.echo(dump(records), nl=False)
+    else:
+        for answer in answers:
+            click.echo("\n".join(_lines(answer)))
+    report(findings)
+    return exit_code(findings)
+
+
+def _split(place: str) -> tuple[str, int]:
+    """`path:line` or `path:line:column` as an absolute path and a line."""
+    path, _, last = place.rpartition(":")
+    before, _, line = path.rpartition(":")
+    if before and line.isdecimal() and last.isdecimal() and not os.path.isfile(path):
+        path, last = before, line
+    if not path or not (last.isascii() and last.isdecimal()) or int(last) == 0:
+        raise click.UsageError(f"{place!r} is not FILE:LINE, such as models/gemma/modeling_gemma.py:57.")
+    return os.path.abspath(path), int(last)
+
+
+def _lines(answer: Answer) -> Iterator[str]:
+    """The answer for people."""
+    line = answer.line
+    yield _head(line.place, line.definition)
+    yield from _quoted(line.texts, 1)
+    if line.kind is Kind.FLAT:
+        yield "  written by hand: it is neither a generated nor a modular file"
+    elif line.kind is Kind.GENERATED:
+        if not line.origins:
+            yield "  made by the converter or the formatter: no line of another file stands behind it"
+        yield from _sources(line, 1)
+    elif not answer.destinations:
+        yield "  ends up in no generated file: the conversion reads it, or it stands for other lines"
+    for one in answer.destinations:
+        yield f"  -> {_head(one.place, one.definition)}"
+        yield from _quoted(one.texts, 2)
+
+
+def _sources(line: Origin, depth: int) -> Iterator[str]:
+    for one in line.origins:
+        hint = " (made there by the converter)" if one.kind is Kind.GENERATED and not one.origins else ""
+        yield f"{'  ' * depth}<- {_head(one.place, one.definition)}{hint}"
+        yield from _quoted(one.texts, depth + 1)
+        yield from _sources(one, depth + 1)
+    if depth == 1 and line.hands:
+        yield f"  through {count(line.hands, 'neighbour')}"
+
+
+def _head(place: Place, definition: str) -> str:
+    lines = f"{place.first}" if place.first == place.last else f"{place.first}-{place.last}"
+    name = f" in {definition}" if definition else ""
+    return report_line(f"{shown_path(place.path, os.getcwd())}:{lines}{name}")
+
+
+def _quoted(texts: Sequence[str], depth: int) -> Iterator[str]:
+    margin = min((len(text) - len(text.lstrip()) for text in texts if text.strip()), default=0)
+    for text in texts[:MOST_SHOWN]:
+        yield ("  " * depth + "| " + report_line(text[margin:])).rstrip()
+    if len(texts) > MOST_SHOWN:
+        yield f"{'  ' * depth}| … {len(texts) - MOST_SHOWN} more lines"
+
+
+def _record(answer: Answer) -> dict[str, object]:
+    """The answer for programs."""
+    destinations = [
+        {**_place(one.place), "definition": one.definition, "text": "\n".join(one.texts)}
+        for one in answer.destinations
+    ]
+    return {**_origin(answer.line), "hands": answer.line.hands, "destinations": destinations}
+
+
+def _origin(line: Origin) -> dict[str, object]:
+    return {
+        **_place(line.place),
+        "kind": line.kind.value,
+        "definition": line.definition,
+        "text": "\n".join(line.texts),
+        "origins": list(map(_origin, line.origins)),
+    }
+
+
+def _place(place: Place) -> dict[str, object]:
+    return {"path": shown_posix(place.path, os.getcwd()), "line": place.first, "end_line": place.last}

@@ -1,0 +1,142 @@
+"""Where each line of the files that a modular file generates comes from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from modular_converter.convert.emit.banner import without_banner
+from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.inherit.members import block_lines
+from modular_converter.convert.inherit.merge import rename_class
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
+from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile
+from modular_converter.convert.pipeline import gather
+from modular_converter.convert.source.index import index_module
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Module, Statement
+from modular_converter.provenance.alignment import align, same_names
+from modular_converter.provenance.merged import Halves, merged_lines
+from modular_converter.provenance.records import Lines, LineSource, Place, joined
+from modular_converter.provenance.statements import lead_lines, text_lines
+
+
+OWN_STATEMENTS = ("__all__", "__getattr__")
+"""The statements of the modular file that each generated file has its share of."""
+
+
+def line_sources(modular: str, texts: Mapping[str, str], library: Library) -> dict[str, list[LineSource]]:
+    """Where the lines of generated files come from: path -> one record for each line.
+
+    Args:
+        modular: absolute path of the modular file.
+        texts: the formatted texts that its conversion gives, by path.
+
+    Raises `ConversionError` where the modular file cannot be converted.
+    """
+    neighbours, classes, collection = gather(modular, library)
+    tracer = _Tracer(neighbours, classes, library)
+    folder = os.path.dirname(modular)
+    files = {os.path.join(folder, file.name): file for file in collection.files}
+    return {path: tracer.file(files[path], text) for path, text in texts.items()}
+
+
+@dataclass(frozen=True)
+class _Tracer:
+    """The finished steps of a conversion, asked about its lines."""
+
+    neighbours: Neighbourhood
+    classes: Mapping[str, BuiltClass]
+    library: Library
+
+    @property
+    def modular(self) -> str:
+        return self.neighbours.target.path
+
+    @cached_property
+    def module(self) -> Module:
+        return self.neighbours.target.module
+
+    def file(self, file: GeneratedFile, text: str) -> list[LineSource]:
+        """The lines of one generated file."""
+        lines = text.split("\n")[: text.count("\n")]
+        found = [LineSource()] * len(lines)
+        formatted = index_module(text, file.name)
+        for number, places in enumerate(self._header(formatted.header)):
+            found[number] = LineSource(places)
+        for definition in file.ordered:
+            statement = formatted.definitions.get(definition.name)
+            if statement is not None:
+                self._place(statement, self._emitted(definition), definition.lead + definition.text, found)
+        for name in OWN_STATEMENTS:
+            statement, own = formatted.definitions.get(name), self.module.definitions.get(name)
+            if statement is not None and own is not None and name not in file.definitions:
+                self._place(statement, self._own(own), own.lead + own.text, found, in_order=name != "__all__")
+        return found
+
+    def _place(
+        self, statement: Statement, sources: Lines, text: str, found: list[LineSource], *, in_order: bool = True
+    ) -> None:
+        """Lay the sources of a definition's lines over the lines of the formatted definition."""
+        numbers = [one[0].first for one in (*lead_lines(statement, "", ""), *text_lines(statement, "", ""))]
+        match = align if in_order else same_names
+        aligned = match((statement.lead + statement.text).split("\n"), text.split("\n"))
+        for number, lines in zip(numbers, aligned):
+            places = joined(place for line in lines if line < len(sources) for place in sources[line])
+            if places and number <= len(found):
+                found[number - 1] = LineSource(places, statement.name)
+
+    def _header(self, header: str) -> Lines:
+        """The comments below the banner, as far as the modular file or its first neighbour has them."""
+        lines = without_banner(header, self.library.settings).split("\n")[:-1]
+        found: Lines = [()] * len(lines)
+        modules = [self.module, *(one.neighbour.module for one in self.neighbours.neighbours.values())][:2]
+        for module in modules:
+            own = without_banner(module.header, self.library.settings).split("\n")[:-1]
+            above = module.header.count("\n") - len(own) + 1
+            for number, sources in enumerate(align(lines, own)):
+                if not found[number]:
+                    found[number] = tuple(Place(module.path, above + one, above + one) for one in sources)
+        return [*[()] * (header.count("\n") - len(lines)), *found]
+
+    def _emitted(self, definition: EmittedDefinition) -> Lines:
+        """The lines of a definition as the steps of the conversion give it, those above it included."""
+        built = self.classes.get(definition.name)
+        if built is not None and built.pieces and built.parent is not None:
+            return self._merged(built)
+        if definition.origin.path == self.modular:
+            own = built.statement if built is not None else self.module.definitions[definition.name]
+            return self._own(own)
+        return self._copied(self.neighbours.at_path[definition.origin.path], definition.name)
+
+    def _own(self, statement: Statement) -> Lines:
+        return lead_lines(statement, self.modular, "") + text_lines(statement, self.modular, "")
+
+    def _copied(self, dotted: str, name: str) -> Lines:
+        """The lines of a neighbour's definition. Those that name the origin of a copy go when it is renamed."""
+        renamed = self.neighbours.neighbours[dotted]
+        original, comment = renamed.definitions.original(name), renamed.definitions.renamer.copy_comment
+        path = renamed.neighbour.path
+        return lead_lines(original, path, comment) + text_lines(original, path, comment)
+
+    def _merged(self, built: BuiltClass) -> Lines:
+        assert built.parent is not None
+        name, parent_text = built.parent.name, built.parent.text
+        inherited = self._copied(built.neighbour, name)
+        above = built.parent.lead.count("\n")
+        if name != built.name:
+            parent_text = rename_class(parent_text, name, built.name, self.neighbours.names)
+        own = text_lines(built.statement, self.modular, "")
+        halves = Halves(*_as_merged(built.statement.text, own), *_as_merged(parent_text, inherited[above:]))
+        return inherited[:above] + merged_lines(built.text, built.pieces, halves)
+
+
+def _as_merged(text: str, places: Lines) -> tuple[str, Lines]:
+    """A class as the merge takes it apart: with a body on lines of its own, indented by four spaces."""
+    lines = "".join(block_lines(text)[1]).removesuffix("\n").split("\n")
+    old = text.removesuffix("\n").split("\n")
+    if len(lines) != len(old):
+        places = [joined(place for line in found for place in places[line]) for found in align(lines, old)]
+    return "\n".join(lines), places

@@ -1,0 +1,45 @@
+"""Every line of the golden cases: the source that is told for it has its words, under other names of models."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from modular_converter.convert.source.library import Library
+from modular_converter.provenance.generated import line_sources
+from modular_converter.settings.load import load_settings
+from tests.oracle.line_words import wrong_lines
+from tests.test_cases import CASES, NAMES, SETTINGS, needs_newer_python
+
+
+BOUND = {
+    "foreign_package": frozenset(("baselib",)),
+    "imported_names": frozenset(("shifted",)),
+    "inherit_param_rename": frozenset(("hidden_states",)),
+    "inherit_parameter_replaced_by_loop": frozenset(("count", "1", "step", "2")),
+}
+"""Words that a conversion puts in: parameters of `super()` calls, names for `as` names, packages of relative imports."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_line_has_the_words_of_its_source(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if needs_newer_python(name):
+        pytest.skip("its syntax is newer than this Python")
+    shutil.copytree(CASES / name, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("expected"))
+    has_settings = (tmp_path / "pyproject.toml").exists()
+    (tmp_path / "pyproject.toml").touch()
+    settings = load_settings(tmp_path) if has_settings else SETTINGS
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (modular,) = tmp_path.glob("**/modular_*.py")
+    texts = {
+        str(modular.parent / path.name): path.read_bytes().decode()
+        for path in (CASES / name / "expected").glob("*.py")
+    }
+    if not texts:
+        return
+    models = [one for path in tmp_path.rglob("*_*.py") for one in (path.parent.name, path.stem.rpartition("_")[2])]
+    for path, sources in line_sources(str(modular), texts, Library(settings)).items():
+        assert len(sources) == texts[path].count("\n")
+        assert list(wrong_lines(texts[path], sources, models, BOUND.get(name, frozenset()))) == [], path

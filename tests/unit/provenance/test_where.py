@@ -1,0 +1,124 @@
+"""`modular-convert where`: what it tells of lines, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from modular_converter.check.run import CheckOptions, check
+from modular_converter.commands.where import where_command
+from modular_converter.provenance.alignment import align
+
+
+def ask(*places: str) -> Result:
+    return CliRunner().invoke(where_command, list(places))
+
+
+def told(*places: str) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(where_command, [*places, "--format", "json"])
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["schema"], report["version"]) == ("modular-converter/where", 1)
+    lines: list[dict[str, Any]] = report["lines"]
+    return lines
+
+
+def line_of(path: Path, text: str) -> int:
+    return next(number for number, line in enumerate(path.read_text().split("\n"), 1) if text in line)
+
+
+def test_a_line_is_followed_through_all_neighbours(tree: Path) -> None:
+    leaf = tree / "models/leaf/modeling_leaf.py"
+    (answer,) = told(f"{leaf}:{line_of(leaf, 'return x + 1')}")
+    (heir,) = answer["origins"]
+    (base,) = heir["origins"]
+    assert (answer["kind"], heir["kind"], base["kind"]) == ("generated", "generated", "flat")
+    assert answer["hands"] == 2 and answer["definition"] == "LeafMLP"
+    assert base["path"].endswith("modeling_base.py")
+    assert base["line"] == base["end_line"] == line_of(tree / "models/base/modeling_base.py", "return x + 1")
+    assert base["text"].strip() == heir["text"].strip() == "return x + 1"
+
+
+def test_a_header_comes_from_the_modular_file_and_from_the_parent(tree: Path) -> None:
+    heir = tree / "models/heir/modeling_heir.py"
+    done = ask(f"{heir}:{line_of(heir, 'class HeirMLP')}")
+    assert "class HeirMLP(BaseMLP):" in done.stdout and "class BaseMLP(nn.Module):" in done.stdout
+    assert "through 1 neighbour\n" in done.stdout
+
+
+def test_the_notice_and_the_imports_are_made(tree: Path) -> None:
+    heir = tree / "models/heir/modeling_heir.py"
+    for number in (1, line_of(heir, "from torch import nn")):
+        assert "made by the converter" in ask(f"{heir}:{number}").stdout
+        assert told(f"{heir}:{number}")[0]["origins"] == []
+
+
+def test_a_line_of_a_modular_file_ends_up_in_several_places_or_in_none(tree: Path) -> None:
+    modular = tree / "models/heir/modular_heir.py"
+    modular.write_text(
+        "from ..base.modeling_base import BaseMLP\n\n\ndef twice(x):\n    return 2 * x\n\n\n"
+        "class HeirMLP(BaseMLP):\n    def forward(self, x):\n        return twice(x)\n\n\n"
+        "class HeirImageProcessor:\n    def f(self, x):\n        return twice(x)\n"
+    )
+    for name in ("modeling", "image_processing"):
+        (tree / f"models/heir/{name}_heir.py").unlink(missing_ok=True)
+    check(CheckOptions(root=str(tree), fix=True))
+    first, second = told(f"{modular}:{line_of(modular, 'return 2 * x')}", f"{modular}:1")
+    assert [Path(one["path"]).name for one in first["destinations"]] == [
+        "image_processing_heir.py",
+        "modeling_heir.py",
+    ]
+    assert {one["text"] for one in first["destinations"]} == {"    return 2 * x"}
+    assert second["destinations"] == [] and "in no generated file" in ask(f"{modular}:1").stdout
+
+
+def test_a_line_that_people_wrote_is_its_own_source(tree: Path) -> None:
+    done = ask(f"{tree}/models/base/modeling_base.py:4")
+    assert done.exit_code == 0 and "written by hand" in done.stdout
+
+
+def test_a_stale_file_is_refused(tree: Path) -> None:
+    heir = tree / "models/heir/modeling_heir.py"
+    heir.write_text(heir.read_text().replace("x + 1", "x + 2"))
+    done = ask(f"{heir}:10")
+    assert (done.exit_code, done.stdout) == (1, "") and "MC401" in done.stderr and "--fix" in done.stderr
+    leaf = tree / "models/leaf/modeling_leaf.py"
+    done = ask(f"{leaf}:{line_of(leaf, 'return x + 1')}")
+    assert done.exit_code == 1 and "modeling_" in done.stderr
+
+
+def test_an_orphan_is_refused(tree: Path) -> None:
+    (tree / "models/leaf/modular_leaf.py").unlink()
+    done = ask(f"{tree}/models/leaf/modeling_leaf.py:10")
+    assert done.exit_code == 1 and "MC403" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "code"),
+    [("models/none/modeling_none.py:1", "MC103"), ("models/base/modeling_base.py:99", "MC120")],
+)
+def test_a_place_that_does_not_exist_is_refused(place: str, code: str, tree: Path) -> None:
+    done = ask(f"{tree}/{place}")
+    assert (done.exit_code, done.stdout) == (2, "") and code in done.stderr and "help:" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["modeling_base.py", "modeling_base.py:", "modeling_base.py:0", ":3", "a.py:²"])
+def test_an_argument_without_a_line_is_refused(place: str) -> None:
+    done = ask(place)
+    assert done.exit_code == 2 and "is not FILE:LINE" in done.stderr
+
+
+def test_a_column_may_follow(tree: Path) -> None:
+    path = tree / "models/base/modeling_base.py"
+    assert told(f"{path}:4:9")[0]["line"] == 4
+
+
+def test_lines_that_a_formatter_joins_and_parts_are_found() -> None:
+    old = ["x = f(a,", "      b)", "y = [", "  1, 2, 3]", "z = 'q'"]
+    new = ["x = f(a, b)", "y = [", "    1,", "    2,", "    3,", "]", 'z = "q"']
+    assert align(new, old) == [[0, 1], [2], [3], [3], [3], [3], [4]]
+    assert align(["unheard = 0", "z = 'q'"], old) == [[], [4]]
