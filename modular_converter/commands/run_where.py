@@ -10,8 +10,8 @@ import click
 from modular_converter.commands.output import report
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, exit_code
-from modular_converter.provenance.records import Place
-from modular_converter.provenance.where import Answer, Kind, Origin, Tracer
+from modular_converter.provenance.records import LineRange
+from modular_converter.provenance.where import Answer, Kind, TracedLines, Tracer
 from modular_converter.reporting.counts import count
 from modular_converter.reporting.json_format import dump
 from modular_converter.reporting.paths import shown_path, shown_posix
@@ -79,7 +79,7 @@ def _lines(answer: Answer) -> Iterator[str]:
         yield from _quoted(one.texts, 2)
 
 
-def _sources(line: Origin, depth: int) -> Iterator[str]:
+def _sources(line: TracedLines, depth: int) -> Iterator[str]:
     for one in line.origins:
         hint = " (made there by the converter)" if one.kind is Kind.GENERATED and not one.origins else ""
         yield f"{'  ' * depth}<- {_head(one.place, one.definition)}{hint}"
@@ -89,7 +89,7 @@ def _sources(line: Origin, depth: int) -> Iterator[str]:
         yield f"  through {count(line.hands, 'neighbour')}"
 
 
-def _head(place: Place, definition: str) -> str:
+def _head(place: LineRange, definition: str) -> str:
     lines = f"{place.first}" if place.first == place.last else f"{place.first}-{place.last}"
     name = f" in {definition}" if definition else ""
     return report_line(f"{shown_path(place.path, os.getcwd())}:{lines}{name}")
@@ -112,7 +112,7 @@ def _record(answer: Answer) -> dict[str, object]:
     return {**_origin(answer.line), "hands": answer.line.hands, "destinations": destinations}
 
 
-def _origin(line: Origin) -> dict[str, object]:
+def _origin(line: TracedLines) -> dict[str, object]:
     return {
         **_place(line.place),
         "kind": line.kind.value,
@@ -122,5 +122,5 @@ def _origin(line: Origin) -> dict[str, object]:
     }
 
 
-def _place(place: Place) -> dict[str, object]:
+def _place(place: LineRange) -> dict[str, object]:
     return {"path": shown_posix(place.path, os.getcwd()), "line": place.first, "end_line": place.last}

@@ -35,7 +35,7 @@ def convert(path: str, library: Library) -> Conversion:
     """
     seen = library.observations
     try:
-        neighbours, classes, collection = gather(path, library)
+        neighbours, classes, collection = first_steps(path, library)
         files = assemble(neighbours, collection, library)
         changed = report_changed_meanings(neighbours, classes, collection, library)
         lost = report_lost_statements(neighbours, collection, library)
@@ -50,7 +50,7 @@ def convert(path: str, library: Library) -> Conversion:
     return Conversion(path, texts, diagnostics, origins, seen.reads, dict(sorted(seen.packages.items())))
 
 
-def gather(path: str, library: Library) -> tuple[Neighbourhood, Mapping[str, BuiltClass], GeneratedFiles]:
+def first_steps(path: str, library: Library) -> tuple[Neighbourhood, Mapping[str, BuiltClass], GeneratedFiles]:
     """The first steps: the neighbours, renamed; the classes, merged; the definitions of each generated file.
 
     Raises `ConversionError` with what is wrong with the input.

@@ -13,13 +13,13 @@ from modular_converter.convert.inherit.members import block_lines
 from modular_converter.convert.inherit.merge import rename_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile
-from modular_converter.convert.pipeline import gather
+from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Statement
 from modular_converter.provenance.alignment import align, same_names
 from modular_converter.provenance.merged import Halves, merged_lines
-from modular_converter.provenance.records import Lines, LineSource, Place, joined
+from modular_converter.provenance.records import LineRange, Lines, LineSource, joined
 from modular_converter.provenance.statements import lead_lines, text_lines
 
 
@@ -36,7 +36,7 @@ def line_sources(modular: str, texts: Mapping[str, str], library: Library) -> di
 
     Raises `ConversionError` where the modular file cannot be converted.
     """
-    neighbours, classes, collection = gather(modular, library)
+    neighbours, classes, collection = first_steps(modular, library)
     tracer = _Tracer(neighbours, classes, library)
     folder = os.path.dirname(modular)
     files = {os.path.join(folder, file.name): file for file in collection.files}
@@ -98,7 +98,7 @@ class _Tracer:
             above = module.header.count("\n") - len(own) + 1
             for number, sources in enumerate(align(lines, own)):
                 if not found[number]:
-                    found[number] = tuple(Place(module.path, above + one, above + one) for one in sources)
+                    found[number] = tuple(LineRange(module.path, above + one, above + one) for one in sources)
         return [*[()] * (header.count("\n") - len(lines)), *found]
 
     def _emitted(self, definition: EmittedDefinition) -> Lines:

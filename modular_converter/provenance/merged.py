@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from modular_converter.convert.inherit.pieces import Piece, Taken
+from modular_converter.convert.inherit.pieces import ClassPiece, TakenLines
 from modular_converter.provenance.alignment import align, words_of
 from modular_converter.provenance.records import Lines, joined
 
@@ -21,14 +21,14 @@ class Halves:
     parent_text: str
     parent: Lines
 
-    def at(self, taken: Taken) -> tuple[list[str], Lines]:
+    def at(self, taken: TakenLines) -> tuple[list[str], Lines]:
         """The lines of a part, and where they come from."""
         text, places = (self.own_text, self.own) if taken.is_own else (self.parent_text, self.parent)
         lines = text.split("\n")
         return lines[taken.first - 1 : taken.last], places[taken.first - 1 : taken.last]
 
 
-def merged_lines(text: str, pieces: Sequence[Piece], halves: Halves) -> Lines:
+def merged_lines(text: str, pieces: Sequence[ClassPiece], halves: Halves) -> Lines:
     """Where each line of a merged class comes from."""
     lines = text.removesuffix("\n").split("\n")
     found: Lines = []
@@ -41,7 +41,7 @@ def merged_lines(text: str, pieces: Sequence[Piece], halves: Halves) -> Lines:
     return [*found, *((),) * (len(lines) - len(found))]
 
 
-def _from_any(lines: list[str], taken: Sequence[Taken], halves: Halves) -> Lines:
+def _from_any(lines: list[str], taken: Sequence[TakenLines], halves: Halves) -> Lines:
     """The lines of a piece: one by one where there are as many, else by their words, from each part that has some."""
     if len(taken) == 1:
         _, places = halves.at(taken[0])
@@ -61,7 +61,7 @@ def _from_any(lines: list[str], taken: Sequence[Taken], halves: Halves) -> Lines
     return found
 
 
-def _method(lines: list[str], piece: Piece, halves: Halves) -> Lines:
+def _method(lines: list[str], piece: ClassPiece, halves: Halves) -> Lines:
     """The lines of a merged method: its signature from both halves, each statement from its own."""
     ends = list(_ends(lines))
     if len(ends) != len(piece.statements) + 1:
@@ -91,10 +91,10 @@ def _comments_above(lines: Sequence[str]) -> int:
     return next(code, len(lines))
 
 
-def _above(taken: Taken, halves: Halves) -> Taken:
+def _above(taken: TakenLines, halves: Halves) -> TakenLines:
     """The comments and blank lines above a statement of one of the halves."""
     lines = (halves.own_text if taken.is_own else halves.parent_text).split("\n")
     first = taken.first
     while first > 1 and (not lines[first - 2].strip() or lines[first - 2].lstrip().startswith("#")):
         first -= 1
-    return Taken(taken.is_own, first, taken.first - 1)
+    return TakenLines(taken.is_own, first, taken.first - 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class LineRange(NamedTuple):
     """Lines of a file that follow each other."""
 
     path: str
@@ -18,29 +18,29 @@ class Place(NamedTuple):
 class LineSource(NamedTuple):
     """Where one line of a generated file comes from."""
 
-    places: tuple[Place, ...] = ()
+    places: tuple[LineRange, ...] = ()
     """Lines of the modular file and of its neighbours; several where a line was merged. None for a line that the
     converter has made: the notice on top, an import, a blank line."""
     definition: str = ""
     """The definition of the generated file that the line belongs to."""
 
 
-Lines = list[tuple[Place, ...]]
+Lines = list[tuple[LineRange, ...]]
 """For each line of a text, where it comes from."""
 
 
-def joined(places: Iterable[Place]) -> tuple[Place, ...]:
+def joined(places: Iterable[LineRange]) -> tuple[LineRange, ...]:
     """The places without repetitions, those that touch each other in one file as one, in order."""
-    found: list[Place] = []
+    found: list[LineRange] = []
     for place in places:
         near = next((number for number, one in enumerate(found) if _touch(one, place)), None)
         if near is None:
             found.append(place)
         else:
             one = found[near]
-            found[near] = Place(one.path, min(one.first, place.first), max(one.last, place.last))
+            found[near] = LineRange(one.path, min(one.first, place.first), max(one.last, place.last))
     return tuple(found)
 
 
-def _touch(one: Place, other: Place) -> bool:
+def _touch(one: LineRange, other: LineRange) -> bool:
     return one.path == other.path and one.first <= other.last + 1 and other.first <= one.last + 1

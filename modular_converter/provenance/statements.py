@@ -6,7 +6,7 @@ import bisect
 
 from modular_converter.convert.source.module import Statement
 from modular_converter.convert.source.rename import without_copy_comments
-from modular_converter.provenance.records import Lines, Place
+from modular_converter.provenance.records import LineRange, Lines
 
 
 def lead_lines(statement: Statement, path: str, copy_comment: str) -> Lines:
@@ -28,7 +28,7 @@ def text_lines(statement: Statement, path: str, copy_comment: str) -> Lines:
 
 def _kept(text: str, numbers: list[int], path: str, copy_comment: str) -> Lines:
     """The places of the lines that stay when the comments about copies go."""
-    places: Lines = [(Place(path, number, number),) for number in numbers]
+    places: Lines = [(LineRange(path, number, number),) for number in numbers]
     kept = without_copy_comments(text, copy_comment)
     if kept == text:
         return places

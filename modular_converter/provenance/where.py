@@ -15,7 +15,7 @@ from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.files.arguments import is_modular_name
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.provenance.generated import line_sources
-from modular_converter.provenance.records import LineSource, Place
+from modular_converter.provenance.records import LineRange, LineSource
 from modular_converter.rules import generated_file_orphaned, unknown_line
 from modular_converter.settings.values import Settings
 
@@ -30,14 +30,14 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Origin:
+class TracedLines:
     """Lines of a file, with the lines that they come from in turn."""
 
-    place: Place
+    place: LineRange
     kind: Kind
     texts: tuple[str, ...]
     """The lines as the file has them."""
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[TracedLines, ...] = ()
     definition: str = ""
     """Of generated lines: the definition that they belong to."""
 
@@ -51,7 +51,7 @@ class Origin:
 class Destination:
     """Lines of a generated file that come from a line of its modular file."""
 
-    place: Place
+    place: LineRange
     definition: str
     texts: tuple[str, ...]
 
@@ -60,7 +60,7 @@ class Destination:
 class Answer:
     """What there is to say about one line."""
 
-    line: Origin
+    line: TracedLines
     destinations: tuple[Destination, ...] = ()
     """Of a line of a modular file: where it ends up."""
 
@@ -87,23 +87,23 @@ class Tracer:
         count = len(lines) - (not lines[-1])
         if not 0 < line <= count:
             raise ConversionError(unknown_line.diagnose(Location(path, max(line, 1)), count))
-        origin = self.origin(Place(path, line, line))
+        origin = self.origin(LineRange(path, line, line))
         if origin.kind is not Kind.MODULAR:
             return Answer(origin)
         return Answer(origin, tuple(self.destinations(path, line)))
 
-    def origin(self, place: Place) -> Origin:
+    def origin(self, place: LineRange) -> TracedLines:
         """Some lines with all that they come from."""
         text = self.library.text(place.path)
         texts = tuple(text.split("\n")[place.first - 1 : place.last])
         if is_modular_name(os.path.basename(place.path)):
-            return Origin(place, Kind.MODULAR, texts)
+            return TracedLines(place, Kind.MODULAR, texts)
         if not is_generated(text):
-            return Origin(place, Kind.FLAT, texts)
+            return TracedLines(place, Kind.FLAT, texts)
         sources = self._sources_of(place.path, is_generated(text))[place.first - 1 : place.last]
         places = dict.fromkeys(one for source in sources for one in source.places)
         definition = next((source.definition for source in sources if source.definition), "")
-        return Origin(place, Kind.GENERATED, texts, tuple(map(self.origin, places)), definition)
+        return TracedLines(place, Kind.GENERATED, texts, tuple(map(self.origin, places)), definition)
 
     def destinations(self, modular: str, line: int) -> list[Destination]:
         """The lines of all generated files that come from a line of a modular file."""
@@ -113,7 +113,7 @@ class Tracer:
             texts = self.library.text(target).split("\n")
             numbers = [number for number, source in enumerate(sources, 1) if _is_from(source, modular, line)]
             for first, last in _runs(numbers):
-                place = Place(target, first, last)
+                place = LineRange(target, first, last)
                 found.append(Destination(place, sources[first - 1].definition, tuple(texts[first - 1 : last])))
         return found
 

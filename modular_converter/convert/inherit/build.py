@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from modular_converter.convert.inherit.ancestors import lineage, sets_attribute
 from modular_converter.convert.inherit.class_findings import ClassFinding
 from modular_converter.convert.inherit.merge import merge_class
-from modular_converter.convert.inherit.pieces import Piece
+from modular_converter.convert.inherit.pieces import ClassPiece
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
@@ -33,7 +33,7 @@ class BuiltClass:
     """Its parent, renamed."""
     findings: tuple[Diagnostic, ...] = ()
     """What the merge did at a loss."""
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[ClassPiece, ...] = ()
     """Of a class with a parent: where the lines of `text` come from."""
 
     @property

@@ -9,7 +9,7 @@ import ast
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from modular_converter.convert.inherit.pieces import Taken
+from modular_converter.convert.inherit.pieces import TakenLines
 from modular_converter.convert.inherit.scopes import FUNCTIONS, Function, Names, names_of
 from modular_converter.convert.source.index import end_with_footer, first_line, is_docstring
 from modular_converter.facts.members import class_node
@@ -35,7 +35,7 @@ class Member:
     """Of an override: the names that what it takes from the parent reads."""
     overridden: Member | None = None
     """Of an override: the parent's member, whose place, lead and documentation it may have."""
-    statements: tuple[Taken, ...] = ()
+    statements: tuple[TakenLines, ...] = ()
     """Of a merged method: where each statement of its body was taken from."""
 
     @property

@@ -20,7 +20,7 @@ from modular_converter.convert.inherit.class_findings import ClassFinding, too_d
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import merge_members
 from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.pieces import Piece
+from modular_converter.convert.inherit.pieces import ClassPiece
 from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.taken import pieces_of
 from modular_converter.convert.source import lexer
@@ -36,7 +36,7 @@ class Merged:
 
     text: str
     findings: tuple[ClassFinding, ...] = ()
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[ClassPiece, ...] = ()
     """Where the lines of `text` come from."""
 
 

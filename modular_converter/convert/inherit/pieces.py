@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Taken(NamedTuple):
+class TakenLines(NamedTuple):
     """Lines of the child, or of its renamed parent, both counted from 1 within the class."""
 
     is_own: bool
@@ -14,11 +14,11 @@ class Taken(NamedTuple):
     last: int
 
 
-class Piece(NamedTuple):
+class ClassPiece(NamedTuple):
     """Some lines of a merged class; the pieces of a class follow each other and leave out no line."""
 
     lines: int
-    taken: tuple[Taken, ...]
+    taken: tuple[TakenLines, ...]
     """Lines that it was made from; of several the first has the say. None for lines that the merge has made."""
-    statements: tuple[Taken, ...] = ()
+    statements: tuple[TakenLines, ...] = ()
     """Of a merged method: the lines that each statement of its body was made from."""

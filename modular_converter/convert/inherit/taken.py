@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from modular_converter.convert.inherit.members import ClassBlock, Member
-from modular_converter.convert.inherit.pieces import Piece, Taken
+from modular_converter.convert.inherit.pieces import ClassPiece, TakenLines
 from modular_converter.convert.inherit.scopes import Function
 from modular_converter.convert.source.index import is_docstring
 
@@ -16,7 +16,7 @@ def pieces_of(
     parent: ClassBlock,
     parts: tuple[str, str, str],
     members: Sequence[Member],
-) -> tuple[Piece, ...]:
+) -> tuple[ClassPiece, ...]:
     """The pieces of the class that was merged from `child` and `parent`.
 
     Args:
@@ -28,57 +28,59 @@ def pieces_of(
 
 def _pieces(
     child: ClassBlock, parent: ClassBlock, parts: tuple[str, str, str], members: Sequence[Member]
-) -> Iterator[Piece]:
+) -> Iterator[ClassPiece]:
     decorators, header, docstring = (part.count("\n") for part in parts)
-    yield Piece(decorators, (Taken(bool(child.decorators), 1, decorators),))
-    yield Piece(header, tuple(Taken(one is child, one.node.lineno, one.body_line - 1) for one in (child, parent)))
-    yield Piece(docstring, _of_docstring(child, parent, docstring))
+    yield ClassPiece(decorators, (TakenLines(bool(child.decorators), 1, decorators),))
+    yield ClassPiece(
+        header, tuple(TakenLines(one is child, one.node.lineno, one.body_line - 1) for one in (child, parent))
+    )
+    yield ClassPiece(docstring, _of_docstring(child, parent, docstring))
     own = {id(member.node): member for member in child.members}
     inherited = {id(member.node): member for member in parent.members}
     for member in members:
         source = own.get(id(member.node)) or inherited.get(id(member.node))
         if source is None:  # `del x`, which a stub of the child asks for
-            yield Piece(member.render().count("\n"), _of_stub(member, child))
+            yield ClassPiece(member.render().count("\n"), _of_stub(member, child))
         else:
             yield from _of_member(member, source, id(member.node) in own)
 
 
-def _of_docstring(child: ClassBlock, parent: ClassBlock, lines: int) -> tuple[Taken, ...]:
+def _of_docstring(child: ClassBlock, parent: ClassBlock, lines: int) -> tuple[TakenLines, ...]:
     stray = next((member for member in child.members if is_docstring(member.node)), None)
     if child.docstring or stray is None:
         block = child if child.docstring else parent
-        return (Taken(block is child, block.body_line, block.body_line + lines - 1),)
-    return (Taken(True, stray.line, stray.line + lines - 1),)
+        return (TakenLines(block is child, block.body_line, block.body_line + lines - 1),)
+    return (TakenLines(True, stray.line, stray.line + lines - 1),)
 
 
-def _of_stub(member: Member, child: ClassBlock) -> tuple[Taken, ...]:
+def _of_stub(member: Member, child: ClassBlock) -> tuple[TakenLines, ...]:
     return tuple(_whole(one, one.text, True) for one in child.members if one.binds & member.binds)[:1]
 
 
-def _of_member(member: Member, source: Member, is_own: bool) -> Iterator[Piece]:
+def _of_member(member: Member, source: Member, is_own: bool) -> Iterator[ClassPiece]:
     place = member.overridden if is_own else None
     lead = place if place is not None and member.lead == place.lead and member.lead != source.lead else source
     lines = member.lead.count("\n")
-    yield Piece(lines, (Taken(is_own and lead is source, lead.line - lines, lead.line - 1),))
+    yield ClassPiece(lines, (TakenLines(is_own and lead is source, lead.line - lines, lead.line - 1),))
     taken = [_whole(source, source.text, is_own)]
     if place is not None and (member.statements or not member.is_function):
         taken.append(_whole(place, place.text, False))
-    yield Piece(member.text.count("\n"), tuple(taken), member.statements)
+    yield ClassPiece(member.text.count("\n"), tuple(taken), member.statements)
     below = source if place is None or source.documentation else place
     lines, start = member.documentation.count("\n"), below.line + below.text.count("\n")
-    yield Piece(lines, (Taken(is_own and below is source, start, start + lines - 1),))
+    yield ClassPiece(lines, (TakenLines(is_own and below is source, start, start + lines - 1),))
 
 
-def _whole(member: Member, text: str, is_own: bool) -> Taken:
-    return Taken(is_own, member.line, member.line + text.count("\n") - 1)
+def _whole(member: Member, text: str, is_own: bool) -> TakenLines:
+    return TakenLines(is_own, member.line, member.line + text.count("\n") - 1)
 
 
-def taken_statements(nodes: Sequence[ast.stmt], child: Function, parent: Function) -> tuple[Taken, ...]:
+def taken_statements(nodes: Sequence[ast.stmt], child: Function, parent: Function) -> tuple[TakenLines, ...]:
     """Where the statements of a merged method come from, which are the nodes of the two methods or stand for them."""
     inherited = {id(node) for node in parent.body}
     inherited |= {id(value) for node in parent.body if (value := getattr(node, "value", None)) is not None}
     return tuple(
-        Taken(
+        TakenLines(
             id(node) not in inherited and id(getattr(node, "value", None)) not in inherited,
             min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]),
             node.end_lineno or node.lineno,
