@@ -5,10 +5,15 @@ from __future__ import annotations
 import ast
 import inspect
 import io
+import itertools
+import re
 import tokenize
 import warnings
+from collections.abc import Sequence
 
 
+_BETWEEN = re.compile(r"\n\n\n(?=\S)")
+"""The blank lines above a definition of a formatted file."""
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -17,12 +22,35 @@ def differ_by_layout_alone(old: str, new: str) -> bool:
 
     The indentation of docstrings, line breaks, quotes and parentheses are layout. A text that is not Python has none.
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for before, after in (_differing_parts(old, new), (old, new)):
+            try:
+                return _tree(before) == _tree(after) and _comments(before) == _comments(after)
+            except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
+                continue  # cut within a statement, or no Python at all
+    return False
+
+
+def _differing_parts(old: str, new: str) -> tuple[str, str]:
+    """The texts without the definitions that both begin and end with; whole where their beginning ends in a string.
+
+    Most stale files differ in one class, and the trees of two whole files take 0.1 s.
+    """
+    olds, news = re.split(_BETWEEN, old), re.split(_BETWEEN, new)
+    first = _number_of_same(olds, news)
+    last = _number_of_same(olds[:first:-1], news[:first:-1])
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return _tree(old) == _tree(new) and _comments(old) == _comments(new)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
-        return False
+        ast.parse("\n\n\n".join(olds[:first]))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return old, new
+    before, after = ("\n\n\n".join(some[first : len(some) - last]) for some in (olds, news))
+    return before, after
+
+
+def _number_of_same(olds: Sequence[str], news: Sequence[str]) -> int:
+    """How many parts are the same in both from the start."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(olds, news)))
 
 
 def _tree(text: str) -> str:

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.pipeline import convert
@@ -18,11 +17,8 @@ from modular_converter.diagnostics import ConversionError, Location, locate_word
 from modular_converter.rules import internal_error
 
 
-if TYPE_CHECKING:
-    from multiprocessing.context import BaseContext
-
-FILES_PER_WORKER = 12
-"""Fewer files than this are not worth a process: starting one costs about as much as converting three."""
+FILES_PER_WORKER = {"fork": 2, "spawn": 12}
+"""Fewer files than this are not worth a process: to fork one takes 0.03 s, to spawn one as long as to convert three."""
 
 Progress = Callable[[int], None]
 
@@ -48,7 +44,8 @@ def convert_all(paths: Sequence[str], library: Library, workers: int, progress: 
         workers: processes at most; 0 stands for one a core.
         progress: called with the number of files converted since the last call.
     """
-    processes = min(workers or os.cpu_count() or 1, len(paths) // FILES_PER_WORKER)
+    worth = len(paths) // FILES_PER_WORKER[_start_method()]
+    processes = min(workers or os.cpu_count() or 1, worth)
     if processes > 1:
         return _in_processes(paths, library, processes, progress)
     return _convert_each(paths, library, progress)
@@ -84,11 +81,13 @@ def _place_of(class_name: str, path: str, library: Library) -> Location:
 
 def _in_processes(paths: Sequence[str], library: Library, processes: int, progress: Progress) -> list[Conversion]:
     """Convert in several processes. Each share holds every n-th file, so that files of one level are spread."""
+    import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed  # takes longer than converting a file
 
     shares = [list(paths[number :: processes * 4]) for number in range(processes * 4)]
     converted: dict[str, Conversion] = {}
-    with ProcessPoolExecutor(processes, _context(), initializer=_start_worker, initargs=(library,)) as pool:
+    context = multiprocessing.get_context(_start_method())
+    with ProcessPoolExecutor(processes, context, initializer=_start_worker, initargs=(library,)) as pool:
         futures = [pool.submit(_convert_share, share) for share in shares if share]
         for future in as_completed(futures):
             share = future.result()
@@ -97,12 +96,9 @@ def _in_processes(paths: Sequence[str], library: Library, processes: int, progre
     return [converted[path] for path in paths]
 
 
-def _context() -> BaseContext:
+def _start_method() -> str:
     """How processes are started: forked where that is safe (a progress bar runs in a thread), else spawned."""
-    import multiprocessing
-
-    forks = sys.platform == "linux" and threading.active_count() == 1
-    return multiprocessing.get_context("fork" if forks else "spawn")
+    return "fork" if sys.platform == "linux" and threading.active_count() == 1 else "spawn"
 
 
 _worker_library: Library | None = None

@@ -113,6 +113,16 @@ def test_a_right_version_names_layout_and_rewrites_it(tree: Path) -> None:
         ("x = 1\n", "x = 1 +\n", False),
         ("def f(:\n", "def f(:\n", False),
         ("x = 1\n", "x = 1.0\n", False),
+        # The texts are compared from the first definition on that differs, and to the last one.
+        ("a = 1\n\n\nb = (2)\n\n\nc = 3\n", "a = 1\n\n\nb = 2\n\n\nc = 3\n", True),
+        ("a = 1\n\n\nb = 2\n\n\nc = 3\n", "a = 1\n\n\nb = 4\n\n\nc = 3\n", False),
+        ("a = 1\n\n\nb = 2\n", "a = 1\n\n\nb = 2\n\n\nc = 3\n", False),
+        ('a = """\n\n\nb = (2)\n\n\n"""\n', 'a = """\n\n\nb = 2\n\n\n"""\n', False),
+        (
+            "a = 1\n\n\nif b:\n  if c:\n    d\n\n\n    e\n",
+            "a = 1\n\n\nif b:\n    if c:\n        d\n\n\n    e\n",
+            False,
+        ),
     ],
 )
 def test_layout(old: str, new: str, same: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import multiprocessing
 import os
 import random
 import subprocess
@@ -94,14 +93,14 @@ def test_order_and_workers_change_nothing(monkeypatch):
     expected = texts(convert_paths(ZOO, workers=1))
     shuffled = ZOO[:]
     random.Random(0).shuffle(shuffled)
-    monkeypatch.setattr("modular_converter.convert.workers.FILES_PER_WORKER", 1)
+    monkeypatch.setattr("modular_converter.convert.workers.FILES_PER_WORKER", {"fork": 1, "spawn": 1})
     assert texts(Run(profile_settings_of_zoo(), workers=3).convert(shuffled)) == expected
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_are_started_either_way(monkeypatch, method):
-    monkeypatch.setattr(workers, "FILES_PER_WORKER", 1)
-    monkeypatch.setattr(workers, "_context", lambda: multiprocessing.get_context(method))
+    monkeypatch.setattr(workers, "FILES_PER_WORKER", {"fork": 1, "spawn": 1})
+    monkeypatch.setattr(workers, "_start_method", lambda: method)
     run = Run(profile_settings_of_zoo(), workers=2)
     assert texts(run.convert(ZOO)) == texts(convert_paths(ZOO, workers=1))
 
