@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
 from modular_converter.parallel.engine.choice.arguments import Arguments, check_arguments, in_process_group
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
@@ -67,13 +69,15 @@ def parallelize(
     given = Arguments(**locals())
     refuse_import_in_child()
     check_arguments(given, _DEFAULTS)
+    base = base_of(given.model)
     if in_process_group():  # each way imports only its own half of the engine
-        from modular_converter.parallel.engine.group.in_process_group import parallelize_here
-
-        return parallelize_here(given)
-    from modular_converter.parallel.engine.remote.put_on_ranks import put_on_ranks
-
-    return put_on_ranks(given)
+        from modular_converter.parallel.engine.group.adapted_share import wrap_share as wrap
+        from modular_converter.parallel.engine.group.in_process_group import parallelize_here as put
+    else:
+        from modular_converter.parallel.engine.remote.adapted_on_ranks import wrap_on_ranks as wrap
+        from modular_converter.parallel.engine.remote.put_on_ranks import put_on_ranks as put
+    made = put(dataclasses.replace(given, model=base))
+    return made if base is given.model else wrap(given.model, made)
 
 
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(parallelize).parameters.items()}

@@ -57,21 +57,14 @@ def build(target: Target, overrides: Mapping[str, Any] | None = None, strategy: 
     for text_alone in (False, True):
         for kind in [strategy] if strategy else STRATEGIES:
             try:
-                return _attempt(target, model_class, config_class, kind, overrides or {}, text_alone)
+                return _attempt(target, kind, overrides or {}, text_alone)
             except Exception as error:  # anything a model's own code raises is a reason, not a crash
                 reasons += [] if text_alone else [(kind, one_line(error, 200))]
     raise BuildError(f"{target.name}: cannot be built small and run{explained(reasons, config_class)}")
 
 
-def _attempt(
-    target: Target,
-    model_class: type[Any],
-    config_class: type[Any],
-    strategy: str,
-    overrides: Mapping[str, Any],
-    text_alone: bool = False,
-) -> Small:
-    model = _made(model_class, config_class, strategy, overrides)
+def _attempt(target: Target, strategy: str, overrides: Mapping[str, Any], text_alone: bool) -> Small:
+    model = fresh(target, overrides, strategy)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return Small(target.name, strategy, model, _inputs_that_run(model, text_alone))
@@ -83,12 +76,7 @@ def fresh(target: Target, overrides: Mapping[str, Any], strategy: str) -> torch.
     Raises:
         Exception: what the model's own constructor raises.
     """
-    return _made(*target.load(), strategy, overrides)
-
-
-def _made(
-    model_class: type[Any], config_class: type[Any], strategy: str, overrides: Mapping[str, Any]
-) -> torch.nn.Module:
+    model_class, config_class = target.load()
     config = shrink(config_class, strategy, overrides)
     with warnings.catch_warnings(), _limited():
         warnings.simplefilter("ignore")
@@ -98,6 +86,8 @@ def _made(
     with warnings.catch_warnings(), _limited():
         warnings.simplefilter("ignore")
         model: torch.nn.Module = model_class(config).eval()
+        for alteration in target.alterations:
+            alteration.put_into(model)
         randomise(model)
         return model
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import Any
+from typing import Any, Protocol
 
 from modular_converter.parallel.errors import BuildError
 from modular_converter.parallel.tiny.importing import lay_over, reach
+
+
+class Alteration(Protocol):
+    """What was done to a model after its construction; picklable and hashable."""
+
+    def put_into(self, model: Any) -> None:
+        """Do the same to a small instance, in place."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +24,7 @@ class Target:
     Attributes:
         folder: what to put on the path of imports first; "" for nothing.
         texts: ``(module, path, source)`` of modules that stand for files which are not written yet.
+        alterations: what is done to the model after its construction, in this order.
     """
 
     name: str
@@ -24,6 +32,7 @@ class Target:
     config_class: str
     folder: str = ""
     texts: tuple[tuple[str, str, str], ...] = ()
+    alterations: tuple[Alteration, ...] = ()
 
     def load(self) -> tuple[type[Any], type[Any]]:
         """The two classes. Raises ``BuildError`` when a module of them cannot be imported."""

@@ -1,4 +1,4 @@
-"""Models that are refused by name: packed weights of quantisation schemes, and wrappers of adapters."""
+"""Models that are refused by name: packed weights of quantisation schemes."""
 
 from __future__ import annotations
 
@@ -49,13 +49,3 @@ def _parts(config: Any) -> list[Any]:
     """The configurations within one."""
     names = getattr(type(config), "sub_configs", None) or {}
     return [part for part in (getattr(config, name, None) for name in names) if part is not None]
-
-
-def refuse_wrapper(model: Any) -> None:
-    """Raise ``ApplyError`` for a model that peft wraps: its adapters are layers that no plan knows."""
-    kinds = [kind for kind in type(model).__mro__ if kind.__module__.partition(".")[0] == "peft"]
-    if kinds:
-        raise ApplyError(
-            f"{kinds[0].__name__} of peft: parallelize takes the model with its adapters merged: model = "
-            "model.merge_and_unload()"
-        )

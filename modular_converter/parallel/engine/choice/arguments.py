@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modular_converter.parallel.engine.base.refused_weights import refuse_quantised, refuse_wrapper
+from modular_converter.parallel.engine.base.adapted import base_of
+from modular_converter.parallel.engine.base.refused_weights import refuse_quantised
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
 from modular_converter.parallel.errors import ApplyError
 
@@ -77,15 +78,15 @@ def _check_model(given: Arguments) -> None:
     if not isinstance(given.model, torch.nn.Module):
         kind = type(given.model).__name__
         raise ApplyError(f"model is of type {kind}: give a torch.nn.Module, or the path of a saved model's folder")
-    refuse_wrapper(given.model)
-    refuse_quantised(getattr(given.model, "config", None), type(given.model).__name__)
+    model = base_of(given.model)
+    refuse_quantised(getattr(model, "config", None), type(model).__name__)
     if given.model_class is not None:
         raise ApplyError("model_class= is for the path of a folder; the model has its class already: leave it out")
-    if LOST_WEIGHTS in given.model.__dict__:
+    if LOST_WEIGHTS in model.__dict__:
         raise ApplyError("the model lost weights when an earlier parallelize did not come to its end; load it again")
-    if "_placement" in given.model.__dict__:
+    if "_placement" in model.__dict__:
         raise ApplyError("the model is parallelized already; take it back with .cpu() first")
-    if "_applied" in given.model.__dict__:
+    if "_applied" in model.__dict__:
         raise ApplyError("the model is sharded already; make it whole with .unshard() first")
 
 

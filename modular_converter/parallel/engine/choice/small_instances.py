@@ -17,6 +17,7 @@ from modular_converter.parallel.proof.in_use import Instance
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.prove import Derived, derive_model
+from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.tiny.build import Small, Target, build
 from modular_converter.parallel.tiny.fields import config_fields, is_config
 from modular_converter.parallel.tiny.head_ratios import ratios_like
@@ -24,7 +25,7 @@ from modular_converter.parallel.tiny.sizes import LAYERS
 
 
 logger = logging.getLogger(__name__)
-# (model class, overrides, ranks, plan) -> verdict, and (model class, overrides, ranks) -> derived plan, of this process
+# (target, overrides, ranks, plan) -> verdict, and (target, overrides, ranks) -> derived plan, of this process
 _VERDICTS: dict[tuple[Any, ...], Verdict] = {}
 _DERIVED: dict[tuple[Any, ...], Derived] = {}
 _INSTANCES: dict[tuple[Any, ...], Instance] = {}
@@ -44,7 +45,8 @@ def target_like(model: Any) -> Target:
         )
     kinds = (type(model), type(config))
     paths = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
-    return Target(type(model).__name__, paths[0], paths[1])
+    adapters = adapters_of(model)
+    return Target(type(model).__name__, paths[0], paths[1], alterations=(adapters,) if adapters is not None else ())
 
 
 def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
@@ -128,7 +130,7 @@ _NOT_ARITHMETIC = {"transformers_version", "dtype", "name_or_path", "model_type"
 
 
 def _key(target: Target, overrides: dict[str, Any], ranks: int) -> tuple[Any, ...]:
-    return (target.model_class, target.config_class, repr(sorted(overrides.items())), ranks)
+    return (target, repr(sorted(overrides.items())), ranks)
 
 
 def verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:

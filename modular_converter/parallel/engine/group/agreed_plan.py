@@ -22,6 +22,8 @@ from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
 logger = logging.getLogger(__name__)
+# Entries of each weight that are compared between processes.
+_PROBES = 256
 
 
 def agreed_plan(model: torch.nn.Module, given: GivenPlan | None, group: ProcessGroup) -> tuple[Plan, str]:
@@ -88,6 +90,21 @@ def refuse_difference_in_group(
             f"one layer of each kind gives other numbers when it is shared out ({said}): give another plan=, or "
             "probe=False to use this one all the same"
         )
+
+
+def refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) -> None:
+    """Raise ``ApplyError`` on all processes if one has other weights: their shares would be of different models."""
+    sums = [p.detach().reshape(-1)[:: max(1, p.numel() // _PROBES)].double().sum() for p in model.parameters()]
+    own = torch.stack([one.cpu() for one in sums]) if sums else torch.zeros(1, dtype=torch.float64)
+    everywhere = group.all_gather(own.to(place))
+    names = [name for name, _ in model.named_parameters()]
+    for rank, other in enumerate(everywhere):
+        differs = ~torch.isclose(other, everywhere[0], rtol=0.0, atol=0.0, equal_nan=True)
+        if bool(differs.any()):
+            raise ApplyError(
+                f"{names[int(differs.nonzero()[0])]} has other values on process {rank} than on process 0: load the "
+                "same checkpoint everywhere, or call torch.manual_seed with the same number before the model is made"
+            )
 
 
 def _text_of(given: GivenPlan | None, name: str) -> str:

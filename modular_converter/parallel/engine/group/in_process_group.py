@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.engine.base.adapted import keep_adapters, let_go, refuse_saving_adapters
 from modular_converter.parallel.engine.base.attention_heads import (
     HeadCounts,
     heads_recorded,
@@ -32,7 +33,11 @@ from modular_converter.parallel.engine.checkpoint.load_model import is_folder
 from modular_converter.parallel.engine.checkpoint.save_model import saves_as_library
 from modular_converter.parallel.engine.choice.arguments import Arguments
 from modular_converter.parallel.engine.choice.preflight import check_fit
-from modular_converter.parallel.engine.group.agreed_plan import agreed_plan, refuse_difference_in_group
+from modular_converter.parallel.engine.group.agreed_plan import (
+    agreed_plan,
+    refuse_difference_in_group,
+    refuse_other_weights,
+)
 from modular_converter.parallel.engine.group.dropout import SharedDropout
 from modular_converter.parallel.engine.group.for_inference import make_inference, no_training, without_gradients
 from modular_converter.parallel.engine.group.from_files import FileShares, same_checkpoint
@@ -48,9 +53,7 @@ from modular_converter.parallel.shard.collectives import ProcessGroup, borders_o
 
 
 logger = logging.getLogger(__name__)
-_ALONE = "{name} would change this process's share alone; call unshard(), {name}, and parallelize again"
-# Entries of each weight that are compared between processes.
-_PROBES = 256
+ALONE = "{name} would change this process's share alone; call unshard(), {name}, and parallelize again"
 
 
 class Sharded(MemoryFigures):
@@ -147,6 +150,7 @@ class Sharded(MemoryFigures):
             max_shard_size: of a file, such as ``"2GB"``; at most 5 GB and one process's part of the model if None.
             more: other arguments of the library's; the first process holds the whole model then.
         """
+        refuse_saving_adapters(self, "call unshard()")  # type: ignore[arg-type]
         own: Any = super()
         # Not the first rank of the group: with a mesh of several dimensions each replica has one.
         first = dist.get_rank() == 0
@@ -182,7 +186,7 @@ def parallelize_here(given: Arguments) -> Any:
         files = FileShares(same_checkpoint(given, group), group, place)
         model, given = files.checkpoint.model, replace(given, fp16=False, dtype=None)
     else:
-        _refuse_other_weights(model, group, place)
+        refuse_other_weights(model, group, place)
     kept = kept_types(model, given.weight_type)
     with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
         plan, origin = agreed_plan(model, given.plan, group)
@@ -221,9 +225,10 @@ def parallelize_here(given: Arguments) -> Any:
     if inference:
         body = {name: without_gradients(method, given.compile) for name, method in body.items()} | no_training()
     body |= agreeing_methods(own, group)
-    body |= refusals(own, CHANGE_WEIGHTS, ApplyError, _ALONE)
+    body |= refusals(own, CHANGE_WEIGHTS, ApplyError, ALONE)
     body |= {"__module__": own.__module__, "__doc__": own.__doc__}
     model.__class__ = type(own.__name__, (Sharded, own), body)
+    keep_adapters(model, ApplyError, ALONE)
     if given.verbose is not None and dist.get_rank() == 0:
         print_usage(model, f"this process's share of {group.size}", model._figures(), given.verbose)
     return model
@@ -255,23 +260,9 @@ def _with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
     return whole
 
 
-def _refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) -> None:
-    """Raise ``ApplyError`` on all processes if one has other weights: their shares would be of different models."""
-    sums = [p.detach().reshape(-1)[:: max(1, p.numel() // _PROBES)].double().sum() for p in model.parameters()]
-    own = torch.stack([one.cpu() for one in sums]) if sums else torch.zeros(1, dtype=torch.float64)
-    everywhere = group.all_gather(own.to(place))
-    names = [name for name, _ in model.named_parameters()]
-    for rank, other in enumerate(everywhere):
-        differs = ~torch.isclose(other, everywhere[0], rtol=0.0, atol=0.0, equal_nan=True)
-        if bool(differs.any()):
-            raise ApplyError(
-                f"{names[int(differs.nonzero()[0])]} has other values on process {rank} than on process 0: load the "
-                "same checkpoint everywhere, or call torch.manual_seed with the same number before the model is made"
-            )
-
-
 def _unswap(model: Any) -> None:
     model.__class__ = model.__dict__.pop("_own_class")
+    let_go(model)
     model.__dict__.pop("_dropout").detach()
     uncheck_ids(model.__dict__.pop("_checked"))
     del model.__dict__["_applied"], model.__dict__["_whole_shapes"]

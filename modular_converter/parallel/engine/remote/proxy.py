@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.base.adapted import keep_adapters, let_go, refuse_saving_adapters
 from modular_converter.parallel.engine.base.memory import MemoryFigures
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names, saves_as_library
@@ -27,7 +28,7 @@ from modular_converter.parallel.errors import PlanError
 # Ranks of a main process refuse more: they have no gradients, and take calls one by one.
 _NOT_ON_RANKS = (*CHANGE_WEIGHTS, "gradient_checkpointing_enable", "generate_batch")
 
-_OUT_OF_REACH = (
+OUT_OF_REACH = (
     "{name} would not reach the weights, which are on the ranks; take the model back with .cpu(), call {name}, and "
     "parallelize it again"
 )
@@ -71,7 +72,7 @@ class Parallelized(MemoryFigures):
         found = super().state_dict(*args, **kwargs)  # type: ignore[misc]
         prefix = kwargs.get("prefix", "")
         whole = {item.name: tensor for item, tensor in self._placement.whole()}
-        for name, tied in _first_names(self).items():
+        for name, tied in first_names(self).items():
             if prefix + name in found and tied in whole:
                 found[prefix + name] = whole[tied]
         return found
@@ -86,6 +87,7 @@ class Parallelized(MemoryFigures):
             more: other arguments of the library's; this process holds the whole model then.
         """
         placement = self._placement
+        refuse_saving_adapters(self, "take the model back with .cpu()")  # type: ignore[arg-type]
         own: Any = super()
         if more or not saves_as_library(self.__dict__["_own_class"]):
             sized = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
@@ -134,7 +136,7 @@ class _Fixed(dict[str, Any]):
         raise PlanError(_UNREACHED.format(name=name))
 
 
-def _first_names(model: Any) -> dict[str, str]:
+def first_names(model: Any) -> dict[str, str]:
     """Every parameter name -> the first name of the same parameter."""
     first: dict[int, str] = {}
     names = {}
@@ -171,6 +173,7 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
     model.__dict__["_homes"] = homes
     model.__dict__["_own_class"] = type(model)
     model.__class__ = _routed_class(type(model))  # type: ignore[arg-type]
+    keep_adapters(model, PlanError, OUT_OF_REACH)
 
 
 def _inner(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -198,6 +201,7 @@ def give_back(model: Any) -> torch.nn.Module:
         for name in ("forward", *_HOOKS):
             module.__dict__.pop(name, None)
     del model.__dict__["_placement"]
+    let_go(model)
     found: torch.nn.Module = model
     return found
 
@@ -207,7 +211,7 @@ def _routed_class(own: type[Any]) -> type[Any]:
     body: dict[str, Any] = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
     for name in _routed_names(own):
         body[name] = _route(name, getattr(own, name))
-    body |= refusals(own, _NOT_ON_RANKS, PlanError, _OUT_OF_REACH)
+    body |= refusals(own, _NOT_ON_RANKS, PlanError, OUT_OF_REACH)
     return type(own.__name__, (Parallelized, own), body)
 
 

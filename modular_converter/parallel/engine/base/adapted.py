@@ -1,0 +1,145 @@
+"""Models that peft wraps: the wrapped model goes to the ranks, and the wrapper stays in use around it."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.errors import ApplyError, PlanError
+from modular_converter.parallel.tiny.adapters import has_adapters
+
+
+# Methods of peft's modules that change weights, or which adapters compute.
+_CHANGES = (
+    "add_adapter",
+    "add_weighted_adapter",
+    "delete_adapter",
+    "disable_adapter",
+    "disable_adapter_layers",
+    "enable_adapter_layers",
+    "enable_adapters",
+    "inject_adapter",
+    "load_adapter",
+    "load_state_dict",
+    "merge",
+    "merge_adapter",
+    "merge_and_unload",
+    "scale_layer",
+    "set_adapter",
+    "set_base_weight",
+    "set_requires_grad",
+    "set_scale",
+    "subtract_mutated_init",
+    "unload",
+    "unmerge",
+    "unmerge_adapter",
+    "unscale_layer",
+    "update_layer",
+)
+_REFUSED, _AROUND = "_refused_of_peft", "_around"
+
+
+def is_wrapper(model: Any) -> bool:
+    """Whether a model is of a class of peft, with another model inside."""
+    return any(kind.__module__.partition(".")[0] == "peft" for kind in type(model).__mro__)
+
+
+def base_of(model: Any) -> Any:
+    """The model that goes to the ranks: the one inside of peft's wrapper, or the model itself.
+
+    Raises:
+        ApplyError: the wrapper computes something itself, such as the tokens of a prompt.
+    """
+    if not is_wrapper(model):
+        return model
+    tuner = model._modules.get("base_model")
+    base = tuner._modules.get("model") if isinstance(tuner, torch.nn.Module) and is_wrapper(tuner) else None
+    if base is None or getattr(model, "_is_prompt_learning", True):
+        raise ApplyError(
+            f"{type(model).__name__} of peft: plans are derived for adapters inside of layers (LoraConfig); use the "
+            "model without this wrapper, or merge its adapters: model = model.merge_and_unload()"
+        )
+    return base
+
+
+def path_of_base(wrapper: torch.nn.Module, base: torch.nn.Module) -> str:
+    """The path of the wrapped model in its wrapper."""
+    found: str = next(path for path, module in wrapper.named_modules() if module is base)
+    return found
+
+
+def keep_adapters(model: torch.nn.Module, kind: type[PlanError], text: str) -> None:
+    """Make the modules of peft in a model refuse what would change adapters; ``{name}`` in the text is the method's."""
+    if "peft" not in sys.modules:
+        return
+    for module in model.modules():
+        if is_wrapper(module) and _REFUSED not in module.__dict__:
+            found = [name for name in _CHANGES if callable(getattr(type(module), name, None))]
+            module.__dict__[_REFUSED] = found
+            module.__dict__.update({name: functools.partial(_refuse, kind, text.format(name=name)) for name in found})
+
+
+def wrap(wrapper: Any, base: torch.nn.Module, methods: type[Any], kind: type[PlanError], text: str) -> None:
+    """Give the wrapper of a model that has gone to the ranks the methods that it needs there, until ``let_go``.
+
+    Args:
+        methods: a class that comes before the wrapper's own.
+        kind: of the error of a method that changes adapters, with ``text``; see ``keep_adapters``.
+    """
+    keep_adapters(wrapper, kind, text)
+    own = type(wrapper)
+    wrapper.__class__ = type(own.__name__, (methods, own), {"__module__": own.__module__, "__doc__": own.__doc__})
+    base.__dict__[_AROUND] = [(wrapper, own)]  # in a list: it is no module of the model
+
+
+def let_go(base: torch.nn.Module) -> None:
+    """Undo ``wrap`` and ``keep_adapters`` for a model that has come back."""
+    for wrapper, own in base.__dict__.pop(_AROUND, ()):
+        wrapper.__class__ = own
+        _change_again(wrapper)
+    _change_again(base)
+
+
+def _change_again(model: torch.nn.Module) -> None:
+    for module in model.modules():
+        for name in module.__dict__.pop(_REFUSED, ()):
+            del module.__dict__[name]
+
+
+def _refuse(kind: type[PlanError], text: str, *args: Any, **kwargs: Any) -> Any:
+    raise kind(text)
+
+
+def refuse_saving_adapters(model: torch.nn.Module, instead: str) -> None:
+    """Raise ``ApplyError`` for a model with adapters in its layers: its files would have other names than the library's."""
+    if has_adapters(model):
+        raise ApplyError(
+            "the layers of this model hold adapters, so its files would be no saved model; save the adapters with "
+            f"save_pretrained of peft's wrapper, or {instead} and save it then"
+        )
+
+
+def state_of_adapters(
+    wrapper: Any, whole: Mapping[str, torch.Tensor], fetch: Callable[[str], torch.Tensor], **how: Any
+) -> dict[str, torch.Tensor]:
+    """What ``save_pretrained`` of peft reads of a wrapper's state: the weights that it saves are fetched, others are empty.
+
+    Args:
+        whole: all names of the wrapper's state, with tensors of the whole shapes.
+        fetch: from a name to the whole tensor on the CPU; called in the same order everywhere.
+        how: the arguments of ``save_pretrained``.
+    """
+    from peft import get_peft_model_state_dict
+
+    empty = {name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in whole.items()}
+    names = {id(tensor): name for name, tensor in empty.items()}
+    layers = how.get("save_embedding_layers", "auto")
+    for adapter in how.get("selected_adapters") or list(wrapper.peft_config):
+        for tensor in get_peft_model_state_dict(wrapper, dict(empty), adapter, save_embedding_layers=layers).values():
+            if tensor.is_meta and id(tensor) in names:
+                empty[names[id(tensor)]] = fetch(names[id(tensor)])
+    return empty

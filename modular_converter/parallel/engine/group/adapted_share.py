@@ -1,0 +1,66 @@
+"""The wrapper of peft around a model that is sharded over a process group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.engine.base.adapted import path_of_base, state_of_adapters, wrap
+from modular_converter.parallel.engine.group.in_process_group import ALONE
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.shard.apply import put_together
+
+
+class AdaptedShare:
+    """The methods of such a wrapper, in addition to its own; all processes must call them."""
+
+    def get_base_model(self) -> Any:
+        return super().get_base_model()  # type: ignore[misc]
+
+    def _prefix(self) -> str:
+        return f"{path_of_base(self, self.get_base_model())}."  # type: ignore[arg-type]
+
+    def unshard(self) -> Any:
+        """The wrapper with the whole model again, in place, on every rank."""
+        self.get_base_model().unshard()
+        return self
+
+    def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:
+        """The whole weights on the CPU, as the wrapper's ``state_dict``; ``first_only`` as for the model itself."""
+        found = self.get_base_model().full_state_dict(first_only)
+        return {f"{self._prefix()}{name}": value for name, value in found.items()}
+
+    def load_full_state_dict(self, state: Mapping[str, torch.Tensor] | None) -> None:
+        """Take this rank's shares from whole weights, named as in the wrapper; None as for the model itself."""
+        own = None if state is None else {name.removeprefix(self._prefix()): value for name, value in state.items()}
+        self.get_base_model().load_full_state_dict(own)
+
+    def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:
+        """Save the adapters as peft does, from the first process; their weights alone are gathered."""
+        own: Any = super()
+        base, prefix = self.get_base_model(), self._prefix()
+        pieces, group, shapes = base._applied.resolution.pieces, base._applied.group, base.__dict__["_whole_shapes"]
+        state = torch.nn.Module.state_dict(base, prefix=prefix, keep_vars=True)
+        whole = {
+            name: torch.empty(shapes.get(name.removeprefix(prefix), one.shape), dtype=one.dtype, device="meta")
+            for name, one in state.items()
+        }
+
+        def fetch(name: str) -> torch.Tensor:
+            local, piece = state[name].detach().as_subclass(torch.Tensor), pieces.get(name.removeprefix(prefix))
+            return (local if piece is None or piece.dim < 0 else put_together(local, piece, group)).cpu()
+
+        adapters = state_of_adapters(self, whole, fetch, **more)
+        if dist.get_rank() == 0:
+            own.save_pretrained(folder, state_dict=adapters, **more)
+        dist.barrier()
+
+
+def wrap_share(wrapper: Any, base: Any) -> Any:
+    """The wrapper of a model that has become this process's share, in use around it as before."""
+    wrap(wrapper, base, AdaptedShare, ApplyError, ALONE)
+    return wrapper

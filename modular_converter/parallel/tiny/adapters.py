@@ -1,0 +1,155 @@
+"""The adapters that peft has put into a model, and the same ones put into a small instance of it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.patterns import wildcard
+
+
+# Of a small instance: no number of ranks divides it, so that no plan cuts the rank of an adapter.
+_RANK = 3
+# Settings of a configuration that say which layers get an adapter, how large it is and how it begins; arithmetic has none.
+_OF_THE_MODEL: dict[str, Any] = {
+    "exclude_modules": None,
+    "layers_to_transform": None,
+    "layers_pattern": None,
+    "rank_pattern": {},
+    "alpha_pattern": {},
+    "init_lora_weights": True,
+    "loftq_config": {},
+    "eva_config": None,
+    "corda_config": None,
+    "lora_ga_config": None,
+    "r": _RANK,
+    "lora_alpha": 2 * _RANK,
+    "inference_mode": False,
+}
+# Settings of adapters that compute with more than a layer's input, weights and output.
+_REFUSED = {
+    "alora_invocation_tokens": "counts the tokens of a prompt outside of the model",
+    "arrow_config": "chooses among adapters outside of the layers",
+    "layer_replication": "repeats layers of the model",
+    "megatron_config": "has parallel layers of its own",
+    "target_parameters": "changes a parameter instead of a layer",
+    "trainable_token_indices": "exchanges rows of an embedding",
+}
+_MERGE = "merge the adapters first: model = model.merge_and_unload()"
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One adapter: its name, its configuration for a small instance (pickled), and the layers of the model that have it."""
+
+    name: str
+    config: bytes
+    layers: tuple[str, ...]
+
+    def layers_in(self, paths: Sequence[str]) -> list[str]:
+        """The modules of a small instance that get it: those of the same names; where there is none, those like them."""
+        found = set(paths).intersection(self.layers)
+        missing = {wildcard(path) for path in self.layers} - {wildcard(path) for path in found}
+        return [path for path in paths if path in found or wildcard(path) in missing]
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """All adapters of a model.
+
+    Attributes:
+        active: the names of those that compute.
+        merged: the names of those that were added to the weights of their layers.
+        enabled: whether adapters compute at all.
+    """
+
+    adapters: tuple[Adapter, ...]
+    active: tuple[str, ...]
+    merged: tuple[str, ...]
+    enabled: bool
+
+    def put_into(self, model: torch.nn.Module) -> None:
+        """Put the same adapters into a small instance, in place; all weights can be trained."""
+        from peft import inject_adapter_in_model  # takes seconds to import
+
+        for adapter in self.adapters:
+            if paths := adapter.layers_in([path for path, _ in model.named_modules()]):
+                config = pickle.loads(adapter.config)
+                config.target_modules = "|".join(map(re.escape, paths))
+                inject_adapter_in_model(config, model, adapter.name)
+        for _, layer in _layers(model):
+            layer.set_adapter(list(self.active))
+            if self.merged:
+                layer.merge(adapter_names=list(self.merged))
+            layer.enable_adapters(self.enabled)
+        for weight in model.parameters():
+            weight.requires_grad_(weight.is_floating_point())
+        model.eval()
+
+
+def has_adapters(model: torch.nn.Module) -> bool:
+    """Whether peft has put a layer of its own into a model."""
+    return "peft" in sys.modules and bool(_layers(model))
+
+
+def adapters_of(model: Any) -> Adapters | None:
+    """The adapters in a model; None for none.
+
+    Raises:
+        ApplyError: they are of a kind that no small instance can have, or their layers are in different states.
+    """
+    if not has_adapters(model):
+        return None
+    layers = _layers(model)
+    configs = dict(model.__dict__.get("peft_config") or {})
+    made = tuple(_adapter(name, config, layers) for name, config in configs.items())
+    active, merged, enabled = (
+        _agreed("active adapters", (tuple(layer.active_adapters) for _, layer in layers)),
+        _agreed("merged adapters", (tuple(layer.merged_adapters) for _, layer in layers if layer.merged_adapters)),
+        _agreed("switches", ((not layer.disable_adapters,) for _, layer in layers)),
+    )
+    if not {*active, *merged} <= set(configs):
+        raise ApplyError(
+            f"the adapters {', '.join(active)} have no configuration in the model's peft_config; {_MERGE}"
+        )
+    return Adapters(made, active, merged, all(enabled))
+
+
+def _layers(model: torch.nn.Module) -> list[tuple[str, Any]]:
+    """The layers of peft that hold another layer and adapters to it."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    return [(path, module) for path, module in model.named_modules() if isinstance(module, BaseTunerLayer)]
+
+
+def _adapter(name: str, config: Any, layers: Sequence[tuple[str, Any]]) -> Adapter:
+    kind = getattr(config.peft_type, "value", config.peft_type)
+    if kind != "LORA":
+        raise ApplyError(f"the adapter {name} is of the kind {kind}, and plans are derived for LORA; {_MERGE}")
+    for field, why in _REFUSED.items():
+        if getattr(config, field, None):
+            raise ApplyError(f"the adapter {name} has {field}, which {why}: no plan can be derived for it; {_MERGE}")
+    small = copy.deepcopy(config)
+    for field, value in _OF_THE_MODEL.items():
+        if hasattr(small, field):
+            setattr(small, field, copy.copy(value))
+    small.target_modules = None
+    if isinstance(small.modules_to_save, (set, list, tuple)):
+        small.modules_to_save = sorted(small.modules_to_save)
+    paths = tuple(path for path, layer in layers if name in layer._get_available_adapters())
+    return Adapter(name, pickle.dumps(small), paths)
+
+
+def _agreed(what: str, found: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    values = list(dict.fromkeys(found))
+    if len(values) > 1:
+        raise ApplyError(f"the layers differ in their {what} ({values[0]}, {values[1]}): set the same for all of them")
+    return values[0] if values else ()
