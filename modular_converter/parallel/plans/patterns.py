@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 
@@ -43,3 +43,11 @@ def entries_for(entries: Mapping[str, str], model: Any) -> dict[str, str]:
     """The entries of a plan of transformers' whose patterns stand for a part of the model."""
     names = names_of_parts(model)
     return {pattern: style for pattern, style in entries.items() if matches(pattern, names)}
+
+
+def alike(paths: Collection[str], others: Iterable[str]) -> list[str]:
+    """Of other paths those that are among these; for a pattern of these without such a path, all that it stands for."""
+    others = list(others)
+    found = set(others).intersection(paths)
+    missing = {wildcard(path) for path in paths} - {wildcard(path) for path in found}
+    return [path for path in others if path in found or wildcard(path) in missing]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.plans.patterns import wildcard
+from modular_converter.parallel.plans.patterns import alike
 
 
 # Of a small instance: no number of ranks divides it, so that no plan cuts the rank of an adapter.
@@ -54,12 +54,6 @@ class Adapter:
     config: bytes
     layers: tuple[str, ...]
 
-    def layers_in(self, paths: Sequence[str]) -> list[str]:
-        """The modules of a small instance that get it: those of the same names; where there is none, those like them."""
-        found = set(paths).intersection(self.layers)
-        missing = {wildcard(path) for path in self.layers} - {wildcard(path) for path in found}
-        return [path for path in paths if path in found or wildcard(path) in missing]
-
 
 @dataclass(frozen=True)
 class Adapters:
@@ -81,7 +75,7 @@ class Adapters:
         from peft import inject_adapter_in_model  # takes seconds to import
 
         for adapter in self.adapters:
-            if paths := adapter.layers_in([path for path, _ in model.named_modules()]):
+            if paths := alike(adapter.layers, [path for path, _ in model.named_modules()]):
                 config = pickle.loads(adapter.config)
                 config.target_modules = "|".join(map(re.escape, paths))
                 inject_adapter_in_model(config, model, adapter.name)
@@ -111,11 +105,12 @@ def adapters_of(model: Any) -> Adapters | None:
     layers = _layers(model)
     configs = dict(model.__dict__.get("peft_config") or {})
     made = tuple(_adapter(name, config, layers) for name, config in configs.items())
-    active, merged, enabled = (
-        _agreed("active adapters", (tuple(layer.active_adapters) for _, layer in layers)),
-        _agreed("merged adapters", (tuple(layer.merged_adapters) for _, layer in layers if layer.merged_adapters)),
-        _agreed("switches", ((not layer.disable_adapters,) for _, layer in layers)),
-    )
+    active = _agreed("active adapters", (tuple(layer.active_adapters) for _, layer in layers))
+    enabled = _agreed("switches", ((not layer.disable_adapters,) for _, layer in layers))
+    merged = tuple(dict.fromkeys(name for _, layer in layers for name in layer.merged_adapters))
+    for path, layer in layers:
+        if set(layer.merged_adapters) != set(merged) & layer._get_available_adapters():
+            raise ApplyError(f"the adapters {', '.join(merged)} are merged in some layers and not in {path}; {_MERGE}")
     if not {*active, *merged} <= set(configs):
         raise ApplyError(
             f"the adapters {', '.join(active)} have no configuration in the model's peft_config; {_MERGE}"

@@ -69,7 +69,7 @@ class Sharded(MemoryFigures):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "peft_config":  # the last step of putting adapters into a model in place
             raise ApplyError(
-                "adapters would be made for this process's share alone; load the model again and merge adapters first"
+                "adapters would be made for this process's share alone; call unshard(), put them in, and parallelize again"
             )
         super().__setattr__(name, value)
 

@@ -59,12 +59,6 @@ def test_the_remedies_are_those_of_the_library():
             assert "dequantize" in inspect.signature(getattr(schemes, kind)).parameters, method
 
 
-def test_a_wrapper_of_peft_is_refused(model):
-    wrapper = type("PeftModelForCausalLM", (torch.nn.Module,), {"__module__": "peft.peft_model"})()
-    with pytest.raises(ApplyError, match=r"PeftModelForCausalLM of peft: .*merge_and_unload\(\)"):
-        parallelize(wrapper, num_gpus=2)
-
-
 def test_no_layer_is_exchanged_while_the_ranks_have_it(ranks):
     own = LlamaForCausalLM(LlamaConfig(**SIZES))
     before = own.state_dict()["model.layers.0.mlp.up_proj.weight"].clone()

@@ -1,0 +1,168 @@
+"""Models with adapters of peft: the plan is that of what they compute, and their outputs are those of one process."""
+
+import json
+import multiprocessing
+
+import pytest
+import torch
+
+
+pytest.importorskip("peft")
+from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model  # noqa: E402
+
+from modular_converter.parallel import parallelize  # noqa: E402
+from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
+from modular_converter.parallel.engine.choice.small_instances import (  # noqa: E402
+    small_settings,
+    target_like,
+    verified,
+)
+from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
+from modular_converter.parallel.plans.plan import Plan  # noqa: E402
+from tests.parallel import adapters_script  # noqa: E402
+from tests.parallel.adapted import adapted, drawn, furthest, gpt2, llama, logits, tokens  # noqa: E402
+
+
+ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+STAYS = "would not reach the weights"
+
+
+def with_all():
+    return adapted(llama(), r=8, target_modules=ALL)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return select_plan(with_all().get_base_model(), None, 2)[0]
+
+
+def test_an_adapter_is_cut_as_its_layer_is(plan):
+    styles = {rule.pattern.removeprefix("model.layers.*."): rule.style for rule in plan.rules}
+    for name in ALL:
+        layer = ("self_attn." if name[0] in "qkvo" and name != "up_proj" else "mlp.") + name
+        row = name in ("o_proj", "down_proj")
+        assert styles[f"{layer}.base_layer"] == ("rowwise" if row else "colwise")
+        assert styles.get(f"{layer}.lora_A.default") == ("rowwise" if row else None)
+        assert styles.get(f"{layer}.lora_B.default") == (None if row else "colwise")
+
+
+def test_a_wrapped_model_is_used_as_before(ranks, tmp_path, plan):
+    model = with_all()
+    before, said, state = logits(model), tokens(model), {n: v.clone() for n, v in model.state_dict().items()}
+    with parallelize(model, session=ranks) as same:
+        assert same is model and isinstance(model, PeftModel) and model.memory_allocated()
+        assert furthest(logits(model), before) < 1e-5 and torch.equal(tokens(model), said)
+        assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+        model.save_pretrained(tmp_path)
+        with pytest.raises(PlanError, match="already"):
+            parallelize(model, session=ranks)
+        with pytest.raises(ApplyError, match="hold adapters"):
+            model.get_base_model().save_pretrained(tmp_path)
+        layer = model.base_model.model.model.layers[0].self_attn.q_proj
+        for change in (
+            lambda: model.set_adapter("default"),
+            lambda: model.disable_adapter().__enter__(),
+            lambda: model.add_adapter("other", LoraConfig(target_modules=["q_proj"])),
+            lambda: model.delete_adapter("default"),
+            lambda: model.load_state_dict(state),
+            lambda: model.merge_adapter(),
+            lambda: model.merge_and_unload(),
+            lambda: model.unload(),
+            lambda: layer.scale_layer(2.0),
+        ):
+            with pytest.raises(PlanError, match=STAYS):
+                change()
+    assert torch.equal(logits(model), before) and type(model) is PeftModel
+    loaded = PeftModel.from_pretrained(llama(), tmp_path)
+    assert torch.equal(logits(loaded.eval()), before)
+    model.set_adapter("default")
+    assert not any("_refused_of_peft" in vars(module) for module in model.modules())
+
+
+def test_several_adapters_merged_or_not(ranks):
+    model = adapted(llama(), r=8, target_modules=["q_proj", "down_proj"])
+    model.add_adapter("two", LoraConfig(r=4, use_rslora=True, target_modules=["q_proj", "o_proj"]))
+    drawn(model)
+    seen = []
+    for active in ("two", ["default", "two"]):
+        model.base_model.set_adapter(active)
+        seen.append(logits(model))
+        if active != "two":
+            model.merge_adapter()
+        parallelize(model, session=ranks, probe=False)
+        assert furthest(logits(model), seen[-1]) < 1e-5
+        model.cpu()
+    assert furthest(*seen) > 1e-2
+    model.unmerge_adapter()
+    model.base_model.model.model.layers[0].self_attn.q_proj.merge()
+    with pytest.raises(ApplyError, match="merged in some layers and not in model.layers.0.self_attn.o_proj"):
+        parallelize(model, session=ranks)
+
+
+def test_conv1d_and_embeddings_with_a_tied_head(ranks):
+    model = adapted(gpt2(), r=5, target_modules=["c_attn", "c_proj", "wte"], fan_in_fan_out=True)
+    before = logits(model)
+    parallelize(model, session=ranks)
+    assert furthest(logits(model), before) < 1e-5
+    model.cpu()
+
+
+def test_adapters_that_were_put_into_a_model_in_place(ranks, tmp_path):
+    model = llama()
+    model.add_adapter(LoraConfig(r=8, target_modules=["q_proj", "o_proj"], layers_to_transform=[1]))
+    before = logits(drawn(model))
+    parallelize(model, session=ranks)
+    assert furthest(logits(model), before) < 1e-5
+    for change in (lambda: model.disable_adapters(), lambda: model.set_adapter("default")):
+        with pytest.raises(PlanError, match=STAYS):
+            change()
+    model.cpu()
+    model.disable_adapters()
+
+
+@pytest.mark.parametrize("forgotten", ["self_attn.o_proj.lora_A", "mlp.up_proj.lora_B"])
+def test_a_plan_that_forgets_a_sum_of_adapters_is_refused(plan, forgotten):
+    """New adapters are zero, which would hide it."""
+    base = with_all().get_base_model()
+    target, settings = target_like(base), small_settings(base)
+    assert verified(target, settings, 2, plan).passed
+    path = f"rule model.layers.*.{forgotten}.default"
+    dim = int(forgotten.endswith("A"))
+    lines = [f"{path}.weight shard dim={dim}" if line.startswith(path) else line for line in str(plan).splitlines()]
+    verdict = verified(target, settings, 2, Plan.parse("\n".join(lines) + "\n"))
+    assert not verdict.passed and verdict.output_error + verdict.gradient_error > 1e-3
+
+
+def test_training_of_adapters_is_that_of_one_process(tmp_path):
+    context = multiprocessing.get_context("forkserver")
+    given = (2, str(tmp_path / "meeting"), str(tmp_path))
+    processes = [context.Process(target=adapters_script.main, args=(rank, *given)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(300)
+    assert [process.exitcode for process in processes] == [0, 0]
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["same object"] and found["class"] and found["cut"] == [True, True] and found["whole"]
+    assert max(found[name] for name in ("outputs", "losses", "weights", "inference")) < 1e-5
+    assert found["gradients"] and found["frozen"] and found["saved"] and found["unsharded"]
+    assert found["moved"] == 19 and {"lora_A", "lora_B", "modules_to_save"} <= set(found["trained"])
+    assert len(found["refused"]) == 5
+
+
+@pytest.mark.parametrize(
+    "settings, said",
+    [
+        ({"target_modules": ["q_proj"], "layer_replication": [(0, 2), (1, 2)]}, "layer_replication.*merge"),
+        ({"target_modules": [], "target_parameters": ["q_proj.weight"]}, "target_parameters.*merge"),
+    ],
+)
+def test_settings_without_a_plan_are_refused(settings, said):
+    with pytest.raises(ApplyError, match=said):
+        select_plan(get_peft_model(llama(), LoraConfig(**settings)).get_base_model(), None, 2)
+
+
+def test_wrappers_that_compute_are_refused():
+    prompts = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)
+    with pytest.raises(ApplyError, match="PeftModelForCausalLM of peft: .*inside of layers"):
+        parallelize(get_peft_model(llama(), prompts), num_gpus=2, device="cpu")
