@@ -13,6 +13,7 @@ from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model  # no
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
 from modular_converter.parallel.engine.choice.small_instances import (  # noqa: E402
+    derived_plan,
     small_settings,
     target_like,
     verified,
@@ -32,8 +33,15 @@ def with_all():
 
 
 @pytest.fixture(scope="module")
-def plan():
-    return select_plan(with_all().get_base_model(), None, 2)[0]
+def asked():
+    """What the small instance of ``with_all`` is built from, and for how many ranks."""
+    base = with_all().get_base_model()
+    return target_like(base), small_settings(base), 2
+
+
+@pytest.fixture(scope="module")
+def plan(asked):
+    return derived_plan(*asked).plan
 
 
 def test_an_adapter_is_cut_as_its_layer_is(plan):
@@ -46,7 +54,7 @@ def test_an_adapter_is_cut_as_its_layer_is(plan):
         assert styles.get(f"{layer}.lora_B.default") == (None if row else "colwise")
 
 
-def test_a_wrapped_model_is_used_as_before(ranks, tmp_path, plan):
+def test_a_wrapped_model_is_used_as_before(ranks, tmp_path):
     model = with_all()
     before, said, state = logits(model), tokens(model), {n: v.clone() for n, v in model.state_dict().items()}
     with parallelize(model, session=ranks) as same:
@@ -121,15 +129,13 @@ def test_adapters_that_were_put_into_a_model_in_place(ranks, tmp_path):
 
 
 @pytest.mark.parametrize("forgotten", ["self_attn.o_proj.lora_A", "mlp.up_proj.lora_B"])
-def test_a_plan_that_forgets_a_sum_of_adapters_is_refused(plan, forgotten):
+def test_a_plan_that_forgets_a_sum_of_adapters_is_refused(asked, plan, forgotten):
     """New adapters are zero, which would hide it."""
-    base = with_all().get_base_model()
-    target, settings = target_like(base), small_settings(base)
-    assert verified(target, settings, 2, plan).passed
+    assert verified(*asked, plan).passed
     path = f"rule model.layers.*.{forgotten}.default"
     dim = int(forgotten.endswith("A"))
     lines = [f"{path}.weight shard dim={dim}" if line.startswith(path) else line for line in str(plan).splitlines()]
-    verdict = verified(target, settings, 2, Plan.parse("\n".join(lines) + "\n"))
+    verdict = verified(*asked, Plan.parse("\n".join(lines) + "\n"))
     assert not verdict.passed and verdict.output_error + verdict.gradient_error > 1e-3
 
 
