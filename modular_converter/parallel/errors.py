@@ -68,5 +68,9 @@ class RankError(PlanError):
     """Ranks that died, hung or disagreed."""
 
 
+class ScheduleError(PlanError):
+    """A pipeline schedule of sizes that it does not allow, or costs that do not fit; sizes that work are named."""
+
+
 class WriteError(PlanError):
     """A plan that cannot be put into a source file; the class and what to change are named."""

@@ -76,6 +76,7 @@ FLOORS = {
         "pipeline",
         "source",
         "engine",
+        "schedule",
         "api",
         "tables",
         "commands",
