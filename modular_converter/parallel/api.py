@@ -12,6 +12,7 @@ from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
 from modular_converter.parallel.engine.choice.arguments import Arguments, check_arguments, in_process_group
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
+from modular_converter.parallel.quantised.torchao_int8 import pack, unpack
 
 
 if TYPE_CHECKING:
@@ -76,7 +77,14 @@ def parallelize(
     else:
         from modular_converter.parallel.engine.remote.adapted_on_ranks import wrap_on_ranks as wrap
         from modular_converter.parallel.engine.remote.put_on_ranks import put_on_ranks as put
-    made = put(dataclasses.replace(given, model=base))
+    if isinstance(base, torch.nn.Module):
+        unpack(base)
+    try:
+        made = put(dataclasses.replace(given, model=base))
+    except BaseException:
+        if isinstance(base, torch.nn.Module):
+            pack(base)
+        raise
     return made if base is given.model else wrap(given.model, made)
 
 

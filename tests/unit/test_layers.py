@@ -69,6 +69,7 @@ FLOORS = {
         "styles",
         "trace",
         "plans",
+        "quantised",
         "solve",
         "tiny",
         "shard",

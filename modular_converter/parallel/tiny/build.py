@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import BuildError, one_line
+from modular_converter.parallel.quantised.int8_linear import Int8Linear
 from modular_converter.parallel.tiny.build_errors import check_fields, explained
 from modular_converter.parallel.tiny.inputs import candidates
 from modular_converter.parallel.tiny.seed import seed_cpu
@@ -138,6 +139,9 @@ def randomise(model: torch.nn.Module, seed: int = SEED) -> None:
             else:
                 scale = 1.0 / max(parameter.shape[-1], 1) ** 0.5
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
+        for module in model.modules():
+            if isinstance(module, Int8Linear):
+                module.draw(generator)
         for buffer in _filled_by_checkpoints(model):
             noise = torch.randn(buffer.shape, generator=generator).to(buffer.dtype) * 0.1
             buffer.copy_(buffer * noise.exp() if bool(buffer.any()) else noise)

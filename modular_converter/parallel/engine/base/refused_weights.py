@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.quantised.torchao_int8 import SCHEME
 
 
 _OTHER = "load the weights from before they were quantised"
@@ -17,6 +18,7 @@ REMEDIES = {
     "higgs": "call model.dequantize() after from_pretrained, and save it",
     "metal": _AT_LOAD.format(kind="MetalConfig"),
     "mxfp4": _AT_LOAD.format(kind="Mxfp4Config"),
+    SCHEME: "load it with from_pretrained, and give the model to parallelize: int8 weights can be cut",
 }
 
 
@@ -31,14 +33,16 @@ def scheme_of(config: Any) -> str:
     return str(getattr(name, "value", name) or "an unnamed scheme")
 
 
-def refuse_quantised(config: Any, name: str) -> None:
+def refuse_quantised(config: Any, name: str, loaded: bool = False) -> None:
     """Raise ``ApplyError`` for a model whose weights are packed: a plan would cut them without their scales.
 
     Args:
         name: of the model, for the message.
+        loaded: whether the weights are in memory, where those of torchao can be cut.
     """
     for one in (config, *_parts(config)):
-        if scheme := scheme_of(one):
+        scheme = scheme_of(one)
+        if scheme and not (loaded and scheme == SCHEME):
             remedy = REMEDIES.get(scheme, _OTHER)
             raise ApplyError(
                 f"{name}: its weights are quantised ({scheme}), packed with scales that a plan does not cut; {remedy}"

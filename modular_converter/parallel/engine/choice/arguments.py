@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from modular_converter.parallel.engine.base.adapted import base_of
-from modular_converter.parallel.engine.base.refused_weights import refuse_quantised
+from modular_converter.parallel.engine.base.refused_weights import refuse_quantised, scheme_of
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
 from modular_converter.parallel.errors import ApplyError
 
@@ -79,7 +79,12 @@ def _check_model(given: Arguments) -> None:
         kind = type(given.model).__name__
         raise ApplyError(f"model is of type {kind}: give a torch.nn.Module, or the path of a saved model's folder")
     model = base_of(given.model)
-    refuse_quantised(getattr(model, "config", None), type(model).__name__)
+    config = getattr(model, "config", None)
+    refuse_quantised(config, type(model).__name__, loaded=True)
+    if given.weight_type is not None and scheme_of(config):
+        raise ApplyError(
+            "dtype= is for weights that are not quantised: give it to from_pretrained, and leave it out here"
+        )
     if given.model_class is not None:
         raise ApplyError("model_class= is for the path of a folder; the model has its class already: leave it out")
     if LOST_WEIGHTS in model.__dict__:

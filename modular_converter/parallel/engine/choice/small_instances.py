@@ -17,6 +17,7 @@ from modular_converter.parallel.proof.in_use import Instance
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.prove import Derived, derive_model
+from modular_converter.parallel.quantised.torchao_int8 import int8_layers_of
 from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.tiny.build import Small, Target, build
 from modular_converter.parallel.tiny.fields import config_fields, is_config
@@ -45,8 +46,8 @@ def target_like(model: Any) -> Target:
         )
     kinds = (type(model), type(config))
     paths = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
-    adapters = adapters_of(model)
-    return Target(type(model).__name__, paths[0], paths[1], alterations=(adapters,) if adapters is not None else ())
+    alterations = tuple(one for one in (adapters_of(model), int8_layers_of(model)) if one is not None)
+    return Target(type(model).__name__, paths[0], paths[1], alterations=alterations)
 
 
 def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:

@@ -48,6 +48,7 @@ from modular_converter.parallel.engine.inference.agreement import agreeing_metho
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack, packed_state
 from modular_converter.parallel.shard.apply import Applied, apply, local_part, put_together, undo
 from modular_converter.parallel.shard.collectives import ProcessGroup, borders_of, gathered
 
@@ -77,7 +78,9 @@ class Sharded(MemoryFigures):
         """The whole model again, in place, on every rank; all ranks must call it."""
         applied = self._applied
         _unswap(self)
-        return undo(applied)
+        whole = undo(applied)
+        pack(whole)
+        return whole
 
     def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:
         """The whole weights on the CPU, as the unsharded model's ``state_dict``; all ranks must call it.
@@ -100,6 +103,8 @@ class Sharded(MemoryFigures):
                 whole = put_together(local, piece, group)
                 gathered[identity[name]] = whole.cpu() if kept else local
             found[name] = gathered[identity[name]]
+        if kept:
+            packed_state(own, found)
         return found if kept else {}
 
     def load_full_state_dict(self, state: Mapping[str, torch.Tensor] | None) -> None:
@@ -151,6 +156,10 @@ class Sharded(MemoryFigures):
             more: other arguments of the library's; the first process holds the whole model then.
         """
         refuse_saving_adapters(self, "call unshard()")  # type: ignore[arg-type]
+        if is_unpacked(self):  # type: ignore[arg-type]
+            raise ApplyError(
+                "files of quantised weights are written of the whole model: call unshard(), and save it then"
+            )
         own: Any = super()
         # Not the first rank of the group: with a mesh of several dimensions each replica has one.
         first = dist.get_rank() == 0

@@ -19,6 +19,7 @@ from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions
 
 from modular_converter.parallel.engine.base.inner_forward import is_conv1d, swap_forward
 from modular_converter.parallel.engine.inference.small_sums import open_small_sums
+from modular_converter.parallel.quantised.int8_linear import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.styles import STYLES
@@ -198,6 +199,13 @@ class _GatherConv1D(_PlainForward):
         return self._plain_group.gather_last(found.view(*input.shape[:-1], -1), self._plain_borders)
 
 
+class _RowInt8Linear(_PlainForward, Int8Linear):  # type: ignore[override]
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        weight = self._parameters["weight"]
+        assert weight is not None
+        return self.finished(self._plain_group.sum_(self.product(self._cut(input), weight)), input)
+
+
 class _SummedOutput(torch.nn.Module):
     """Base before a module's own class: its output, or the first of several, is a share and is summed."""
 
@@ -276,6 +284,8 @@ def _kind_of(module: torch.nn.Module, leaf: str, forms: set[Inference], packed: 
     rows = bool(products & {Inference.SUMMED_PRODUCT, Inference.SLICED_SUMMED_PRODUCT})
     if not rows and (packed or Inference.GATHERED_PRODUCT not in products):
         return None
+    if isinstance(module, Int8Linear):
+        return _RowInt8Linear if rows else None
     if isinstance(module, torch.nn.Linear):
         return _RowLinear if rows else _GatherLinear
     if any(map(is_conv1d, type(module).__mro__)):

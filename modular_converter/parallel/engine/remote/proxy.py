@@ -23,6 +23,7 @@ from modular_converter.parallel.engine.remote.config_changes import pickled, set
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
 from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack, packed_state
 
 
 # Ranks of a main process refuse more: they have no gradients, and take calls one by one.
@@ -75,6 +76,7 @@ class Parallelized(MemoryFigures):
         for name, tied in first_names(self).items():
             if prefix + name in found and tied in whole:
                 found[prefix + name] = whole[tied]
+        packed_state(self, found, prefix)  # type: ignore[arg-type]
         return found
 
     def save_pretrained(
@@ -89,7 +91,7 @@ class Parallelized(MemoryFigures):
         placement = self._placement
         refuse_saving_adapters(self, "take the model back with .cpu()")  # type: ignore[arg-type]
         own: Any = super()
-        if more or not saves_as_library(self.__dict__["_own_class"]):
+        if more or is_unpacked(self) or not saves_as_library(self.__dict__["_own_class"]):  # type: ignore[arg-type]
             sized = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
             own.save_pretrained(folder, **sized, **more)
             return
@@ -202,6 +204,7 @@ def give_back(model: Any) -> torch.nn.Module:
             module.__dict__.pop(name, None)
     del model.__dict__["_placement"]
     let_go(model)
+    pack(model)
     found: torch.nn.Module = model
     return found
 

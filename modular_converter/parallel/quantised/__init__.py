@@ -1,0 +1,1 @@
+"""Quantised weights as plain tensors, which a plan can cut."""

@@ -1,0 +1,57 @@
+"""Linear layers with weights of 8 bits, as plain parameters: whole numbers, and a scale for each output feature."""
+
+from __future__ import annotations
+
+import torch
+
+
+_LARGEST = 127
+
+
+class Int8Linear(torch.nn.Module):
+    """``x @ weight.T * scale + bias``, in the type of ``x``, step by step as torchao computes it.
+
+    Attributes:
+        weight: int8, ``[out_features, in_features]``.
+        scale: floating, ``[out_features]``.
+        bias: ``[out_features]``, or None.
+    """
+
+    weight: torch.nn.Parameter
+    scale: torch.nn.Parameter
+    bias: torch.nn.Parameter | None
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self.finished(self.product(input, self.weight), input)
+
+    @staticmethod
+    def product(input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """The product with whole numbers, ``[rows, out_features]``: a sum over input features, which ranks can share."""
+        return torch.mm(input.reshape(-1, input.shape[-1]), weight.t().to(input.dtype))
+
+    def finished(self, product: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
+        """The output of the layer, of its whole product."""
+        found = (product * self.scale.to(product.dtype)).reshape(*input.shape[:-1], product.shape[-1])
+        return found if self.bias is None else found + self.bias
+
+    def draw(self, generator: torch.Generator) -> None:
+        """Random weights, of the size that ``1 / sqrt(in_features)`` has as a floating weight."""
+        with torch.no_grad():
+            self.weight.copy_(torch.randint(-_LARGEST, _LARGEST + 1, self.weight.shape, generator=generator))
+            sizes = torch.rand(self.scale.shape, generator=generator) + 0.5
+            self.scale.copy_(sizes * 1.7 / _LARGEST / self.weight.shape[1] ** 0.5)
+
+
+def become_int8(module: torch.nn.Module, weight: torch.Tensor, scale: torch.Tensor) -> None:
+    """Turn a linear layer into an ``Int8Linear`` in place; its bias stays.
+
+    Args:
+        weight: int8, ``[out_features, in_features]``.
+        scale: ``[out_features]``.
+    """
+    bias = module._parameters["bias"]
+    module.__class__ = Int8Linear
+    module._parameters.clear()
+    for name, value in (("weight", weight), ("scale", scale)):
+        module._parameters[name] = torch.nn.Parameter(value, requires_grad=False)
+    module._parameters["bias"] = bias

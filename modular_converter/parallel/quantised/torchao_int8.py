@@ -1,0 +1,149 @@
+"""Models that torchao has quantised to int8, weights alone: their layers as plain ones, and back again."""
+
+from __future__ import annotations
+
+import math
+import sys
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.patterns import alike
+from modular_converter.parallel.quantised.int8_linear import Int8Linear, become_int8
+
+
+SCHEME = "torchao"
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A layer as it was: its class, the attributes that the library has set on it, and its weight without numbers.
+
+    Attributes:
+        settings: what torchao's tensor was made with, beside numbers and scales.
+    """
+
+    kind: type[torch.nn.Module]
+    attributes: dict[str, Any]
+    tensor: type[torch.Tensor]
+    settings: dict[str, Any]
+    scale_shape: tuple[int, ...]
+
+    def packed(self, weight: torch.Tensor, scale: torch.Tensor) -> Any:
+        """The weight as torchao has it."""
+        own = scale[: math.prod(self.scale_shape)].reshape(self.scale_shape)  # all rows may have the same one
+        return self.tensor(weight, own, **self.settings)
+
+
+# Not in the modules: what the library sets on them cannot be sent to other processes.
+_FORMS: weakref.WeakKeyDictionary[torch.nn.Module, _Form] = weakref.WeakKeyDictionary()
+# What a layer's ``__dict__`` may hold of torchao's: the text that is printed for it.
+_OWN = ("extra_repr",)
+
+
+@dataclass(frozen=True)
+class Int8Layers:
+    """The layers of a model with weights of 8 bits, so that a small instance gets the same."""
+
+    layers: tuple[str, ...]
+
+    def put_into(self, model: torch.nn.Module) -> None:
+        """Turn the same layers of a small instance into such layers; its numbers are drawn later."""
+        for path in alike(self.layers, [path for path, _ in model.named_modules()]):
+            module = model.get_submodule(path)
+            if type(module) is torch.nn.Linear:
+                empty = torch.zeros(module.weight.shape, dtype=torch.int8)
+                become_int8(module, empty, torch.ones(empty.shape[0]))
+
+
+def int8_layers_of(model: torch.nn.Module) -> Int8Layers | None:
+    """The layers of a model that are ``Int8Linear``; None for none."""
+    found = tuple(path for path, module in model.named_modules() if isinstance(module, Int8Linear))
+    return Int8Layers(found) if found else None
+
+
+def unpack(model: torch.nn.Module) -> None:
+    """Turn the quantised layers of a model into plain ones in place; no number is copied.
+
+    Raises:
+        ApplyError: a weight is quantised in another way; the model is as it was.
+    """
+    if SCHEME not in sys.modules:
+        return
+    found: list[tuple[str, Any]] = [(name, one) for name, one in model.named_parameters() if _is_of_torchao(one)]
+    forms = [
+        (model.get_submodule(name.rpartition(".")[0]), weight, _form(model, name, weight)) for name, weight in found
+    ]
+    for module, weight, form in forms:
+        for name in form.attributes:
+            del module.__dict__[name]
+        become_int8(module, weight.qdata, weight.scale.reshape(-1).expand(weight.shape[0]).contiguous())
+        _FORMS[module] = form
+
+
+def pack(model: torch.nn.Module) -> None:
+    """Undo ``unpack``."""
+    for module in model.modules():
+        if isinstance(module, Int8Linear) and module in _FORMS:
+            form, bias = _FORMS.pop(module), module._parameters["bias"]
+            weight = form.packed(module.weight.data, module.scale.data)
+            module.__class__ = form.kind  # type: ignore[assignment]
+            module._parameters.clear()
+            module._parameters.update(weight=torch.nn.Parameter(weight, requires_grad=False), bias=bias)
+            module.__dict__.update(form.attributes)
+
+
+def is_unpacked(model: torch.nn.Module) -> bool:
+    """Whether layers of a model were made plain by ``unpack``."""
+    return any(isinstance(module, Int8Linear) and module in _FORMS for module in model.modules())
+
+
+def packed_state(model: torch.nn.Module, state: dict[str, torch.Tensor], prefix: str = "") -> None:
+    """Put the weights of a state dict of plain layers into torchao's form, in place.
+
+    Args:
+        prefix: of the model's names in the state.
+    """
+    for path, module in model.named_modules():
+        if isinstance(module, Int8Linear) and module in _FORMS:
+            name = f"{prefix}{path}."
+            state[f"{name}weight"] = _FORMS[module].packed(state[f"{name}weight"], state.pop(f"{name}scale"))
+
+
+def _is_of_torchao(weight: Any) -> bool:
+    return type(weight).__module__.partition(".")[0] == SCHEME or type(weight.data).__module__.startswith(f"{SCHEME}.")
+
+
+def _form(model: torch.nn.Module, name: str, weight: Any) -> _Form:
+    from torchao.quantization import Int8Tensor  # takes seconds to import; the model has it already
+
+    path, _, leaf = name.rpartition(".")
+    module = model.get_submodule(path)
+    said = ""
+    if type(module) is not torch.nn.Linear or leaf != "weight":
+        said = f"it is a weight of {type(module).__name__}"
+    elif type(weight) is not Int8Tensor:
+        said = f"it is of the type {type(weight).__name__}"
+    elif weight.act_quant_kwargs is not None or weight.act_pre_scale is not None:
+        said = "its inputs are quantised or scaled, too"
+    elif weight.scale.numel() not in (1, weight.shape[0]):
+        said = f"it has scales for groups of {weight.block_size[-1]} entries"
+    elif weight.zero_point is not None and bool(weight.zero_point.any()):
+        said = "it has zero points"
+    if said:
+        raise ApplyError(
+            f"{name}: its weights are quantised ({SCHEME}) in a way that a plan does not cut: {said}; supported is "
+            "TorchAoConfig(Int8WeightOnlyConfig()) with one scale a row, or load the weights from before they were "
+            "quantised"
+        )
+    settings = {
+        "block_size": list(weight.block_size),
+        "dtype": weight.dtype,
+        "zero_point": weight.zero_point,
+        "reduce_range": weight.reduce_range,
+    }
+    attributes = {key: module.__dict__[key] for key in _OWN if key in module.__dict__}
+    return _Form(type(module), attributes, type(weight), settings, tuple(weight.scale.shape))
