@@ -12,7 +12,7 @@ from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
 from modular_converter.parallel.engine.choice.arguments import Arguments, check_arguments, in_process_group
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
-from modular_converter.parallel.quantised.torchao_int8 import pack, unpack
+from modular_converter.parallel.quantised.torchao_int8 import pack_layers, unpack_layers
 
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ def parallelize(
         from modular_converter.parallel.engine.remote.adapted_on_ranks import wrap_on_ranks as wrap
         from modular_converter.parallel.engine.remote.put_on_ranks import put_on_ranks as put
     if isinstance(base, torch.nn.Module):
-        unpack(base)
+        unpack_layers(base)
     try:
         made = put(dataclasses.replace(given, model=base))
     except BaseException:
         if isinstance(base, torch.nn.Module):
-            pack(base)
+            pack_layers(base)
         raise
     return made if base is given.model else wrap(given.model, made)
 

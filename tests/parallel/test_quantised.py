@@ -20,7 +20,7 @@ from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.ranks.session import Session  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.quantised.int8_linear import Int8Linear  # noqa: E402
-from modular_converter.parallel.quantised.torchao_int8 import pack, unpack  # noqa: E402
+from modular_converter.parallel.quantised.torchao_int8 import pack_layers, unpack_layers  # noqa: E402
 
 
 IDS = torch.arange(3, 17).view(2, 7)
@@ -63,10 +63,10 @@ def test_plain_layers_compute_what_torchao_computes(folder):
     for how in ({}, {"granularity": PerTensor()}):
         model = quantised(folder, **how)
         before = logits(model)
-        unpack(model)
+        unpack_layers(model)
         layers = [module for module in model.modules() if isinstance(module, Int8Linear)]
         assert len(layers) == 14 and torch.equal(logits(model), before)
-        pack(model)
+        pack_layers(model)
         assert torch.equal(logits(model), before)
         assert isinstance(model.model.layers[0].mlp.up_proj.weight, Int8Tensor)
 

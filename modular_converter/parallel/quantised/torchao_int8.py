@@ -65,7 +65,7 @@ def int8_layers_of(model: torch.nn.Module) -> Int8Layers | None:
     return Int8Layers(found) if found else None
 
 
-def unpack(model: torch.nn.Module) -> None:
+def unpack_layers(model: torch.nn.Module) -> None:
     """Turn the quantised layers of a model into plain ones in place; no number is copied.
 
     Raises:
@@ -84,8 +84,8 @@ def unpack(model: torch.nn.Module) -> None:
         _FORMS[module] = form
 
 
-def pack(model: torch.nn.Module) -> None:
-    """Undo ``unpack``."""
+def pack_layers(model: torch.nn.Module) -> None:
+    """Undo ``unpack_layers``."""
     for module in model.modules():
         if isinstance(module, Int8Linear) and module in _FORMS:
             form, bias = _FORMS.pop(module), module._parameters["bias"]
@@ -97,7 +97,7 @@ def pack(model: torch.nn.Module) -> None:
 
 
 def is_unpacked(model: torch.nn.Module) -> bool:
-    """Whether layers of a model were made plain by ``unpack``."""
+    """Whether layers of a model were made plain by ``unpack_layers``."""
     return any(isinstance(module, Int8Linear) and module in _FORMS for module in model.modules())
 
 

@@ -48,7 +48,7 @@ from modular_converter.parallel.engine.inference.agreement import agreeing_metho
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
-from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack, packed_state
+from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, apply, local_part, put_together, undo
 from modular_converter.parallel.shard.collectives import ProcessGroup, borders_of, gathered
 
@@ -79,7 +79,7 @@ class Sharded(MemoryFigures):
         applied = self._applied
         _unswap(self)
         whole = undo(applied)
-        pack(whole)
+        pack_layers(whole)
         return whole
 
     def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:

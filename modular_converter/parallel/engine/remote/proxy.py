@@ -23,7 +23,7 @@ from modular_converter.parallel.engine.remote.config_changes import pickled, set
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack, packed_state
+from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_layers, packed_state
 
 
 # Ranks of a main process refuse more: they have no gradients, and take calls one by one.
@@ -204,7 +204,7 @@ def give_back(model: Any) -> torch.nn.Module:
             module.__dict__.pop(name, None)
     del model.__dict__["_placement"]
     let_go(model)
-    pack(model)
+    pack_layers(model)
     found: torch.nn.Module = model
     return found
 
