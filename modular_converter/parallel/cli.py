@@ -22,6 +22,7 @@ from modular_converter.parallel.commands.kinds import (
 )
 from modular_converter.parallel.commands.plan_formats import form_option, plan_text
 from modular_converter.parallel.commands.run import run
+from modular_converter.parallel.commands.schedule import predict_schedule
 from modular_converter.parallel.commands.show import diff, show
 from modular_converter.parallel.commands.write import write
 
@@ -132,7 +133,7 @@ def coverage(
     sys.exit(0 if all(row["state"] == "verified" for row in asked) else 1)
 
 
-for command in (show, diff, write, committed, run):
+for command in (show, diff, write, committed, run, predict_schedule):
     main.add_command(command)
 
 

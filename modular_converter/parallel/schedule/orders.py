@@ -22,32 +22,32 @@ class PipelineSchedule:
 
     Attributes:
         name: as torch's ``get_schedule_class`` knows it.
-        also: other names, in lower case.
+        build: the actions of a rank, from its number, the ranks, the stages a rank, and the micro-batches.
         stages: how many stages a rank may hold, the least and the most; None for no limit.
         usual: how many stages a rank holds if nothing is said.
+        also: other names, in lower case.
         in_groups: whether the micro-batches pass in groups of equal size.
         fills: whether there must be a micro-batch for each stage.
         v_shaped: whether the second half of the stages lies on the ranks in reverse.
-        build: the actions of a rank, from its number, the ranks, the stages a rank, and the micro-batches.
     """
 
     name: str
-    also: tuple[str, ...]
+    build: Callable[[int, int, int, int], list[Action]]
     stages: tuple[int, int | None]
     usual: int
-    in_groups: bool
-    fills: bool
-    v_shaped: bool
-    build: Callable[[int, int, int, int], list[Action]]
+    also: tuple[str, ...] = ()
+    in_groups: bool = False
+    fills: bool = False
+    v_shaped: bool = False
 
 
 _ALL = (
-    PipelineSchedule("GPipe", (), (1, 1), 1, False, False, False, gpipe),
-    PipelineSchedule("1F1B", (), (1, 1), 1, False, True, False, one_forward_one_backward),
-    PipelineSchedule("Interleaved1F1B", ("interleaved",), (1, None), 2, True, False, False, interleaved),
-    PipelineSchedule("LoopedBFS", ("breadth-first", "bfs"), (1, None), 2, False, False, False, breadth_first),
-    PipelineSchedule("InterleavedZeroBubble", ("zb1p",), (1, None), 2, True, False, False, interleaved_zero_bubble),
-    PipelineSchedule("ZBVZeroBubble", ("zbv",), (2, 2), 2, False, False, True, zbv),
+    PipelineSchedule("GPipe", gpipe, (1, 1), 1),
+    PipelineSchedule("1F1B", one_forward_one_backward, (1, 1), 1, fills=True),
+    PipelineSchedule("Interleaved1F1B", interleaved, (1, None), 2, ("interleaved",), in_groups=True),
+    PipelineSchedule("LoopedBFS", breadth_first, (1, None), 2, ("breadth-first", "bfs")),
+    PipelineSchedule("InterleavedZeroBubble", interleaved_zero_bubble, (1, None), 2, ("zb1p",), in_groups=True),
+    PipelineSchedule("ZBVZeroBubble", zbv, (2, 2), 2, ("zbv",), v_shaped=True),
 )
 SCHEDULES = {schedule.name: schedule for schedule in _ALL}
 """By the name that torch uses."""

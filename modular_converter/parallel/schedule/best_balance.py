@@ -1,0 +1,76 @@
+"""How many layers each stage gets: evenly, or so that the simulated step of a schedule is short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from modular_converter.parallel.errors import ScheduleError
+from modular_converter.parallel.pipeline.balance import balanced, spans
+from modular_converter.parallel.schedule.actions import ActionOrder, Work
+from modular_converter.parallel.schedule.simulate import simulate
+from modular_converter.parallel.schedule.stage_costs import ChainCosts, StageCost
+
+
+MOST_ACTIONS = 300_000
+"""Simulated actions in one search: about two seconds."""
+
+
+def even_balance(layers: int, stages: int) -> tuple[int, ...]:
+    """Layers of each stage, as equal as can be, the first ones one more.
+
+    Raises:
+        ScheduleError: fewer layers than stages.
+    """
+    if stages > layers:
+        raise ScheduleError(f"{layers} layers do not make {stages} stages; give at most {layers} stages in all")
+    return tuple(layers // stages + (stage < layers % stages) for stage in range(stages))
+
+
+def balance_by_cost(costs: ChainCosts, stages: int, trains: bool = True) -> tuple[int, ...]:
+    """The layers of each stage for which the dearest stage is cheapest, what lies outside of the layers included."""
+    even_balance(len(costs.layers), stages)
+
+    def price(cost: StageCost) -> float:
+        return cost.compute if trains else cost.forward
+
+    whole = sum(map(price, (*costs.layers, costs.before, costs.after))) or 1.0
+    before, after, *layers = (round(price(c) / whole * 10**9) for c in (costs.before, costs.after, *costs.layers))
+    cuts = balanced(layers, stages, before, after)
+    return tuple(len(span) for span in spans(cuts, len(layers)))
+
+
+def best_balance(order: ActionOrder, costs: ChainCosts, overlaps: bool = True) -> tuple[int, ...]:
+    """The balance with the shortest simulated step that moving single layers between neighbours finds.
+
+    The search starts from the even balance and from ``balance_by_cost``, and ends at a balance that no move improves,
+    or after ``MOST_ACTIONS``. It is never worse than both.
+    """
+    trains = any(action.work is not Work.FORWARD for actions in order.actions for action in actions)
+    length = sum(map(len, order.actions))
+    left = max(MOST_ACTIONS // max(length, 1), 2)
+    known: dict[tuple[int, ...], float] = {}
+
+    def step(balance: tuple[int, ...]) -> float:
+        if balance not in known:
+            known[balance] = simulate(order, costs.stages(balance), costs.transfer, overlaps).step
+        return known[balance]
+
+    starts = [balance_by_cost(costs, order.stages, trains), even_balance(len(costs.layers), order.stages)]
+    best = min(starts, key=step)
+    improves = True
+    while improves and len(known) < left:
+        better = min(_moves(best), key=step, default=best)
+        improves = step(better) < step(best) * (1 - 1e-9)
+        best = better if improves else best
+    return best
+
+
+def _moves(balance: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Each balance in which one stage has a layer less and a neighbour a layer more."""
+    for first in range(len(balance) - 1):
+        for giver, taker in ((first, first + 1), (first + 1, first)):
+            if balance[giver] > 1:
+                moved = list(balance)
+                moved[giver] -= 1
+                moved[taker] += 1
+                yield tuple(moved)

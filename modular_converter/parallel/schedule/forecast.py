@@ -1,0 +1,112 @@
+"""What is expected of a model in stages: one schedule simulated, and others on the same ranks beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from modular_converter.parallel.errors import ScheduleError
+from modular_converter.parallel.schedule.actions import ActionOrder, inference_order
+from modular_converter.parallel.schedule.best_balance import balance_by_cost, best_balance, even_balance
+from modular_converter.parallel.schedule.orders import SCHEDULES, order_of
+from modular_converter.parallel.schedule.simulate import Timeline, simulate
+from modular_converter.parallel.schedule.stage_costs import ChainCosts, StageCost
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a model is to run.
+
+    Attributes:
+        schedule: a name of ``SCHEDULES``.
+        per_rank: stages of each rank.
+        chunks: micro-batches of a step.
+        trains: whether there are backward passes.
+        overlaps: whether a rank computes while it sends.
+    """
+
+    schedule: str
+    ranks: int
+    per_rank: int
+    chunks: int
+    trains: bool = True
+    overlaps: bool = True
+
+    @property
+    def stages(self) -> int:
+        return self.ranks * self.per_rank
+
+    def order(self) -> ActionOrder:
+        """The actions of each rank. Raises ``ScheduleError`` where the schedule does not allow the sizes."""
+        order = order_of(SCHEDULES[self.schedule], self.ranks, self.per_rank, self.chunks)
+        return order if self.trains else inference_order(order)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A simulated step of a model cut into stages.
+
+    Attributes:
+        balance: layers of each stage.
+        stages: the cost of each stage for one micro-batch.
+    """
+
+    setting: Setting
+    balance: tuple[int, ...]
+    stages: tuple[StageCost, ...]
+    transfer: float
+    timeline: Timeline
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A forecast beside its alternatives.
+
+    Attributes:
+        chosen: with the balance that was given, else the even one.
+        best: the same with the best balance that was found.
+        others: each other schedule on the same ranks with layers balanced by cost, or why it cannot run.
+    """
+
+    chosen: Forecast
+    best: Forecast
+    others: tuple[tuple[str, Forecast | str], ...]
+
+
+def forecast(setting: Setting, costs: ChainCosts, balance: Sequence[int] = ()) -> Forecast:
+    """Simulate a setting.
+
+    Args:
+        balance: layers of each stage; evenly if empty.
+
+    Raises:
+        ScheduleError: sizes that the schedule does not allow, or a balance that does not fit the layers.
+    """
+    order = setting.order()
+    if balance and len(balance) != setting.stages:
+        raise ScheduleError(
+            f"balance {','.join(map(str, balance))} has {len(balance)} numbers, there are {setting.stages} stages; "
+            "give the layers of each"
+        )
+    cut = tuple(balance) or even_balance(len(costs.layers), setting.stages)
+    stages = costs.stages(cut)
+    return Forecast(setting, cut, stages, costs.transfer, simulate(order, stages, costs.transfer, setting.overlaps))
+
+
+def compare_schedules(setting: Setting, costs: ChainCosts, balance: Sequence[int] = ()) -> Comparison:
+    """A forecast, the best balance beside it, and the other schedules. Raises as ``forecast`` does."""
+    chosen = forecast(setting, costs, balance)
+    best = forecast(setting, costs, best_balance(chosen.timeline.order, costs, setting.overlaps))
+    others = []
+    for schedule in SCHEDULES.values():
+        if schedule.name != setting.schedule:
+            other = replace(setting, schedule=schedule.name, per_rank=schedule.usual)
+            others.append((schedule.name, _forecast_or_reason(other, costs)))
+    return Comparison(chosen, best, tuple(others))
+
+
+def _forecast_or_reason(setting: Setting, costs: ChainCosts) -> Forecast | str:
+    try:
+        return forecast(setting, costs, balance_by_cost(costs, setting.stages, setting.trains))
+    except ScheduleError as error:
+        return str(error)

@@ -1,0 +1,118 @@
+"""A comparison as lines and tables for people, and as a value for JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modular_converter.parallel.schedule.forecast import Comparison, Forecast
+
+
+def summary_line(found: Forecast, unit: str = "s") -> str:
+    """One line: the step, the bubble, and the speed-up over one device."""
+    line = found.timeline
+    return (
+        f"predicted step {time_text(line.step, unit)}, bubble {line.bubble:.1%}, "
+        f"{line.speedup:.2f} times one device of {found.setting.ranks}"
+    )
+
+
+def title_of(found: Forecast) -> str:
+    """The schedule and its sizes."""
+    setting = found.setting
+    held = f" x {setting.per_rank} stages" if setting.per_rank > 1 else ""
+    passes = "" if setting.trains else ", forward only"
+    return f"{setting.schedule}: {setting.ranks} ranks{held}, {setting.chunks} micro-batches{passes}"
+
+
+def rank_table(found: Forecast, unit: str = "s") -> tuple[list[str], list[list[str]]]:
+    """Head and rows: what each rank holds, its compute, its bubble, and its peak memory where bytes are known."""
+    bytes_known = any(use.peak for use in found.timeline.uses)
+    head = ["rank", "stages", "layers", "compute", "bubble", "micro-batches held"]
+    rows = []
+    for rank, use in enumerate(found.timeline.uses):
+        own = [stage for stage, owner in enumerate(found.timeline.order.stage_ranks) if owner == rank]
+        layers = "+".join(str(found.balance[stage]) for stage in own)
+        row = [str(rank), ",".join(map(str, own)), layers, time_text(use.busy, unit), f"{use.bubble:.1%}"]
+        row.append(f"{use.held / found.setting.per_rank:g}")
+        rows.append([*row, bytes_text(use.peak), bytes_text(use.state)] if bytes_known else row)
+    return [*head, "peak memory", "of it state"] if bytes_known else head, rows
+
+
+def schedule_table(comparison: Comparison, unit: str = "s") -> tuple[list[str], list[list[str]]]:
+    """Head and rows: the chosen schedule with the best balance, the others, their step, bubble and largest peak.
+
+    Where bytes are not known, the most micro-batches that a rank holds, each with all layers of the rank.
+    """
+    others = [other for _, other in comparison.others if not isinstance(other, str)]
+    bytes_known = any(use.peak for other in (comparison.best, *others) for use in other.timeline.uses)
+    head = ["schedule", "stages a rank", "step", "bubble", "peak memory" if bytes_known else "micro-batches held"]
+    rows = []
+    for name, other in ((comparison.best.setting.schedule, comparison.best), *comparison.others):
+        if isinstance(other, str):
+            rows.append([name, "", "", "", other])
+            continue
+        per_rank, line = other.setting.per_rank, other.timeline
+        held = max(use.held for use in line.uses) / per_rank
+        peak = bytes_text(max(use.peak for use in line.uses)) if bytes_known else f"{held:g}"
+        rows.append([name, str(per_rank), time_text(line.step, unit), f"{line.bubble:.1%}", peak])
+    return head, rows
+
+
+def to_value(comparison: Comparison, unit: str, said: list[str]) -> dict[str, Any]:
+    """Everything for JSON. Times are in ``unit``, memory is in bytes, a bubble is a share from 0 to 1."""
+    return {
+        "unit": unit,
+        "chosen": {**_value(comparison.chosen), "actions": _actions(comparison.chosen)},
+        "best_balance": _value(comparison.best),
+        "others": {
+            name: {"refused": other} if isinstance(other, str) else _value(other) for name, other in comparison.others
+        },
+        "advice": said,
+    }
+
+
+def _value(found: Forecast) -> dict[str, Any]:
+    setting, line = found.setting, found.timeline
+    return {
+        "schedule": setting.schedule,
+        "ranks": setting.ranks,
+        "stages_per_rank": setting.per_rank,
+        "chunks": setting.chunks,
+        "balance": list(found.balance),
+        "step": line.step,
+        "bubble": line.bubble,
+        "speedup": line.speedup,
+        "transfer": found.transfer,
+        "by_rank": [
+            {
+                "compute": use.busy,
+                "bubble": use.bubble,
+                "held": use.held,
+                "state_bytes": use.state,
+                "peak_bytes": use.peak,
+            }
+            for use in line.uses
+        ],
+    }
+
+
+def _actions(found: Forecast) -> list[list[dict[str, Any]]]:
+    return [[{"action": str(t.action), "start": t.start, "end": t.end} for t in rank] for rank in found.timeline.ranks]
+
+
+def time_text(value: float, unit: str = "s") -> str:
+    """Seconds with a fitting prefix, or a number of another unit, with three or four digits."""
+    if unit != "s":
+        return f"{value:.4g}"
+    for factor, name in ((1.0, "s"), (1e-3, "ms")):
+        if value >= factor:
+            return f"{value / factor:.4g} {name}"
+    return f"{value / 1e-6:.4g} us"
+
+
+def bytes_text(value: float) -> str:
+    """Bytes with a binary prefix."""
+    for factor, name in ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")):
+        if value >= factor:
+            return f"{value / factor:.2f} {name}"
+    return f"{value:.0f} B"
