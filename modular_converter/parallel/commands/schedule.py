@@ -15,7 +15,12 @@ from modular_converter.parallel.schedule.actions import Work
 from modular_converter.parallel.schedule.advice import advice
 from modular_converter.parallel.schedule.draw_svg import svg
 from modular_converter.parallel.schedule.draw_text import text_legend, text_rows
-from modular_converter.parallel.schedule.forecast import Comparison, Forecast, Setting, compare_schedules
+from modular_converter.parallel.schedule.forecast import (
+    Forecast,
+    PipelineSetting,
+    ScheduleComparison,
+    compare_schedules,
+)
 from modular_converter.parallel.schedule.layer_times import read_layer_times
 from modular_converter.parallel.schedule.orders import schedule_named
 from modular_converter.parallel.schedule.report import (
@@ -93,7 +98,7 @@ def predict_schedule(
 
 def _setting(
     ranks: int | None, stages: int | None, chunks: int, name: str, per_rank: int | None, trains: bool, overlaps: bool
-) -> Setting:
+) -> PipelineSetting:
     schedule = schedule_named(name)
     each = per_rank or schedule.usual
     if (ranks is None) == (stages is None):
@@ -103,7 +108,7 @@ def _setting(
             f"{schedule.name} with {each} stages a rank does not divide {stages} stages; give --ranks, or --stages "
             f"{max(stages // each, 1) * each} or {(stages // each + 1) * each}"
         )
-    return Setting(schedule.name, ranks or (stages or 0) // each, each, chunks, trains, overlaps)
+    return PipelineSetting(schedule.name, ranks or (stages or 0) // each, each, chunks, trains, overlaps)
 
 
 def _costs(even: int | None, layer_times: str | None) -> tuple[ChainCosts, str]:
@@ -131,7 +136,7 @@ def _write(path: str, text: str) -> None:
         raise PlanError("\n".join(map(str, error.diagnostics))) from error
 
 
-def _print(found: Comparison, unit: str, said: list[str], given: bool) -> None:
+def _print(found: ScheduleComparison, unit: str, said: list[str], given: bool) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -168,7 +173,7 @@ def _print(found: Comparison, unit: str, said: list[str], given: bool) -> None:
         console.print(f"- {sentence}", markup=False)
 
 
-def _balances(found: Comparison, unit: str, given: bool) -> list[str]:
+def _balances(found: ScheduleComparison, unit: str, given: bool) -> list[str]:
     """The chosen balance and the best, each with its step."""
 
     def line(name: str, one: Forecast) -> str:

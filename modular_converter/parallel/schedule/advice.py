@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from modular_converter.parallel.errors import ScheduleError
-from modular_converter.parallel.schedule.forecast import Comparison, Forecast, forecast
+from modular_converter.parallel.schedule.forecast import Forecast, ScheduleComparison, forecast
 from modular_converter.parallel.schedule.stage_costs import ChainCosts
 
 
@@ -15,7 +15,7 @@ DOMINANT = 1.25
 """A rank with so many times the mean compute sets the pace of all others."""
 
 
-def advice(comparison: Comparison, costs: ChainCosts) -> list[str]:
+def advice(comparison: ScheduleComparison, costs: ChainCosts) -> list[str]:
     """Sentences about the chosen setting, each with a remedy; none where nothing is to say."""
     found = [*_bubble(comparison.chosen, costs), *_imbalance(comparison), *_transfer(comparison.chosen)]
     speedup = comparison.chosen.timeline.speedup
@@ -45,7 +45,7 @@ def _bubble(chosen: Forecast, costs: ChainCosts) -> list[str]:
     return [f"{said}, and more micro-batches alone do not change it: see the balance and the transfers"]
 
 
-def _imbalance(comparison: Comparison) -> list[str]:
+def _imbalance(comparison: ScheduleComparison) -> list[str]:
     chosen, best = comparison.chosen, comparison.best
     slowest, excess = _excess(chosen)
     if excess <= DOMINANT:

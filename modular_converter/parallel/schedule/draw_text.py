@@ -16,14 +16,14 @@ NAMES = {
 }
 
 
-class Piece(NamedTuple):
+class RowPiece(NamedTuple):
     """A piece of a row: the text, and its kind of work; None where the rank is idle."""
 
     text: str
     work: Work | None
 
 
-def text_rows(timeline: Timeline, width: int) -> list[list[Piece]]:
+def text_rows(timeline: Timeline, width: int) -> list[list[RowPiece]]:
     """The rows of all ranks, each at most ``width`` columns long.
 
     Lower case letters are later stages of a rank. Where an action has no room for its number, its letter fills it.
@@ -34,19 +34,19 @@ def text_rows(timeline: Timeline, width: int) -> list[list[Piece]]:
     return [_row(timeline, rank, scale) for rank in range(timeline.order.ranks)]
 
 
-def _row(timeline: Timeline, rank: int, scale: float) -> list[Piece]:
+def _row(timeline: Timeline, rank: int, scale: float) -> list[RowPiece]:
     first = timeline.order.stage_ranks.index(rank)
-    pieces: list[Piece] = []
+    pieces: list[RowPiece] = []
     column = 0
     for timed in timeline.ranks[rank]:
         start, end = round(timed.start * scale), round(timed.end * scale)
         if start > column:
-            pieces.append(Piece("." * (start - column), None))
+            pieces.append(RowPiece("." * (start - column), None))
         if end > start:
-            pieces.append(Piece(_label(timed, end - start, timed.action.stage > first), timed.action.work))
+            pieces.append(RowPiece(_label(timed, end - start, timed.action.stage > first), timed.action.work))
         column = end
     rest = round(timeline.step * scale) - column
-    return [*pieces, Piece("." * rest, None)] if rest else pieces
+    return [*pieces, RowPiece("." * rest, None)] if rest else pieces
 
 
 def _label(timed: Timed, width: int, later: bool) -> str:

@@ -14,7 +14,7 @@ from modular_converter.parallel.schedule.stage_costs import ChainCosts, StageCos
 
 
 @dataclass(frozen=True)
-class Setting:
+class PipelineSetting:
     """How a model is to run.
 
     Attributes:
@@ -51,7 +51,7 @@ class Forecast:
         stages: the cost of each stage for one micro-batch.
     """
 
-    setting: Setting
+    setting: PipelineSetting
     balance: tuple[int, ...]
     stages: tuple[StageCost, ...]
     transfer: float
@@ -59,7 +59,7 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ScheduleComparison:
     """A forecast beside its alternatives.
 
     Attributes:
@@ -73,7 +73,7 @@ class Comparison:
     others: tuple[tuple[str, Forecast | str], ...]
 
 
-def forecast(setting: Setting, costs: ChainCosts, balance: Sequence[int] = ()) -> Forecast:
+def forecast(setting: PipelineSetting, costs: ChainCosts, balance: Sequence[int] = ()) -> Forecast:
     """Simulate a setting.
 
     Args:
@@ -93,7 +93,7 @@ def forecast(setting: Setting, costs: ChainCosts, balance: Sequence[int] = ()) -
     return Forecast(setting, cut, stages, costs.transfer, simulate(order, stages, costs.transfer, setting.overlaps))
 
 
-def compare_schedules(setting: Setting, costs: ChainCosts, balance: Sequence[int] = ()) -> Comparison:
+def compare_schedules(setting: PipelineSetting, costs: ChainCosts, balance: Sequence[int] = ()) -> ScheduleComparison:
     """A forecast, the best balance beside it, and the other schedules. Raises as ``forecast`` does."""
     chosen = forecast(setting, costs, balance)
     best = forecast(setting, costs, best_balance(chosen.timeline.order, costs, setting.overlaps))
@@ -102,10 +102,10 @@ def compare_schedules(setting: Setting, costs: ChainCosts, balance: Sequence[int
         if schedule.name != setting.schedule:
             other = replace(setting, schedule=schedule.name, per_rank=schedule.usual)
             others.append((schedule.name, _forecast_or_reason(other, costs)))
-    return Comparison(chosen, best, tuple(others))
+    return ScheduleComparison(chosen, best, tuple(others))
 
 
-def _forecast_or_reason(setting: Setting, costs: ChainCosts) -> Forecast | str:
+def _forecast_or_reason(setting: PipelineSetting, costs: ChainCosts) -> Forecast | str:
     try:
         return forecast(setting, costs, balance_by_cost(costs, setting.stages, setting.trains))
     except ScheduleError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modular_converter.parallel.schedule.forecast import Comparison, Forecast
+from modular_converter.parallel.schedule.forecast import Forecast, ScheduleComparison
 
 
 def summary_line(found: Forecast, unit: str = "s") -> str:
@@ -38,7 +38,7 @@ def rank_table(found: Forecast, unit: str = "s") -> tuple[list[str], list[list[s
     return [*head, "peak memory", "of it state"] if bytes_known else head, rows
 
 
-def schedule_table(comparison: Comparison, unit: str = "s") -> tuple[list[str], list[list[str]]]:
+def schedule_table(comparison: ScheduleComparison, unit: str = "s") -> tuple[list[str], list[list[str]]]:
     """Head and rows: the chosen schedule with the best balance, the others, their step, bubble and largest peak.
 
     Where bytes are not known, the most micro-batches that a rank holds, each with all layers of the rank.
@@ -58,7 +58,7 @@ def schedule_table(comparison: Comparison, unit: str = "s") -> tuple[list[str], 
     return head, rows
 
 
-def to_value(comparison: Comparison, unit: str, said: list[str]) -> dict[str, Any]:
+def to_value(comparison: ScheduleComparison, unit: str, said: list[str]) -> dict[str, Any]:
     """Everything for JSON. Times are in ``unit``, memory is in bytes, a bubble is a share from 0 to 1."""
     return {
         "unit": unit,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from modular_converter.parallel.errors import ScheduleError
 from modular_converter.parallel.schedule.advice import advice
 from modular_converter.parallel.schedule.best_balance import balance_by_cost, best_balance, even_balance
-from modular_converter.parallel.schedule.forecast import Setting, compare_schedules, forecast
+from modular_converter.parallel.schedule.forecast import PipelineSetting, compare_schedules, forecast
 from modular_converter.parallel.schedule.orders import SCHEDULES, order_of
 from modular_converter.parallel.schedule.simulate import simulate
 from modular_converter.parallel.schedule.stage_costs import NOTHING, ChainCosts, StageCost, even_costs
@@ -45,7 +45,7 @@ def test_the_best_balance_beside_all_balances(times, head, name):
 
 def test_a_large_head_takes_layers_from_the_last_stage():
     costs = ChainCosts(even_costs(16).layers, after=StageCost(4.0, 4.0, 4.0))
-    found = compare_schedules(Setting("1F1B", 4, 1, 8), costs)
+    found = compare_schedules(PipelineSetting("1F1B", 4, 1, 8), costs)
     assert found.chosen.balance == (4, 4, 4, 4)
     assert found.best.balance == (5, 5, 5, 1)
     assert found.best.timeline.step < found.chosen.timeline.step
@@ -70,55 +70,55 @@ def test_stages_add_up():
 )
 def test_a_balance_that_does_not_fit(balance, said):
     with pytest.raises(ScheduleError, match=said):
-        forecast(Setting("1F1B", 4, 1, 8), even_costs(8), balance)
+        forecast(PipelineSetting("1F1B", 4, 1, 8), even_costs(8), balance)
 
 
 def test_more_stages_than_layers():
     with pytest.raises(ScheduleError, match="3 layers do not make 4 stages; give at most 3 stages in all"):
-        forecast(Setting("1F1B", 4, 1, 8), even_costs(3))
+        forecast(PipelineSetting("1F1B", 4, 1, 8), even_costs(3))
 
 
 def test_other_schedules_run_or_say_why_not():
-    found = dict(compare_schedules(Setting("GPipe", 4, 1, 3), even_costs(4)).others)
+    found = dict(compare_schedules(PipelineSetting("GPipe", 4, 1, 3), even_costs(4)).others)
     assert "at least 4, not 3" in found["1F1B"]
     assert "4 layers do not make 8 stages" in found["ZBVZeroBubble"]
-    found = dict(compare_schedules(Setting("GPipe", 4, 1, 8), even_costs(8)).others)
+    found = dict(compare_schedules(PipelineSetting("GPipe", 4, 1, 8), even_costs(8)).others)
     bubbles = {name: other.timeline.bubble for name, other in found.items()}
     assert bubbles["InterleavedZeroBubble"] < bubbles["Interleaved1F1B"] < bubbles["1F1B"]
 
 
-def said_of(setting: Setting, costs: ChainCosts, balance: tuple[int, ...] = ()) -> str:
+def said_of(setting: PipelineSetting, costs: ChainCosts, balance: tuple[int, ...] = ()) -> str:
     return "\n".join(advice(compare_schedules(setting, costs, balance), costs))
 
 
 def test_nothing_is_said_of_a_good_setting():
-    assert said_of(Setting("1F1B", 4, 1, 32), even_costs(32)) == ""
-    assert said_of(Setting("GPipe", 1, 1, 1), even_costs(1)) == ""
+    assert said_of(PipelineSetting("1F1B", 4, 1, 32), even_costs(32)) == ""
+    assert said_of(PipelineSetting("GPipe", 1, 1, 1), even_costs(1)) == ""
 
 
 def test_too_few_micro_batches():
-    said = said_of(Setting("GPipe", 4, 1, 2), even_costs(8))
+    said = said_of(PipelineSetting("GPipe", 4, 1, 2), even_costs(8))
     assert "idle for 60% of the step; 16 micro-batches of the same size make it 16%" in said
-    assert forecast(Setting("GPipe", 4, 1, 16), even_costs(8)).timeline.bubble == pytest.approx(3 / 19)
+    assert forecast(PipelineSetting("GPipe", 4, 1, 16), even_costs(8)).timeline.bubble == pytest.approx(3 / 19)
 
 
 def test_a_stage_that_dominates_and_the_balance_that_helps():
     costs = ChainCosts(even_costs(16).layers, after=StageCost(4.0, 4.0, 4.0))
-    said = said_of(Setting("1F1B", 4, 1, 32), costs)
+    said = said_of(PipelineSetting("1F1B", 4, 1, 32), costs)
     assert "rank 3 has 1.60 times the mean compute" in said
     assert "--balance 5,5,5,1 shortens the step by" in said
 
 
 def test_a_head_too_large_for_any_balance():
     costs = ChainCosts(even_costs(4).layers, after=StageCost(20.0, 20.0, 20.0))
-    said = said_of(Setting("1F1B", 4, 1, 32), costs)
+    said = said_of(PipelineSetting("1F1B", 4, 1, 32), costs)
     assert "no balance that was found is better" in said
     assert "fewer stages" in said
 
 
 def test_slow_transfers():
     costs = ChainCosts(even_costs(8).layers, NOTHING, NOTHING, 30.0)
-    said = said_of(Setting("Interleaved1F1B", 4, 2, 8), costs)
+    said = said_of(PipelineSetting("Interleaved1F1B", 4, 2, 8), costs)
     assert "the pipeline does not pay: one device would be" in said
     assert "a transfer between ranks takes 30.0 times the forward pass of a stage" in said
     assert "take fewer stages a rank, fewer ranks or a faster connection" in said

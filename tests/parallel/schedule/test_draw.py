@@ -9,14 +9,14 @@ import pytest
 
 from modular_converter.parallel.schedule.draw_svg import svg
 from modular_converter.parallel.schedule.draw_text import text_legend, text_rows
-from modular_converter.parallel.schedule.forecast import Setting, forecast
+from modular_converter.parallel.schedule.forecast import PipelineSetting, forecast
 from modular_converter.parallel.schedule.orders import SCHEDULES
 from modular_converter.parallel.schedule.simulate import Timeline
 from modular_converter.parallel.schedule.stage_costs import even_costs
 
 
 def line_of(name: str, ranks: int = 2, chunks: int = 4, layers: int = 4) -> Timeline:
-    return forecast(Setting(name, ranks, SCHEDULES[name].usual, chunks), even_costs(layers)).timeline
+    return forecast(PipelineSetting(name, ranks, SCHEDULES[name].usual, chunks), even_costs(layers)).timeline
 
 
 def rows_of(timeline: Timeline, width: int = 200) -> list[str]:
