@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modular_converter.commands.run_convert import ConvertOptions
 
 
-COMMANDS = frozenset(("graph", "modularize", "suggest", "where"))
+COMMANDS = frozenset(("graph", "marks", "modularize", "suggest", "where"))
 """The commands of their own that a first argument names; each is a file beside this one."""
 
 

@@ -28,6 +28,7 @@ FLOORS = {
         "git",
         "check",
         "provenance",
+        "marks",
         "authoring",
         "commands",
         "parallel",

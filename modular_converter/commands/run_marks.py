@@ -1,0 +1,148 @@
+"""What `modular-convert marks` does with its options: find the files, audit, put right, report."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+
+from modular_converter.commands.output import print_diff, report
+from modular_converter.convert.source.library import Library
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location, Severity, exit_code
+from modular_converter.files.arguments import ALL, models_folder
+from modular_converter.files.atomic_write import write_atomically
+from modular_converter.files.links import is_installed, root_of
+from modular_converter.files.listing import Listings
+from modular_converter.files.model_folders import ModelFolders
+from modular_converter.marks.audit import Audited, MarkVerdict, audit
+from modular_converter.marks.compare import differing
+from modular_converter.marks.fix import Repair, repair
+from modular_converter.reporting.counts import count
+from modular_converter.rules import dangling_copy, drifted_copy, invisible_copy, missing_file, read_only_target
+from modular_converter.settings.load import load_settings
+
+
+@dataclass(frozen=True)
+class MarksOptions:
+    """The options of the command line; None where an option is missing."""
+
+    paths: tuple[str, ...]
+    package: str | None = None
+    root: str | None = None
+    fix: bool = False
+    diff: bool = False
+    strict: bool = False
+    output_format: str = "text"
+
+
+def run(options: MarksOptions) -> int:
+    """Audit the marks in the files that the command line means, and return the exit code."""
+    try:
+        folder, paths = _files(options)
+        library = Library(load_settings(folder))
+        done = Repair(audit(paths, library))
+        if options.diff:
+            _print_diffs(done.audit.marks, options.output_format)
+        elif options.fix:
+            _refuse_installed(done.audit.marks)
+            done = repair(done.audit, paths, library)
+            for path, text in done.texts.items():
+                write_atomically(path, _as_on_disk(path, text), root_of(path, library.settings))
+    except ConversionError as error:
+        report(error.diagnostics, options.output_format)
+        return 2
+    findings = [*done.audit.findings, *_findings(done, library)]
+    if options.strict:
+        findings = [finding.with_severity(Severity.ERROR) for finding in findings]
+    report(findings, options.output_format)
+    _summarize(done)
+    return exit_code(findings)
+
+
+def _files(options: MarksOptions) -> tuple[str, list[str]]:
+    """A folder of the project, and the files that the arguments mean, sorted.
+
+    Raises `ConversionError` for an argument that means none.
+    """
+    found: dict[str, None] = {}
+    start = options.root or os.getcwd()
+    for argument in options.paths:
+        if os.path.isfile(argument):
+            found[os.path.abspath(argument)] = None
+            start = os.path.dirname(argument) or start
+            continue
+        folder = argument if os.path.isdir(argument) else _folder_of(argument, options)
+        start = folder
+        files = ModelFolders(Listings(), lambda name: name.endswith(".py")).files_below(os.path.abspath(folder))
+        found.update(dict.fromkeys(files))
+    return os.path.abspath(start), sorted(found)
+
+
+def _folder_of(argument: str, options: MarksOptions) -> str:
+    """The folder of all models or of one. Raises `ConversionError` where there is none."""
+    configured = "" if options.package or options.root else load_settings(os.getcwd()).root
+    models = models_folder(options.package, options.root, configured)
+    if models is None or not os.path.isdir(models):
+        reason = "no folder of models found from here; give a folder or `--root DIR`"
+        raise ConversionError(missing_file.diagnose(Location(models or argument), reason=reason))
+    if argument == ALL:
+        return models
+    folder = os.path.join(models, argument.replace("-", "_"))
+    if not os.path.isdir(folder):
+        known = sorted(entry.name for entry in os.scandir(models) if entry.is_dir())
+        raise ConversionError(missing_file.diagnose(Location(argument), reason="no such model", candidates=known))
+    return folder
+
+
+def _refuse_installed(marks: Sequence[Audited]) -> None:
+    for one in marks:
+        if one.verdict is MarkVerdict.DRIFTED and is_installed(one.path):
+            raise ConversionError(read_only_target.diagnose(Location(one.path), "it belongs to an installed package"))
+
+
+def _as_on_disk(path: str, text: str) -> str:
+    """A text with the byte order mark and the line ends that its file has."""
+    with open(path, encoding="utf-8", newline="") as file:
+        old = file.read()
+    text = text.replace("\n", "\r\n") if "\r\n" in old else text
+    return "\ufeff" + text if old.startswith("\ufeff") else text
+
+
+def _print_diffs(marks: Sequence[Audited], output_format: str) -> None:
+    """Print how each drifted copy would change."""
+    for one in marks:
+        if one.source is not None and one.copy is not None:
+            print_diff(one.path, one.copy.text, one.source.text, output_format)
+
+
+def _findings(done: Repair, library: Library) -> Iterator[Diagnostic]:
+    """One finding for each mark that is not identical."""
+    for one in done.audit.marks:
+        mark, end = one.mark, one.mark.column + len(one.mark.text)
+        place = Location(one.path, mark.line, mark.column, mark.line, end)
+        if one.verdict is MarkVerdict.DRIFTED and one.source is not None and one.copy is not None:
+            members = [name for name in differing(one.source, one.copy) if name] if one.source.is_class else []
+            refusal = done.refused.get((one.path, one.name), "")
+            finding = drifted_copy.diagnose(place, one.name, mark.source, members, refusal)
+        elif one.verdict is MarkVerdict.DANGLING:
+            finding = dangling_copy.diagnose(place, mark.source, one.reason)
+        elif one.verdict is MarkVerdict.INVISIBLE:
+            finding = invisible_copy.diagnose(place, one.reason)
+        else:
+            continue
+        yield finding.with_source(library.text(one.path))
+
+
+def _summarize(done: Repair) -> None:
+    """Print one line with the counts to stderr."""
+    verdicts = Counter(one.verdict for one in done.audit.marks)
+    parts = [count(len(done.audit.marks), "mark")]
+    parts += [f"{verdicts[verdict]:,} {verdict.value}" for verdict in MarkVerdict]
+    if done.fixed:
+        parts.append(f"{done.fixed} put right")
+    if done.audit.in_generated:
+        parts.append(f"{done.audit.in_generated} in generated files left out")
+    click.echo(", ".join(parts), err=True)

@@ -1,0 +1,1 @@
+"""Comments `# Copied from …`: do the copies that they mark still say what their sources say?"""

@@ -1,0 +1,188 @@
+"""The audit of the marks in some files: each is identical, drifted, dangling or invisible."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import os
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from modular_converter.convert.emit.banner import is_generated
+from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.source.library import Library
+from modular_converter.diagnostics import ConversionError, Diagnostic, locate_parse_error
+from modular_converter.marks.comments import CopyMark, find_marks
+from modular_converter.marks.compare import agree, same_lines
+from modular_converter.marks.sources import NotFoundError, Sources
+from modular_converter.marks.units import DefinitionPlace, DefinitionUnits, dedented, end_of_copy, named, units_of
+from modular_converter.rules import syntax_error
+from modular_converter.settings.values import Settings
+
+
+INDENT = 4
+
+
+class MarkVerdict(enum.Enum):
+    """What there is to say about a mark."""
+
+    IDENTICAL = "identical"
+    DRIFTED = "drifted"
+    """The copy does not say what its source says."""
+    DANGLING = "dangling"
+    """The source does not exist."""
+    INVISIBLE = "invisible"
+    """No checker that looks for the exact form sees it."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A mark with its verdict."""
+
+    path: str
+    mark: CopyMark
+    verdict: MarkVerdict
+    reason: str = ""
+    name: str = ""
+    """The definition that is marked; "" for an invisible mark."""
+    lines: tuple[int, int] = (0, 0)
+    """Its first and last line in the file, from 1, without decorators."""
+    source: DefinitionUnits | None = None
+    """Of a drifted copy: what it should say, formatted."""
+    copy: DefinitionUnits | None = None
+    """Of a drifted copy: what it says, formatted."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All marks of some files."""
+
+    marks: tuple[Audited, ...]
+    """In the order of the files and lines."""
+    in_generated: int
+    """Marks in generated files, which nobody edits; they are left out."""
+    findings: tuple[Diagnostic, ...] = ()
+    """For the files that could not be read."""
+
+
+def audit(paths: Iterable[str], library: Library) -> Audit:
+    """Judge the marks of some files. A copy is compared as the library formats it.
+
+    Raises `ConversionError` where the formatter cannot be used.
+    """
+    found: list[Audited] = []
+    findings: list[Diagnostic] = []
+    in_generated = 0
+    sources = Sources(library)
+    for path in paths:
+        try:
+            text = library.text(path)
+            marks = find_marks(text, library.settings.copy_comment, library.settings.package)
+            if is_generated(text):
+                in_generated += len(marks)
+            elif marks:
+                found += _in_file(path, text, marks, sources)
+        except ConversionError as error:
+            findings += error.diagnostics
+    return Audit(tuple(_formatted(found, library.settings)), in_generated, tuple(findings))
+
+
+def _in_file(path: str, text: str, marks: Sequence[CopyMark], sources: Sources) -> Iterator[Audited]:
+    """The verdicts of one file, before anything is formatted."""
+    try:
+        places = {one.first: one for one in sources.places(path)}
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConversionError(syntax_error.diagnose(*locate_parse_error(path, error))) from None
+    for mark in marks:
+        place = places.get(mark.line + 1)
+        if mark.flaw or place is None:
+            reason = mark.flaw or "it does not stand directly above a definition"
+            yield Audited(path, mark, MarkVerdict.INVISIBLE, reason)
+        else:
+            yield _judge(path, mark, place, text, sources)
+
+
+def _judge(path: str, mark: CopyMark, place: DefinitionPlace, text: str, sources: Sources) -> Audited:
+    name = place.name.rpartition(".")[2]
+    last = end_of_copy(text.split("\n"), place)
+    audited = Audited(path, mark, MarkVerdict.IDENTICAL, name=name, lines=(place.first, last))
+    try:
+        texts = sources.texts(mark.source, path)
+    except NotFoundError as error:
+        return replace(audited, verdict=MarkVerdict.DANGLING, reason=str(error))
+    beginning = sources.library.settings.copy_comment
+    own = dedented(text, place.first, last)
+    expected = [_as_copied(one, mark, name) for one in texts]
+    if any(same_lines(one, own, beginning) for one in expected):
+        return audited
+    copy = units_of(own, beginning, is_source=False)
+    candidates = [units_of(one, beginning, is_source=True) for one in expected]
+    if any(agree(one, copy) for one in candidates):
+        return audited
+    return replace(audited, verdict=MarkVerdict.DRIFTED, source=candidates[0], copy=copy)
+
+
+def _as_copied(text: str, mark: CopyMark, name: str) -> str:
+    """The source as the copy should have it. The name of the definition itself is the copy's own."""
+    for replacement in mark.replacements:
+        text = replacement.apply(text)
+    return named(text, name)
+
+
+def _formatted(audits: Sequence[Audited], settings: Settings) -> Iterator[Audited]:
+    """The audits, in which definitions that differ are compared again, formatted as the library formats them."""
+    texts: dict[str, str] = {}
+    for number, one in enumerate(audits):
+        for part, units in (("source", one.source), ("copy", one.copy)):
+            if units is not None:
+                texts[_key(one, number, part)] = nested(units.text, depth(one))
+    formatted = format_files(texts, settings).texts if texts else {}
+    for number, one in enumerate(audits):
+        if one.source is None or one.copy is None:
+            yield one
+            continue
+        source, copy = (
+            units_of(
+                unnested(formatted[_key(one, number, part)], depth(one)),
+                settings.copy_comment,
+                is_source=part == "source",
+            )
+            for part in ("source", "copy")
+        )
+        if agree(source, copy):
+            yield replace(one, verdict=MarkVerdict.IDENTICAL, source=None, copy=None)
+        else:
+            yield replace(one, source=source, copy=_with_marks(copy, one.copy))
+
+
+def _key(one: Audited, number: int, part: str) -> str:
+    return os.path.join(os.path.dirname(one.path), f"_{part}_{number}.py")
+
+
+def depth(one: Audited) -> int:
+    """How many blocks a definition stands in."""
+    return (one.mark.column - 1) // INDENT
+
+
+@functools.lru_cache(maxsize=64)
+def _holders(levels: int) -> str:
+    return "".join(f"{' ' * INDENT * level}class _:\n" for level in range(levels))
+
+
+def nested(text: str, levels: int) -> str:
+    """A definition inside of classes, so that a formatter breaks its lines where the file does."""
+    return _holders(levels) + textwrap.indent(text, " " * INDENT * levels)
+
+
+def unnested(text: str, levels: int) -> str:
+    """The inverse of `nested`."""
+    return textwrap.dedent("\n".join(text.split("\n")[levels:])).strip("\n") + "\n"
+
+
+def _with_marks(formatted: DefinitionUnits, raw: DefinitionUnits) -> DefinitionUnits:
+    """The formatted units with the marks above the units as they were."""
+    if len(formatted.body) != len(raw.body):
+        return formatted
+    body = tuple(replace(new, marks=old.marks) for new, old in zip(formatted.body, raw.body))
+    return replace(formatted, body=body)

@@ -1,0 +1,155 @@
+"""The comments that name the origin of a copy: `# Copied from transformers.models.bert.modeling_bert.BertLayer with A->B`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from modular_converter.convert.source import lexer
+
+
+_PATH = r"(?P<path>[A-Za-z_]\w*(?:\.\w+)*)"
+_LOOSE = re.compile(rf"copied\s+from:?\s+`?{_PATH}`?(?P<rest>.*)", re.IGNORECASE)
+_ALL_CASING = "all-casing"
+_IGNORE = re.compile(r"#\s*Ignore copy\b")
+_END = re.compile(r"[ \t]*#[ \t]*End copy\b")
+_BELOW = re.compile(r"[ \t]*(?:async[ \t]+def|def|class)\b")
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """`Bert->Roberta`: what the copy has in place of the source's text."""
+
+    old: str
+    new: str
+    all_casing: bool = False
+    """Whether `bert->roberta` and `BERT->ROBERTA` are meant, too."""
+
+    def apply(self, text: str) -> str:
+        """The text of the source as the copy has it."""
+        text = text.replace(self.old, self.new)
+        if self.all_casing:
+            text = text.replace(self.old.lower(), self.new.lower()).replace(self.old.upper(), self.new.upper())
+        return text
+
+
+@dataclass(frozen=True)
+class CopyMark:
+    """One comment."""
+
+    line: int
+    column: int
+    """Of the `#`, both from 1."""
+    text: str
+    source: str
+    """The dotted name of the definition that is copied, with its package."""
+    replacements: tuple[Replacement, ...] = ()
+    passed_over: tuple[str, ...] = ()
+    """Replacements that cannot be read, since they have blanks in them: `Deformable DETR->Grounding DINO`."""
+    flaw: str = ""
+    """Why a checker that looks for the exact form does not see it; "" for a mark that is seen."""
+
+
+def find_marks(text: str, beginning: str, package: str) -> list[CopyMark]:
+    """The marks of a text, and the comments that were meant to be marks, in order.
+
+    Args:
+        beginning: how a mark begins: `Copied from`.
+        package: the package that its dotted name begins with.
+    """
+    if not re.search(r"copied\s+from", text, re.IGNORECASE):
+        return []
+    lines = text.split("\n")
+    return [
+        mark
+        for token in lexer.tokens(text)
+        if token.kind == "comment" and (mark := _mark(text, token.start, token.end, lines, beginning, package))
+    ]
+
+
+def _mark(text: str, start: int, end: int, lines: list[str], beginning: str, package: str) -> CopyMark | None:
+    comment = text[start:end].rstrip()
+    found = _LOOSE.search(comment)
+    if found is None or not _is_meant(found["path"].rstrip("."), found["rest"], package):
+        return None
+    line = text.count("\n", 0, start) + 1
+    column = start - (text.rfind("\n", 0, start) + 1) + 1
+    replacements, passed_over, unread = _replacements(found["rest"])
+    before = comment[: found.start()].lstrip("#").strip()
+    flaw = (
+        _flaw_of_form(comment, before, found["path"], beginning, package)
+        or unread
+        or _flaw_of_place(lines, line, column)
+    )
+    return CopyMark(line, column, comment, found["path"], replacements, passed_over, flaw)
+
+
+def _is_meant(path: str, rest: str, package: str) -> bool:
+    """Whether a comment is a mark, right or wrong, and no sentence with the words `copied from` in it."""
+    first = path.partition(".")[0]
+    if first == package or (".models." in path and path.count(".") > 2):
+        return True
+    return not rest.strip() and path[0].isupper() and not path.isupper()  # `copied from LlamaAttention`
+
+
+def _flaw_of_form(comment: str, before: str, path: str, beginning: str, package: str) -> str:
+    if before:
+        return f"words stand before `{beginning}`"
+    if not re.match(rf"#[ \t]*{re.escape(beginning)} ", comment):
+        return f"it is not spelt `# {beginning} `"
+    if not path.startswith(f"{package}."):
+        return f"its path does not begin with `{package}.`"
+    return ""
+
+
+def _flaw_of_place(lines: list[str], line: int, column: int) -> str:
+    if lines[line - 1][: column - 1].strip():
+        return "it stands behind code"
+    below = lines[line] if line < len(lines) else ""
+    indentation = len(below) - len(below.lstrip())
+    if _BELOW.match(below) and indentation == column - 1:
+        return ""
+    if below.lstrip().startswith("@"):
+        return "it stands above a decorator and not directly above the definition"
+    return "it does not stand directly above a definition"
+
+
+def _replacements(rest: str) -> tuple[tuple[Replacement, ...], tuple[str, ...], str]:
+    """What stands behind the path: the replacements, those that cannot be read, and what is wrong."""
+    words = rest.strip()
+    if not words:
+        return (), (), ""
+    if not words.startswith("with "):
+        return (), (), f"`{words}` stands behind the path without `with`" if "->" in words else ""
+    found: list[Replacement] = []
+    passed_over: list[str] = []
+    for piece in words.split(","):
+        pair, *options = piece.strip().removeprefix("with ").split() or [""]
+        old, arrow, new = pair.partition("->")
+        if old and arrow and new:
+            found.append(Replacement(old, new, _ALL_CASING in options))
+        elif piece.strip():
+            passed_over.append(piece.strip().removeprefix("with ").strip())
+    return tuple(found), tuple(passed_over), ""
+
+
+def is_ignored(lines: list[str]) -> bool:
+    """Whether a comment `# Ignore copy` in some lines lets the copy differ there."""
+    return any(_IGNORE.search(line) for line in lines)
+
+
+def without_ignored(line: str) -> str:
+    """A line without a comment `# Ignore copy`."""
+    return line[: match.start()].rstrip() if (match := _IGNORE.search(line)) else line
+
+
+def is_end(line: str) -> bool:
+    """Whether a line is a comment `# End copy`: what follows is the copy's own."""
+    return _END.match(line) is not None
+
+
+def mark_lines(lines: list[str], beginning: str) -> Iterator[int]:
+    """The positions of the lines that are marks."""
+    pattern = re.compile(rf"[ \t]*#[ \t]*{re.escape(beginning)} ")
+    return (number for number, line in enumerate(lines) if pattern.match(line))

@@ -1,0 +1,77 @@
+"""Whether a copy says what its source says, but for what `# Ignore copy` lets differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modular_converter.marks.comments import is_ignored, mark_lines
+from modular_converter.marks.units import BodyUnit, DefinitionUnits
+
+
+Lines = tuple[str, ...]
+
+
+def agree(source: DefinitionUnits, copy: DefinitionUnits) -> bool:
+    """Whether two definitions have the same lines. Blank lines do not count.
+
+    An ignored method stands for the source's method of that name, which may be missing. Ignored statements stand for
+    any number of statements: in a class, of those that are no methods.
+    """
+    if _lines(source.header) != _lines(copy.header):
+        return False
+    ignored = {unit.name for unit in copy.body if unit.is_ignored and unit.is_method}
+    theirs = [unit for unit in source.body if not (unit.is_method and unit.name in ignored)]
+    ours = [unit for unit in copy.body if not (unit.is_method and unit.name in ignored)]
+    if any(unit.is_ignored for unit in ours):
+        return _fits(theirs, ours, source.is_class)
+    return [line for unit in theirs for line in _lines(unit.lines)] == [
+        line for unit in ours for line in _lines(unit.lines)
+    ]
+
+
+def same_lines(source: str, copy: str, beginning: str) -> bool:
+    """Whether two texts have the same lines but for blank lines and marks: most copies, which need no parser."""
+    ours, theirs = copy.split("\n"), source.split("\n")
+    if is_ignored(ours) or is_ignored(theirs):
+        return False
+    return _without_marks(ours, beginning) == _without_marks(theirs, beginning)
+
+
+def _without_marks(lines: list[str], beginning: str) -> Lines:
+    marks = set(mark_lines(lines, beginning))
+    return _lines([line for number, line in enumerate(lines) if number not in marks])
+
+
+def differing(source: DefinitionUnits, copy: DefinitionUnits) -> list[str]:
+    """The names of the members that differ or that only one of the two has; "" among them for anything without a name."""
+    theirs, ours = _by_name(source.body), _by_name(copy.body)
+    ignored = {unit.name for unit in copy.body if unit.is_ignored}
+    return [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name) and name not in ignored]
+
+
+def _by_name(units: Sequence[BodyUnit]) -> dict[str, list[Lines]]:
+    found: dict[str, list[Lines]] = {}
+    for unit in units:
+        found.setdefault(unit.name, []).append(_lines(unit.lines))
+    return found
+
+
+def _lines(lines: Sequence[str]) -> Lines:
+    return tuple(line.rstrip() for line in lines if line.strip())
+
+
+def _fits(source: Sequence[BodyUnit], copy: Sequence[BodyUnit], in_class: bool) -> bool:
+    """Whether the statements agree in order, where an ignored one stands for any number of the source's."""
+    theirs = [_lines(unit.lines) for unit in source]
+    reached = {0}
+    for unit in copy:
+        if unit.is_ignored:
+            for place in range(min(reached), len(source)):
+                if place in reached and not (in_class and source[place].is_method):
+                    reached.add(place + 1)
+        else:
+            lines = _lines(unit.lines)
+            reached = {place + 1 for place in reached if place < len(source) and theirs[place] == lines}
+        if not reached:
+            return False
+    return len(source) in reached

@@ -1,0 +1,94 @@
+"""The definitions that marks name: found in the sources of the library, which are read and never imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from modular_converter.convert.source.library import Library
+from modular_converter.diagnostics import ConversionError, did_you_mean
+from modular_converter.marks.units import DefinitionPlace, dedented, definition_places
+
+
+class NotFoundError(LookupError):
+    """Raised for a definition that does not exist; the message says what of its name does not."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The modules that marks name, each read and parsed once."""
+
+    library: Library
+    _places: dict[str, list[DefinitionPlace]] = field(default_factory=dict)
+    """File -> its definitions."""
+
+    def texts(self, dotted: str, path: str) -> tuple[str, ...]:
+        """The texts of the definitions of a dotted name, mostly one; a property has one for each accessor.
+
+        Args:
+            dotted: `transformers.models.bert.modeling_bert.BertLayer.forward`.
+            path: the file with the mark, which lies in the same library.
+
+        Raises `NotFoundError`.
+        """
+        for root in self._roots(path, dotted.partition(".")[0]):
+            if found := self._in(root, dotted):
+                return found
+        raise NotFoundError(self._reason(dotted, path))
+
+    def _roots(self, path: str, package: str) -> Iterator[str]:
+        """The folders that may be those of the package: above the file, beside its models, installed."""
+        above = os.path.dirname(path)
+        models = ""
+        while os.path.dirname(above) != above:
+            if os.path.basename(above) == package:
+                yield above
+            if not models and os.path.basename(above) == "models":
+                models = os.path.dirname(above)
+            above = os.path.dirname(above)
+        if models:
+            yield models
+        installed = self.library.find_package(package, os.path.dirname(path))
+        if installed:
+            yield installed
+
+    def _in(self, root: str, dotted: str) -> tuple[str, ...]:
+        module, names = self._module(root, dotted)
+        text = self.library.text_if_readable(module) if names else None
+        if text is None:
+            return ()
+        name = ".".join(names)
+        try:
+            places = [one for one in self.places(module) if one.name == name]
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return ()
+        return tuple(dedented(text, one.first, one.last) for one in places)
+
+    def places(self, path: str) -> list[DefinitionPlace]:
+        """The definitions of a file. Raises what `ast.parse` does for a file that is not Python."""
+        if path not in self._places:
+            self._places[path] = definition_places(self.library.text(path))
+        return self._places[path]
+
+    def _module(self, root: str, dotted: str) -> tuple[str, list[str]]:
+        """The file of the longest part of a dotted name that is a module, and the rest of the name."""
+        parts = dotted.split(".")[1:]
+        for length in range(len(parts), 0, -1):
+            stem = os.path.join(root, *parts[:length])
+            for file in (f"{stem}.py", os.path.join(stem, "__init__.py")):
+                if self.library.exists(file):
+                    return file, parts[length:]
+        return "", []
+
+    def _reason(self, dotted: str, path: str) -> str:
+        for root in self._roots(path, dotted.partition(".")[0]):
+            module, names = self._module(root, dotted)
+            if names and not (len(names) > 1 and os.path.basename(module) == "__init__.py"):
+                try:
+                    known = [*self.library.module(module).definitions]
+                except ConversionError:
+                    return f"{os.path.basename(module)} cannot be read"
+                hint = did_you_mean(names[0], known).strip()
+                return f"{os.path.basename(module)} has no `{'.'.join(names)}`" + (f". {hint}" if hint else "")
+        return "there is no such module"

@@ -1,0 +1,168 @@
+"""A definition as its header and the statements of its body, each with the lines above it."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import textwrap
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from modular_converter.convert.source.index import end_with_footer, first_line
+from modular_converter.marks.comments import is_end, is_ignored, mark_lines, without_ignored
+
+
+Definition: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_HEAD = re.compile(r"\A((?:async[ \t]+def|def|class)[ \t]+)(\w+)")
+
+
+@dataclass(frozen=True)
+class BodyUnit:
+    """A statement of a body."""
+
+    name: str
+    """The name or target that it binds; "" for any other statement."""
+    lines: tuple[str, ...]
+    """Without indentation of the definition; the comments and blank lines above it come first."""
+    is_method: bool
+    is_ignored: bool
+    """Whether `# Ignore copy` lets it differ: somewhere in it or, between two methods, in a statement beside it."""
+    marks: tuple[str, ...] = ()
+    """The lines above it that are marks of their own; they are not among `lines`."""
+
+
+@dataclass(frozen=True)
+class DefinitionUnits:
+    """A definition, without its decorators."""
+
+    header: tuple[str, ...]
+    body: tuple[BodyUnit, ...]
+    is_class: bool
+
+    @property
+    def text(self) -> str:
+        """The definition at the top level of a module."""
+        lines = (*self.header, *(line for unit in self.body for line in unit.lines))
+        return "".join(f"{line}\n" for line in lines)
+
+
+def parse(text: str) -> ast.Module:
+    """The syntax tree of a text, without warnings. Raises what `ast.parse` does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
+
+
+@dataclass(frozen=True)
+class DefinitionPlace:
+    """Where a definition stands in a file."""
+
+    name: str
+    """Its dotted name in the file."""
+    first: int
+    """The line of its `def` or `class`, from 1: decorators do not belong to it."""
+    last: int
+
+
+def definition_places(text: str) -> list[DefinitionPlace]:
+    """All definitions of a module. Raises what `ast.parse` does."""
+    lines = text.split("\n")
+    found = _definitions(parse(text).body, "")
+    return [DefinitionPlace(name, node.lineno, last_line(node, lines)) for name, node in found]
+
+
+def _definitions(body: Sequence[ast.AST], above: str) -> Iterator[tuple[str, Definition]]:
+    """The definitions of some statements by their dotted names, also those below `if`, `try` and `with`."""
+    for node in body:
+        if isinstance(node, _DEFINITIONS):
+            yield f"{above}{node.name}", node
+            yield from _definitions(node.body, f"{above}{node.name}.")
+        else:
+            for inner in ("body", "orelse", "handlers", "finalbody"):
+                yield from _definitions(getattr(node, inner, []), above)
+
+
+def last_line(node: Definition, lines: list[str]) -> int:
+    """The last line of a definition, with the comments below it that are indented deeper."""
+    return end_with_footer(lines, node.end_lineno or node.lineno, len(lines), node.col_offset)
+
+
+def end_of_copy(lines: Sequence[str], place: DefinitionPlace) -> int:
+    """The last line of a definition that counts: the one above `# End copy`, if that parts two of its statements."""
+    end = next((number for number in range(place.first, place.last) if is_end(lines[number])), place.last)
+    if end == place.last:
+        return end
+    try:
+        parse(textwrap.dedent("\n".join(lines[place.first - 1 : end])))
+    except SyntaxError:
+        return place.last
+    return end
+
+
+def dedented(text: str, first: int, last: int) -> str:
+    """Some lines of a text, from 1, as they would stand at the top level."""
+    return textwrap.dedent("\n".join(text.split("\n")[first - 1 : last])) + "\n"
+
+
+def named(text: str, name: str) -> str:
+    """The text of a definition with another name in its first line."""
+    return _HEAD.sub(lambda match: match[1] + name, text)
+
+
+def units_of(text: str, beginning: str, *, is_source: bool) -> DefinitionUnits:
+    """Take a definition apart.
+
+    Args:
+        text: the definition at the top level.
+        beginning: how marks begin, which do not count.
+        is_source: whether comments `# Ignore copy` do not count: they speak of another copy.
+    """
+    node = parse(text).body[0]
+    assert isinstance(node, _DEFINITIONS)
+    lines = text.removesuffix("\n").split("\n")
+    lines = [without_ignored(line) for line in lines] if is_source else lines
+    start = first_line(node.body[0], lines) - 1
+    while start > 1 and (not lines[start - 1].strip() or lines[start - 1].lstrip().startswith("#")):
+        start -= 1
+    header, body = tuple(lines[:start]), []
+    for position, child in enumerate(node.body):
+        is_last = position + 1 == len(node.body)
+        limit = len(lines) if is_last else first_line(node.body[position + 1], lines) - 1
+        end = limit if is_last else max(end_with_footer(lines, child.end_lineno or 0, limit, child.col_offset), start)
+        own = lines[start:end]
+        marks = set(mark_lines(own, beginning))
+        rest = tuple(line for number, line in enumerate(own) if number not in marks)
+        above = tuple(own[number] for number in sorted(marks) if number < _lead(own))
+        is_method = isinstance(child, _DEFINITIONS)
+        body.append(BodyUnit(_name(child), rest, is_method, not is_source and is_ignored(own), above))
+        start = end
+    is_class = isinstance(node, ast.ClassDef)
+    return DefinitionUnits(header, _in_groups(body) if is_class else tuple(body), is_class)
+
+
+def _in_groups(body: Sequence[BodyUnit]) -> tuple[BodyUnit, ...]:
+    """The members of a class, in which those between two methods are ignored together."""
+    groups = itertools.groupby(body, lambda unit: unit.is_method)
+    return tuple(
+        unit if is_method else replace(unit, is_ignored=any(one.is_ignored for one in some))
+        for is_method, some in ((is_method, list(group)) for is_method, group in groups)
+        for unit in some
+    )
+
+
+def _lead(lines: Sequence[str]) -> int:
+    """The number of blank lines and comments with which some lines begin."""
+    code = (number for number, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
+    return next(code, len(lines))
+
+
+def _name(node: ast.stmt) -> str:
+    if isinstance(node, _DEFINITIONS):
+        return node.name
+    if isinstance(node, ast.Assign):
+        return ", ".join(map(ast.unparse, node.targets))
+    return ast.unparse(node.target) if isinstance(node, (ast.AnnAssign, ast.AugAssign)) else ""

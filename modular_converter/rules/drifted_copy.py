@@ -1,0 +1,40 @@
+"""MC411: a marked copy that differs from its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+
+
+NAMED = 3
+"""Members that a message names; the rest are counted."""
+
+RULE = Rule(
+    code="MC411",
+    name="drifted-copy",
+    severity=Severity.ERROR,
+    summary="a definition with a mark `# Copied from …` differs from its source",
+    explanation="""\
+The comment says that the definition below it is a copy, with the replacements that stand behind `with`. The source has
+changed since, or the copy was edited, so that a correction of one does not reach the other.
+
+`modular-convert marks --diff` shows the difference, and `--fix` writes what the source says. Where the copy is meant
+to differ, put `# Ignore copy` above the method, or remove the mark. A modular file says the same by inheritance, and
+cannot drift: `modular-convert modularize` writes it.
+""",
+)
+
+
+def diagnose(location: Location, name: str, source: str, members: Sequence[str], refusal: str = "") -> Diagnostic:
+    """`members` are the names of what differs; `refusal` says why `--fix` leaves it so, if it does."""
+    named = ", ".join(f"`{member}`" for member in members[:NAMED])
+    more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
+    where = f" in {named}{more}" if named else ""
+    cure = f"It cannot be put right automatically: {refusal}." if refusal else "`--diff` shows how, `--fix` writes it."
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{name}` differs from its source {source}{where}",
+        help=f"{cure} Or put `# Ignore copy` above what is meant to differ.",
+    )

@@ -1,0 +1,283 @@
+"""`modular-convert marks`: verdicts on copies, and copies put right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from modular_converter.commands.marks import marks_command
+from modular_converter.convert.source.library import Library
+from modular_converter.marks.audit import Audited, audit
+from modular_converter.marks.comments import Replacement, find_marks
+from modular_converter.settings.load import profile_settings
+
+
+SOURCE = '''\
+from torch import nn
+
+
+def scale(x):
+    return 2 * x
+
+
+class BaseLayer(nn.Module):
+    """A layer of Base."""
+
+    size = 3
+
+    def __init__(self, config):
+        super().__init__()
+        self.base = nn.Linear(config.size, config.size)
+
+    def forward(self, x):
+        return self.base(x)  # BASE
+
+    @property
+    def width(self):
+        return self.size
+
+    @width.setter
+    def width(self, value):
+        self.size = value
+'''
+MARK = "# Copied from transformers.models.base.modeling_base.BaseLayer with Base->New,base->new,BASE->NEW"
+COPY = SOURCE.partition("class ")[2].replace("Base", "New").replace("base", "new").replace("BASE", "NEW")
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+    write(tmp_path, "base", SOURCE)
+    return tmp_path
+
+
+def write(root: Path, model: str, text: str) -> Path:
+    path = root / f"models/{model}/modeling_{model}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    return path
+
+
+def copy_of(text: str, mark: str = MARK) -> str:
+    return f"from torch import nn\n\n\n{mark}\nclass {text}"
+
+
+def judged(path: Path) -> list[Audited]:
+    return list(audit([str(path)], Library(profile_settings())).marks)
+
+
+def verdict(path: Path) -> str:
+    (one,) = judged(path)
+    return one.verdict.value
+
+
+def marks(root: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(marks_command, ["--root", str(root), *arguments])
+
+
+def test_a_copy_with_replacements_is_identical(library: Path) -> None:
+    assert verdict(write(library, "new", copy_of(COPY))) == "identical"
+    assert marks(library).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.new(x)", "self.new(x) + 1"),
+        ("(nn.Module)", "(nn.Linear)"),
+        ("size = 3", "size = 4"),
+        ("# NEW", "# OLD"),
+        ("a layer of New", "another layer of New"),
+        ("self.size = value", "self.size = 2 * value"),
+        ("    @width.setter\n", ""),
+    ],
+)
+def test_every_change_of_a_copy_is_a_drift(old: str, new: str, library: Path) -> None:
+    text = COPY.replace("A layer", "a layer")
+    write(library, "base", SOURCE.replace("A layer", "a layer"))
+    assert verdict(write(library, "new", copy_of(text))) == "identical"
+    assert old in text
+    assert verdict(write(library, "new", copy_of(text.replace(old, new)))) == "drifted"
+
+
+def test_a_change_of_the_source_is_a_drift_that_a_fix_cures(library: Path) -> None:
+    path = write(library, "new", copy_of(COPY))
+    write(library, "base", SOURCE.replace("self.base(x)", "self.base(x) + 1"))
+    found = marks(library)
+    assert found.exit_code == 1 and "MC411" in found.stderr and "`forward`" in found.stderr
+    shown = marks(library, "--diff")
+    assert shown.exit_code == 1 and "+        return self.new(x) + 1  # NEW" in shown.stdout.replace("    + ", "+ ")
+    assert path.read_text() == copy_of(COPY)
+    fixed = marks(library, "--fix")
+    assert fixed.exit_code == 0 and "1 put right" in fixed.stderr
+    assert path.read_text() == copy_of(COPY.replace("self.new(x)", "self.new(x) + 1"))
+
+
+def test_copies_of_copies_are_put_right_in_turn(library: Path) -> None:
+    write(library, "new", copy_of(COPY))
+    again = "# Copied from transformers.models.new.modeling_new.NewLayer with New->Last,new->last,NEW->LAST"
+    last = write(
+        library, "last", copy_of(COPY.replace("New", "Last").replace("new", "last").replace("NEW", "LAST"), again)
+    )
+    write(library, "base", SOURCE.replace("size = 3", "size = 5"))
+    assert "2 put right" in marks(library, "--fix").stderr
+    assert "size = 5" in last.read_text() and "LastLayer" in last.read_text()
+
+
+def test_what_is_meant_to_differ_may_differ_and_stays(library: Path) -> None:
+    text = COPY.replace(
+        "    def forward(self, x):\n        return", "    # Ignore copy\n    def forward(self, x):\n        return 7 *"
+    )
+    path = write(library, "new", copy_of(text))
+    assert verdict(path) == "identical"
+    write(library, "base", SOURCE.replace("size = 3", "size = 4"))
+    assert verdict(path) == "drifted"
+    assert marks(library, "--fix").exit_code == 0
+    assert path.read_text() == copy_of(text.replace("size = 3", "size = 4"))
+
+
+def test_an_ignored_statement_stands_for_statements_alone(library: Path) -> None:
+    text = COPY.replace("    size = 3\n", "    # Ignore copy\n    size = 9\n    more = 1\n")
+    assert verdict(write(library, "new", copy_of(text))) == "identical"
+    write(
+        library, "base", SOURCE.replace("    def __init__", "    def added(self):\n        pass\n\n    def __init__")
+    )
+    assert verdict(write(library, "new", copy_of(text))) == "drifted"
+
+
+def test_marks_on_methods_and_functions(library: Path) -> None:
+    text = (
+        "from torch import nn\n\n\n# Copied from transformers.models.base.modeling_base.scale\ndef doubled(x):\n    return 2 * x\n\n\n"
+        "class New(nn.Module):\n"
+        "    # Copied from transformers.models.base.modeling_base.BaseLayer.forward with base->new, BASE->x\n"
+        "    def forward(self, x):\n        return self.new(x)  # x\n\n"
+        "    # Copied from transformers.models.base.modeling_base.BaseLayer.__init__ with base->new\n"
+        "    def __init__(self, config):\n        super().__init__()\n"
+        "        self.new = nn.Linear(config.size, config.size)\n        # End copy\n        self.own = 1\n"
+    )
+    path = write(library, "new", text)
+    assert [one.verdict.value for one in judged(path)] == ["identical"] * 3
+    write(
+        library,
+        "base",
+        SOURCE.replace("self.base(x)", "-self.base(x)")
+        .replace("2 * x", "3 * x")
+        .replace("Linear(config.size", "Linear(1"),
+    )
+    assert [one.verdict.value for one in judged(path)] == ["drifted"] * 3
+    assert marks(library, "--fix").exit_code == 0
+    fixed = (
+        text.replace("self.new(x)", "-self.new(x)").replace("2 * x", "3 * x").replace("Linear(config.size", "Linear(1")
+    )
+    assert path.read_text() == fixed
+
+
+def test_identity_is_judged_after_formatting(library: Path) -> None:
+    long = "an_argument_with_a_name, another_argument_with_a_name"
+    call = f"        return self.base({long}, a_third_argument_of_base)"
+    write(library, "base", SOURCE.replace("        return self.base(x)  # BASE", call))
+    name = "new" * 12
+    wrapped = f"        return self.{name}(\n            {long}, a_third_argument_of_{name}\n        )"
+    copy = SOURCE.partition("class ")[2].replace("        return self.base(x)  # BASE", wrapped)
+    copy = copy.replace("self.base", f"self.{name}").replace("Base", "New")
+    mark = f"# Copied from transformers.models.base.modeling_base.BaseLayer with Base->New,base->{name}"
+    assert verdict(write(library, "new", copy_of(copy, mark))) == "identical"
+
+
+def test_all_casing_means_three_replacements() -> None:
+    assert Replacement("Base", "New", True).apply("Base base BASE") == "New new NEW"
+    (mark,) = find_marks(
+        "# Copied from transformers.a.b.C with X->Y, Base->New all-casing\nclass C:\n    pass\n",
+        "Copied from",
+        "transformers",
+    )
+    assert mark.replacements == (Replacement("X", "Y"), Replacement("Base", "New", True))
+
+
+def test_a_replacement_with_blanks_is_passed_over() -> None:
+    (mark,) = find_marks(
+        "# Copied from transformers.a.b.C with Big X->Y,Z->Q\nclass C:\n    pass\n", "Copied from", "transformers"
+    )
+    assert mark.replacements == (Replacement("Z", "Q"),) and mark.passed_over == ("Big X->Y",) and not mark.flaw
+
+
+@pytest.mark.parametrize(
+    ("comment", "reason"),
+    [
+        ("# TODO: Copied from transformers.models.base.modeling_base.BaseLayer", "words stand before"),
+        ("# copied from transformers.models.base.modeling_base.BaseLayer", "not spelt"),
+        ("# Copied from transformer.models.base.modeling_base.BaseLayer", "does not begin with"),
+        ("# Copied from transformers.models.base.modeling_base.BaseLayer Base->New", "without `with`"),
+        ("# Copied from transformers.models.base.modeling_base.BaseLayer\n", "not stand directly above"),
+        ("# Copied from transformers.models.base.modeling_base.BaseLayer\n@decorate", "above a decorator"),
+        ("x = 1  # Copied from transformers.models.base.modeling_base.BaseLayer", "behind code"),
+    ],
+)
+def test_a_mark_of_another_form_is_invisible(comment: str, reason: str, library: Path) -> None:
+    path = write(library, "new", copy_of(COPY, comment))
+    assert verdict(path) == "invisible"
+    found = marks(library)
+    assert found.exit_code == 0 and "MC393" in found.stderr and reason in found.stderr
+    assert marks(library, "--strict").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'x = """\n# Copied from transformers.models.none.modeling_none.None_\n"""\n',
+        "# The following is copied from https://example.net/a.b.c\nx = 1\n",
+        "# Message copied from the documentation\nx = 1\n",
+    ],
+)
+def test_other_texts_are_no_marks(text: str, library: Path) -> None:
+    assert judged(write(library, "new", text)) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        ("models.base.modeling_base.BaseLayr", "Did you mean `BaseLayer`?"),
+        ("models.base.modeling_base.BaseLayer.none", "has no `BaseLayer.none`"),
+        ("models.none.modeling_none.X", "there is no such module"),
+    ],
+)
+def test_a_mark_without_a_source_is_dangling(source: str, hint: str, library: Path) -> None:
+    write(library, "new", copy_of(COPY, f"# Copied from transformers.{source}"))
+    found = marks(library)
+    assert found.exit_code == 1 and "MC412" in found.stderr and hint in found.stderr
+
+
+def test_marks_of_generated_files_are_left_out(tree: Path) -> None:
+    heir = tree / "models/heir/modeling_heir.py"
+    heir.write_text(
+        heir.read_text().replace("class Heir", "# Copied from transformers.models.x.modeling_x.X\nclass Heir")
+    )
+    found = marks(tree)
+    assert found.exit_code == 0 and "0 marks" in found.stderr and "1 in generated files left out" in found.stderr
+
+
+def test_a_fix_that_needs_a_name_that_the_file_lacks_is_refused(library: Path) -> None:
+    path = write(library, "new", copy_of(COPY))
+    write(library, "base", SOURCE.replace("return self.base(x)", "return scale(self.base(x))"))
+    found = marks(library, "--fix")
+    assert found.exit_code == 1 and "the file lacks `scale`" in found.stderr
+    assert path.read_text() == copy_of(COPY)
+
+
+def test_a_fix_keeps_marks_within_and_line_ends(library: Path) -> None:
+    inner = "    # Copied from transformers.models.base.modeling_base.BaseLayer.forward with base->new,BASE->NEW\n    def forward"
+    text = copy_of(COPY.replace("    def forward", inner)).replace("\n", "\r\n")
+    path = write(library, "new", text)
+    write(library, "base", SOURCE.replace("self.base(x)", "self.base(x) + 1"))
+    assert marks(library, "--fix").exit_code == 0
+    assert path.read_bytes().decode() == text.replace("self.new(x)", "self.new(x) + 1")
+
+
+def test_findings_for_programs(library: Path) -> None:
+    write(library, "new", copy_of(COPY.replace("size = 3", "size = 4")))
+    (finding,) = json.loads(marks(library, "--format", "json").stdout)
+    assert finding["code"] == "MC411" and finding["line"] == 4 and "`size`" in finding["message"]
+    assert marks(library, "none").exit_code == 2
