@@ -16,7 +16,7 @@ from modular_converter.diagnostics import ConversionError, Diagnostic, locate_pa
 from modular_converter.marks.comments import CopyMark, find_marks
 from modular_converter.marks.compare import agree, same_lines
 from modular_converter.marks.sources import NotFoundError, Sources
-from modular_converter.marks.units import DefinitionPlace, DefinitionUnits, dedented, end_of_copy, named, units_of
+from modular_converter.marks.units import DefinitionLines, DefinitionUnits, dedented, end_of_copy, named, units_of
 from modular_converter.rules import syntax_error
 from modular_converter.settings.values import Settings
 
@@ -103,7 +103,7 @@ def _in_file(path: str, text: str, marks: Sequence[CopyMark], sources: Sources) 
             yield _judge(path, mark, place, text, sources)
 
 
-def _judge(path: str, mark: CopyMark, place: DefinitionPlace, text: str, sources: Sources) -> Audited:
+def _judge(path: str, mark: CopyMark, place: DefinitionLines, text: str, sources: Sources) -> Audited:
     name = place.name.rpartition(".")[2]
     last = end_of_copy(text.split("\n"), place)
     audited = Audited(path, mark, MarkVerdict.IDENTICAL, name=name, lines=(place.first, last))

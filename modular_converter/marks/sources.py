@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from modular_converter.convert.source.library import Library
 from modular_converter.diagnostics import ConversionError, did_you_mean
-from modular_converter.marks.units import DefinitionPlace, dedented, definition_places
+from modular_converter.marks.units import DefinitionLines, dedented, definition_places
 
 
 class NotFoundError(LookupError):
@@ -20,7 +20,7 @@ class Sources:
     """The modules that marks name, each read and parsed once."""
 
     library: Library
-    _places: dict[str, list[DefinitionPlace]] = field(default_factory=dict)
+    _places: dict[str, list[DefinitionLines]] = field(default_factory=dict)
     """File -> its definitions."""
 
     def texts(self, dotted: str, path: str) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ class Sources:
             return ()
         return tuple(dedented(text, one.first, one.last) for one in places)
 
-    def places(self, path: str) -> list[DefinitionPlace]:
+    def places(self, path: str) -> list[DefinitionLines]:
         """The definitions of a file. Raises what `ast.parse` does for a file that is not Python."""
         if path not in self._places:
             self._places[path] = definition_places(self.library.text(path))

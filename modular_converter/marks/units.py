@@ -58,7 +58,7 @@ def parse(text: str) -> ast.Module:
 
 
 @dataclass(frozen=True)
-class DefinitionPlace:
+class DefinitionLines:
     """Where a definition stands in a file."""
 
     name: str
@@ -68,11 +68,11 @@ class DefinitionPlace:
     last: int
 
 
-def definition_places(text: str) -> list[DefinitionPlace]:
+def definition_places(text: str) -> list[DefinitionLines]:
     """All definitions of a module. Raises what `ast.parse` does."""
     lines = text.split("\n")
     found = _definitions(parse(text).body, "")
-    return [DefinitionPlace(name, node.lineno, last_line(node, lines)) for name, node in found]
+    return [DefinitionLines(name, node.lineno, last_line(node, lines)) for name, node in found]
 
 
 def _definitions(body: Sequence[ast.AST], above: str) -> Iterator[tuple[str, Definition]]:
@@ -91,7 +91,7 @@ def last_line(node: Definition, lines: list[str]) -> int:
     return end_with_footer(lines, node.end_lineno or node.lineno, len(lines), node.col_offset)
 
 
-def end_of_copy(lines: Sequence[str], place: DefinitionPlace) -> int:
+def end_of_copy(lines: Sequence[str], place: DefinitionLines) -> int:
     """The last line of a definition that counts: the one above `# End copy`, if that parts two of its statements."""
     end = next((number for number in range(place.first, place.last) if is_end(lines[number])), place.last)
     if end == place.last:
