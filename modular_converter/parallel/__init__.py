@@ -16,12 +16,18 @@ from modular_converter.parallel.errors import LIBRARIES, MissingLibraryError
 if TYPE_CHECKING:
     from modular_converter.parallel.api import parallelize
     from modular_converter.parallel.engine.ranks.session import Session
+    from modular_converter.parallel.engine.stages.pipeline import Pipeline
     from modular_converter.parallel.proof.plain_module import derive
 
-__all__ = ["Session", "derive", "parallelize"]
+__all__ = ["Pipeline", "Session", "derive", "parallelize"]
 
 
-_PUBLIC = {"Session": "engine.ranks.session", "derive": "proof.plain_module", "parallelize": "api"}
+_PUBLIC = {
+    "Pipeline": "engine.stages.pipeline",
+    "Session": "engine.ranks.session",
+    "derive": "proof.plain_module",
+    "parallelize": "api",
+}
 
 
 def __getattr__(name: str) -> Any:

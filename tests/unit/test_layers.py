@@ -77,8 +77,8 @@ FLOORS = {
         "proof",
         "pipeline",
         "source",
-        "engine",
         "schedule",
+        "engine",
         "api",
         "tables",
         "commands",
@@ -116,6 +116,7 @@ FLOORS = {
         "choice",
         "remote",
         "group",
+        "stages",
     ),
 }
 """Package that holds packages -> the files and packages directly in it, the lowest first."""

@@ -11,7 +11,8 @@ import torch
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import balanced
-from modular_converter.parallel.pipeline.run_in_stages import layers_entry, run_in_stages
+from modular_converter.parallel.pipeline.flow import layers_entry
+from modular_converter.parallel.pipeline.run_in_stages import run_in_stages
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.proof.compare import reference
 from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused

@@ -18,10 +18,21 @@ class _Guesses(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in _ANSWERS and args and isinstance(args[0], torch.Tensor) and args[0].is_meta:
             return _ANSWERS[name]
+        if name in _BFLOAT16_ALONE and args and args[0].is_meta:
+            return func(*_half(args), **_half(kwargs or {})).to(args[0].dtype)
         return func(*args, **(kwargs or {}))
 
 
 _ANSWERS = {"__bool__": False, "__contains__": False, "item": 0, "__int__": 0, "__index__": 0, "__float__": 0.0}
+# Products whose form without data takes no other type, though they run in others.
+_BFLOAT16_ALONE = ("_grouped_mm", "grouped_mm")
+
+
+def _half(values: Any) -> Any:
+    def half(value: Any) -> Any:
+        return value.bfloat16() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+    return {name: half(v) for name, v in values.items()} if isinstance(values, dict) else [half(v) for v in values]
 
 
 def guesses() -> TorchFunctionMode:

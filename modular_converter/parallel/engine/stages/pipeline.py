@@ -1,0 +1,261 @@
+"""``Pipeline``: a model in stages on the processes of a group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import pipelining
+from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
+
+from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta
+from modular_converter.parallel.engine.stages.chosen_plan import agreed_pipeline_plan
+from modular_converter.parallel.engine.stages.micro_batches import Batch, batch_of
+from modular_converter.parallel.engine.stages.scheduled_stage import ScheduledStage, bare_leaves
+from modular_converter.parallel.engine.stages.shared_weights import shared_weights, sum_gradients
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.pipeline.balance import spans
+from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
+from modular_converter.parallel.pipeline.prove import cuts_of
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.schedule.orders import order_of, schedule_named
+
+
+Loss = Callable[[Any, torch.Tensor], torch.Tensor]
+
+
+class Pipeline:
+    """A model of transformers in stages; every process of the group makes one, with the same model and arguments.
+
+    The weights of the process's own stages are those of the model, on the process's device; the others are freed. The
+    model itself is not to be used any more.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        chunks: int,
+        schedule: str = "1F1B",
+        stages_per_process: int | None = None,
+        balance: Sequence[int] | None = None,
+        plan: PipelinePlan | None = None,
+        loss: Loss | None = None,
+        group: dist.ProcessGroup | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        """Cut a model into stages.
+
+        Args:
+            model: whole, the same on all processes.
+            chunks: micro-batches of a step.
+            schedule: of torch: ``GPipe``, ``1F1B``, ``LoopedBFS``, ``Interleaved1F1B``, ``InterleavedZeroBubble`` or
+                ``ZBVZeroBubble``.
+            stages_per_process: for the last four; 2 if None.
+            balance: layers of each stage, such as ``(10, 12, 10)``; stages of about the same bytes if None.
+            plan: derived from the model and proven on a small instance if None.
+            loss: of a micro-batch, from the model's output and its rows of ``target``; the model's own from ``labels``
+                if None.
+            group: all processes if None.
+            device: this process's; its GPU, or the CPU, if None.
+
+        Raises:
+            ScheduleError: the schedule does not allow these numbers; the message has those that it would.
+            ApplyError: the model is no chain of layers, or the balance does not fit.
+        """
+        self._place = _join(device)
+        own_group: Any = dist.group.WORLD if group is None else group
+        self._group, self._loss, self._chunks = own_group, loss, chunks
+        self._config = getattr(model, "config", None)
+        self._schedule = schedule_named(schedule)
+        rank, size = dist.get_rank(own_group), dist.get_world_size(own_group)
+        order = order_of(self._schedule, size, stages_per_process or self._schedule.usual, chunks)
+        self._stages_in_all = order.stages
+        self._plan = agreed_pipeline_plan(model, plan, own_group)
+        cuts = _cuts(model, self._plan, self._stages_in_all, balance)
+        self._shapes = copy_without_data(model)
+        self._made: Any = None
+        self._made_for: Any = None
+        self._wrapped: dict[int, ScheduledStage] = {}
+        layers = spans(cuts, len(layer_paths(model, self._plan)))
+        self.stages = {
+            number: StageModule(model, self._plan, layers[number])
+            for number, owner in enumerate(order.stage_ranks)
+            if owner == rank
+        }
+        names = _first_names(model)
+        self._own = {names[name]: value for stage in self.stages.values() for name, value in _named(stage)}
+        _free(model, {id(value) for value in self._own.values()})
+        for stage in self.stages.values():
+            stage.to(self._place)
+        self._shared = shared_weights(self._own, own_group)
+
+    def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """This process's parameters, by their names in the whole model."""
+        yield from self._own.items()
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """This process's parameters, for an optimizer."""
+        yield from self._own.values()
+
+    def train(self, mode: bool = True) -> Pipeline:
+        """As of a module."""
+        for stage in self.stages.values():
+            stage.train(mode)
+        return self
+
+    def eval(self) -> Pipeline:
+        """As of a module."""
+        return self.train(False)
+
+    def step(self, *, target: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
+        """Forward and backward of a batch: gradients are added to the parameters, those of shared weights summed.
+
+        Args:
+            target: for ``loss``; the rows are divided as those of the inputs.
+            inputs: the model's, of the whole batch, on every process.
+
+        Returns:
+            The mean loss of the micro-batches, on every process.
+
+        Raises:
+            ApplyError: no target or labels, or what `batch_of` refuses.
+        """
+        if self._loss is None and "labels" not in inputs:
+            raise ApplyError("the model's own loss needs labels=; or give Pipeline a loss= and step a target=")
+        if self._loss is not None and target is None:
+            raise ApplyError("the loss that was given needs target=")
+        batch = batch_of(inputs, self._config, self._chunks, self._place)
+        losses: list[torch.Tensor] = []
+        goal = (inputs["labels"] if target is None else target).to(self._place)
+        scheduled = self._scheduled(batch, trains=True)
+        scheduled.step(**self._given(batch, goal, losses))
+        sum_gradients(self._shared)
+        return self._everywhere(losses)
+
+    @torch.no_grad()
+    def __call__(self, **inputs: Any) -> Any:
+        """The model's output for a batch, without gradients, on the process of the last stage; None on the others."""
+        if "labels" in inputs:
+            raise ApplyError("labels are for step(); a forward gives no loss")
+        if self._schedule.v_shaped:
+            raise ApplyError(f"{self._schedule.name} has no forward without a backward: use another schedule for it")
+        batch = batch_of(inputs, self._config, self._chunks, self._place)
+        merged = self._scheduled(batch, trains=False).eval(**self._given(batch, None, None))
+        last = self.stages.get(self._stages_in_all - 1)
+        return None if last is None else self._wrapped[self._stages_in_all - 1].output(merged)
+
+    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
+        """Scale all gradients so that their norm over all stages is at most ``max_norm``; shared weights count once.
+
+        Returns:
+            The norm before, the same on every process.
+        """
+        second = {one.name for one in self._shared if one.ranks[0] != dist.get_rank()}
+        gradients = {name: p.grad for name, p in self._own.items() if p.grad is not None}
+        squares = [g.float().pow(2).sum() for name, g in gradients.items() if name not in second]
+        total = torch.stack([*squares, torch.zeros((), device=self._place)]).sum()
+        dist.all_reduce(total, group=self._group)
+        norm = total.sqrt()
+        for gradient in gradients.values():
+            gradient.mul_(torch.clamp(max_norm / (norm + 1e-6), max=1.0).to(gradient.dtype))
+        return norm
+
+    def _given(self, batch: Batch, goal: torch.Tensor | None, losses: list[torch.Tensor] | None) -> dict[str, Any]:
+        """The arguments of a step of torch's schedule."""
+        for wrapped in self._wrapped.values():
+            wrapped.common = dict(batch.common)
+        last = self._stages_in_all - 1 in self.stages
+        more = {} if goal is None else {"losses": losses if last else None, "return_outputs": False, "target": goal}
+        return {**batch.divided, **more}
+
+    def _scheduled(self, batch: Batch, trains: bool) -> Any:
+        """A schedule of torch for batches of these shapes; made anew where they have changed."""
+        key = (batch.shapes, trains)
+        if self._made_for == key:
+            return self._made
+        flow = self._flow(batch, trains)
+        stages = []
+        self._wrapped = {}
+        for number, stage in self.stages.items():
+            stage.prepare(flow)
+            wrapped = self._wrapped[number] = ScheduledStage(stage, flow)
+            takes, gives = bare_leaves(stage.takes), bare_leaves(wrapped.gives)
+            count, place = self._stages_in_all, self._place
+            stages.append(pipelining.PipelineStage(wrapped, number, count, place, takes, gives, group=self._group))
+        made: Any = get_schedule_class(self._schedule.name)
+        self._made = made(
+            stages if issubclass(made, PipelineScheduleMulti) else stages[0],
+            self._chunks,
+            loss_fn=self._loss_of_chunk if trains else None,
+            scale_grads=False,
+        )
+        self._made_for = key
+        return self._made
+
+    def _flow(self, batch: Batch, trains: bool) -> LayerFlow:
+        """The shapes of a micro-batch, from a run of the whole model without data."""
+        inputs = on_meta(batch.first(self._chunks))
+        self._shapes.train(next(iter(self.stages.values())).training)
+        with torch.set_grad_enabled(trains), guesses():
+            return flow_of(self._shapes, self._plan, inputs)
+
+    def _loss_of_chunk(self, output: Any, target: torch.Tensor) -> torch.Tensor:
+        """The share of a micro-batch in the mean loss."""
+        whole = self._wrapped[self._stages_in_all - 1].output(output)
+        found = whole["loss"] if self._loss is None else self._loss(whole, target)
+        return found / self._chunks
+
+    def _everywhere(self, losses: Sequence[torch.Tensor]) -> torch.Tensor:
+        total = torch.stack(list(losses)).detach().sum() if losses else torch.zeros((), device=self._place)
+        dist.all_reduce(total, group=self._group)
+        return total
+
+
+def _join(device: str | torch.device | None) -> torch.device:
+    if device is None and torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    place = torch.device(device or "cpu")
+    if place.type == "cuda":
+        torch.cuda.set_device(place)
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if place.type == "cuda" else "gloo")
+    return place
+
+
+def _cuts(model: Any, plan: PipelinePlan, stages: int, balance: Sequence[int] | None) -> tuple[int, ...]:
+    layers = len(layer_paths(model, plan))
+    if layers < stages:
+        raise ApplyError(f"{layers} layers cannot be cut into {stages} stages: use at most {layers} in all")
+    if balance is None:
+        return cuts_of(model, plan, stages)
+    if len(balance) != stages or sum(balance) != layers or min(balance) < 1:
+        said = f"{stages} numbers of at least 1 that are {layers} together"
+        raise ApplyError(f"balance={tuple(balance)} does not fit: {said}, such as {_even(layers, stages)}")
+    return tuple(sum(balance[:number]) for number in range(1, stages))
+
+
+def _even(layers: int, stages: int) -> tuple[int, ...]:
+    return tuple(layers // stages + (number < layers % stages) for number in range(stages))
+
+
+def _first_names(model: torch.nn.Module) -> dict[str, str]:
+    """Each parameter name -> the first name of the same parameter."""
+    first: dict[int, str] = {}
+    return {name: first.setdefault(id(p), name) for name, p in model.named_parameters(remove_duplicate=False)}
+
+
+def _named(stage: StageModule) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    yield from stage.model.named_parameters()
+
+
+def _free(model: torch.nn.Module, kept: set[int]) -> None:
+    """Give up the data of all parameters but some."""
+    for module in model.modules():
+        for name, value in module._parameters.items():
+            if value is not None and id(value) not in kept:
+                module._parameters[name] = torch.nn.Parameter(value.detach().to(META), value.requires_grad)

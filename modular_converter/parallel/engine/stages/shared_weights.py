@@ -1,0 +1,57 @@
+"""Weights that stages of several processes have, such as tied embeddings: their gradients are summed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+
+@dataclass(frozen=True)
+class SharedWeight:
+    """A parameter that several processes of a group have.
+
+    Attributes:
+        ranks: of the whole world, in order; the norm of the gradient counts on the first.
+    """
+
+    name: str
+    parameter: torch.nn.Parameter
+    group: dist.ProcessGroup
+    ranks: tuple[int, ...]
+
+
+def shared_weights(own: Mapping[str, torch.nn.Parameter], group: dist.ProcessGroup) -> list[SharedWeight]:
+    """This process's shared weights; all processes of the group must call it.
+
+    Args:
+        own: the parameters of this process's stages, by the first name that each has in the whole model.
+    """
+    held: list[list[str]] = [[] for _ in range(dist.get_world_size(group))]
+    dist.all_gather_object(held, sorted(own), group=group)
+    holders: dict[str, tuple[int, ...]] = {}
+    for number, names in enumerate(held):
+        for name in names:
+            holders[name] = (*holders.get(name, ()), dist.get_global_rank(group, number))
+    several = sorted({ranks for ranks in holders.values() if len(ranks) > 1})
+    groups = {ranks: dist.new_group(list(ranks), use_local_synchronization=True) for ranks in several if _me(ranks)}
+    return [
+        SharedWeight(name, own[name], groups[holders[name]], holders[name])
+        for name in sorted(own)
+        if len(holders[name]) > 1
+    ]
+
+
+def sum_gradients(shared: Sequence[SharedWeight]) -> None:
+    """Sum the gradients over the processes that have a weight; one that has none adds zeros."""
+    for one in shared:
+        if one.parameter.requires_grad:
+            if one.parameter.grad is None:
+                one.parameter.grad = torch.zeros_like(one.parameter)
+            dist.all_reduce(one.parameter.grad, group=one.group)
+
+
+def _me(ranks: Sequence[int]) -> bool:
+    return dist.get_rank() in ranks

@@ -1,0 +1,198 @@
+"""A stage: the layers of a model that one rank runs, as a module.
+
+The model's own forward runs, with its masks and positions. Parts of other stages have no weights here: those before the
+stage give blanks of the right shapes, full of NaN, so that a value which was not handed over shows in the numbers; the
+run ends at the first layer behind the stage.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.pipeline.flow import LayerFlow, handed_over, layer_paths, layers_entry, parts
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.trace.call_names import bound_arguments
+
+
+class _Stop(Exception):
+    """The stage is done."""
+
+
+class StageModule(torch.nn.Module):
+    """The layers ``span`` of a model, with what stands before the first layer or behind the last one.
+
+    Parameters and buffers of the stage are those of ``model`` itself; the others are not held.
+
+    Attributes:
+        needs: names of the model's inputs that the parts of this stage take, masks included.
+    """
+
+    def __init__(self, model: torch.nn.Module, plan: PipelinePlan, span: range) -> None:
+        super().__init__()
+        self._layers = layers_entry(model, plan)
+        paths = layer_paths(model, plan)
+        at = plan.entries.index(self._layers)
+        before = [entry for entry in plan.entries[:at] if span.start == 0]
+        behind = [entry for entry in plan.entries[at + 1 :] if span.stop == len(paths)]
+        kept = {*(paths[number] for number in span), *(entry.module for entry in (*before, *behind))}
+        absent = [path for path in parts(model, plan) if path not in kept]
+        self.needs = frozenset(name for entry in (self._layers, *before, *behind) for name in entry.inputs)
+        self.span, self.is_first, self.is_last = span, span.start == 0, span.stop == len(paths)
+        self.model = _part_of(model, absent)
+        self._flow: LayerFlow | None = None
+        self._blanks: dict[str, Iterator[Any]] = {}
+        self._inputs: Mapping[str, Any] = {}
+        self._received: dict[str, Any] = {}
+        self._sent: dict[str, Any] = {}
+        for path in absent:
+            module = self.model.get_submodule(path)
+            module.forward = self._blank(path, module.forward)
+        for number in span:
+            self._hook(paths[number], self._give(number == span.start))
+        if not self.is_last:
+            self._hook(paths[span.stop], self._take)
+
+    def prepare(self, flow: LayerFlow) -> None:
+        """Take the shapes of a run of the whole model: later calls have inputs of the same shapes."""
+        self._flow = flow
+
+    @property
+    def takes(self) -> tuple[torch.Tensor, ...]:
+        """Tensors of the shapes and types that the forward takes by position; none for the first stage."""
+        return () if self.is_first else tuple(_tensors(self._at(self.span.start)))
+
+    @property
+    def gives(self) -> tuple[torch.Tensor, ...]:
+        """Tensors of the shapes and types that the forward of any stage but the last returns."""
+        return tuple(_tensors(self._at(self.span.stop)))
+
+    def forward(self, *received: torch.Tensor, **inputs: Any) -> Any:
+        """Run the stage.
+
+        Args:
+            received: what the stage before has returned.
+            inputs: the model's own, all of them.
+
+        Returns:
+            The tensors for the next stage; the model's own result for the last stage.
+
+        Raises:
+            ApplyError: ``prepare`` was not called, or the run did not reach the end of the stage.
+        """
+        if self._flow is None:
+            raise ApplyError("the stage knows no shapes yet: call prepare() with the flow of a run")
+        device = next((t.device for t in (*self.parameters(), *received, *_tensors(inputs))), torch.device("cpu"))
+        self._inputs = inputs
+        self._received = {} if self.is_first else _filled(self._at(self.span.start), received)
+        self._blanks = {
+            path: iter([_nothing(one, device) for one in results]) for path, results in self._flow.results.items()
+        }
+        try:
+            result = self.model(**inputs)
+        except _Stop:
+            return tuple(_tensors(self._sent))
+        finally:
+            self._inputs, self._received, self._blanks = {}, {}, {}
+        if not self.is_last:
+            raise ApplyError(f"{self._layers.module}: the run ended before the next stage's first layer was called")
+        return result
+
+    def _at(self, number: int) -> Mapping[str, Any]:
+        assert self._flow is not None
+        if number not in self._flow.entering:
+            raise ApplyError(f"{self._layers.module}: layer {number} is not run, so no stage can begin there")
+        return self._flow.entering[number]
+
+    def _passing(self) -> dict[str, Any]:
+        """What all layers take, such as a bias that the first stage has made."""
+        return {name: value for name, value in self._received.items() if name not in self._layers.outputs}
+
+    def _hook(self, path: str, hook: Callable[..., Any]) -> None:
+        self.model.get_submodule(path).register_forward_pre_hook(hook, with_kwargs=True)
+
+    def _give(self, is_start: bool) -> Callable[..., Any]:
+        def give(layer: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+            values = self._received if is_start else self._passing()
+            return ((), {**bound_arguments(layer, args, kwargs), **values}) if values else None
+
+        return give
+
+    def _take(self, layer: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        self._sent = {**handed_over(layer, args, kwargs, self._layers, self._inputs), **self._passing()}
+        raise _Stop
+
+    def _blank(self, path: str, forward: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(forward)  # its signature says what arguments are called
+        def blank(*args: Any, **kwargs: Any) -> Any:
+            found = next(self._blanks[path], None)
+            if found is None:
+                raise ApplyError(f"{path}: called more often than in the run that showed its shapes")
+            return found
+
+        return blank
+
+
+def _part_of(model: torch.nn.Module, absent: Sequence[str]) -> torch.nn.Module:
+    """The model's structure with the weights of all modules but the absent ones; no weight is copied.
+
+    An absent module keeps its attributes, which callers read, and its weights as plain tensors without data.
+    """
+    gone = {id(part) for path in absent for part in model.get_submodule(path).modules()}
+    held: dict[int, Any] = {}
+    lost: dict[int, Any] = {}
+    for module in model.modules():
+        target = lost if id(module) in gone else held
+        target.update({id(t): t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None})
+    without_data = {key: t.detach().to("meta").requires_grad_(False) for key, t in lost.items() if key not in held}
+    local = copy.deepcopy(model, {**without_data, **held})
+    for path in absent:
+        for part in local.get_submodule(path).modules():
+            for store in (part._parameters, part._buffers):
+                part.__dict__.update(store)
+                store.clear()
+    return local
+
+
+def copy_without_data(model: torch.nn.Module) -> torch.nn.Module:
+    """The same model on the meta device; no weight is copied."""
+    memo: dict[int, Any] = {}
+    for module in model.modules():
+        for value in (*module._parameters.values(), *module._buffers.values()):
+            if value is not None and id(value) not in memo:
+                memo[id(value)] = _without_data(value)
+    return copy.deepcopy(model, memo)
+
+
+def _without_data(value: torch.Tensor) -> torch.Tensor:
+    bare = value.detach().to("meta")
+    return torch.nn.Parameter(bare, value.requires_grad) if isinstance(value, torch.nn.Parameter) else bare
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _filled(like: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """A structure with other tensors in order."""
+    left = iter(tensors)
+    return pytree.tree_map(lambda leaf: next(left) if isinstance(leaf, torch.Tensor) else leaf, dict(like))
+
+
+def _nothing(value: Any, device: torch.device) -> Any:
+    """A value whose tensors are NaN, or zero where they are whole numbers, and take no memory."""
+
+    def blank(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        number = math.nan if leaf.is_floating_point() or leaf.is_complex() else 0
+        return torch.full((), number, dtype=leaf.dtype, device=device).expand(leaf.shape)
+
+    return pytree.tree_map(blank, value)

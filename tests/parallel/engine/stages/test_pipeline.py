@@ -1,0 +1,101 @@
+"""A model in stages beside one process, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from modular_converter.parallel.engine.base.without_data import guesses, on_meta
+from modular_converter.parallel.engine.stages.micro_batches import batch_of
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.pipeline.derive import derive_pipeline
+from modular_converter.parallel.pipeline.flow import flow_of
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data
+from modular_converter.parallel.proof.situations import with_mask
+from modular_converter.parallel.tiny.build import build, target_of
+from modular_converter.parallel.trace.record import record
+
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "utils"))
+
+from prove_stages import launch
+
+
+CPU = torch.device("cpu")
+NAMED = ("outputs", "steps", "gradients", "weights")
+
+
+def test_training_in_stages_is_that_of_one_process() -> None:
+    # Tied embeddings, on two processes and on one; experts, whose products need a form without data.
+    rows = launch(["gpt2", "mixtral"], ["1F1B:1:4", "ZBVZeroBubble:2:4"])
+    assert len(rows) == 4
+    for case, ranks in rows.items():
+        for found in ranks:
+            assert max(found[kind] for kind in NAMED) < 1e-3, case
+            assert found["share"] < 0.7
+
+
+def small_llama(layers: int = 3):
+    small = build(target_of("llama", "causal"), {"num_hidden_layers": layers})
+    inputs = with_mask(small.model, small.inputs)
+    return small.model, inputs, derive_pipeline(record(small.model, inputs, "llama"))
+
+
+def test_a_stage_holds_its_own_layers_alone() -> None:
+    model, inputs, plan = small_llama()
+    stage = StageModule(model, plan, range(1, 2))
+    own, whole = dict(stage.model.named_parameters()), dict(model.named_parameters())
+    assert own and all(name.startswith("model.layers.1.") and value is whole[name] for name, value in own.items())
+    assert set(stage.model.state_dict()) == set(own)
+
+
+def test_stages_one_after_the_other_are_the_model() -> None:
+    model, inputs, plan = small_llama()
+    with guesses():
+        flow = flow_of(copy_without_data(model), plan, on_meta(inputs))
+    passed = ()
+    for span in (range(1), range(1, 3)):
+        stage = StageModule(model, plan, span)
+        stage.prepare(flow)
+        assert [tensor.shape for tensor in stage.takes] == [tensor.shape for tensor in passed]
+        passed = stage(*passed, **inputs)
+    torch.testing.assert_close(passed.logits, model(**inputs).logits)
+
+
+def test_what_was_not_handed_over_shows() -> None:
+    model, inputs, plan = small_llama()
+    stage = StageModule(model, plan, range(1, 3))
+    stage.prepare(flow_of(model, plan, inputs))
+    received = [torch.full(tensor.shape, torch.nan) for tensor in stage.takes]
+    assert stage(*received, **inputs).logits.isnan().all()
+    other = copy.deepcopy(inputs)
+    with pytest.raises(ApplyError, match="knows no shapes"):
+        StageModule(model, plan, range(3))(**other)
+
+
+IDS = torch.ones(6, 4, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "chunks", "said"),
+    [
+        ({"input_ids": IDS}, 4, "6 rows do not divide into 4 micro-batches: give chunks= one of 1, 2, 3, 6"),
+        ({"input_ids": IDS, "use_cache": True}, 2, "caches are not kept by stages"),
+        ({"input_ids": IDS, "output_attentions": True}, 2, "no stage has the results of all layers"),
+        ({}, 2, "input_ids=ids"),
+        ({"input_ids": IDS, "labels": torch.tensor([[1, 1, 1, -100], *[[1, 1, 1, 1]] * 5])}, 2, "11 to 12 labels"),
+    ],
+)
+def test_a_batch_that_stages_cannot_serve_is_refused(inputs: dict, chunks: int, said: str) -> None:
+    with pytest.raises(ApplyError, match=said):
+        batch_of(inputs, None, chunks, CPU)
+
+
+def test_what_has_other_rows_goes_to_every_micro_batch() -> None:
+    batch = batch_of({"input_ids": IDS, "position_ids": torch.arange(4)[None], "flag": True}, None, 3, CPU)
+    first = batch.first(3)
+    assert first["input_ids"].shape == (2, 4) and first["position_ids"].shape == (1, 4) and first["flag"] is True
