@@ -17,14 +17,18 @@ if TYPE_CHECKING:
     from modular_converter.parallel.api import parallelize
     from modular_converter.parallel.engine.ranks.session import Session
     from modular_converter.parallel.engine.stages.pipeline import Pipeline
+    from modular_converter.parallel.layout import Layout
     from modular_converter.parallel.proof.plain_module import derive
+    from modular_converter.parallel.training import Training
 
-__all__ = ["Pipeline", "Session", "derive", "parallelize"]
+__all__ = ["Layout", "Pipeline", "Session", "Training", "derive", "parallelize"]
 
 
 _PUBLIC = {
+    "Layout": "layout",
     "Pipeline": "engine.stages.pipeline",
     "Session": "engine.ranks.session",
+    "Training": "training",
     "derive": "proof.plain_module",
     "parallelize": "api",
 }

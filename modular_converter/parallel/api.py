@@ -12,7 +12,9 @@ from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
 from modular_converter.parallel.engine.choice.arguments import Arguments, check_arguments, in_process_group
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
+from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.quantised.torchao_int8 import pack_layers, unpack_layers
+from modular_converter.parallel.training import Training
 
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ def parallelize(
     probe: bool = True,
     model_class: Any = None,
     inference: bool = False,
+    layout: Layout | str | None = None,
+    training: Training | None = None,
 ) -> Any:
     """Put a model, or the model of a folder, on several devices and return it, in use as before.
 
@@ -63,10 +67,15 @@ def parallelize(
         inference: under torchrun, the form without gradients that processes of parallelize's own have; ``compile``
             implies it.
         model_class: for a folder, a class of a model or an Auto class; the class that ``config.json`` names if None.
+        layout: under torchrun, how many processes share out what, such as ``"fsdp2.tp2"``; all shards over
+            ``tp`` if None. Batches differ between data ranks (``model.data_rank`` of ``model.layout.data``).
+        training: under torchrun, how the layers are trained: recomputed, compiled, in another type.
 
     Raises:
         PlanError: the model or the machine does not allow it, or a process failed; none that was started here is left.
     """
+    if isinstance(layout, str):
+        layout = Layout.parse(layout)
     given = Arguments(**locals())
     refuse_import_in_child()
     check_arguments(given, _DEFAULTS)

@@ -70,13 +70,13 @@ scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
 ids = torch.arange(1, 19).view(2, 9)
 scaler.scale(sharded(input_ids=ids, labels=ids).loss).backward()
 share = sharded.get_parameter("model.layers.0.mlp.up_proj.weight")
-before = share.detach().clone()
+before = share.to_local().detach().clone()
 if rank == 1:
-    share.grad.view(-1)[0] = float("inf")
+    share.grad.to_local().view(-1)[0] = float("inf")
 scaler.step(optimizer)
 scaler.update()
 found["scales"] = [None, None]
-dist.all_gather_object(found["scales"], (scaler.get_scale(), torch.equal(share.detach(), before)))
+dist.all_gather_object(found["scales"], (scaler.get_scale(), torch.equal(share.to_local().detach(), before)))
 state = sharded.full_state_dict(first_only=True)
 found["sizes"] = [None, None]
 dist.all_gather_object(found["sizes"], len(state))

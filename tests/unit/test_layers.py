@@ -66,6 +66,8 @@ FLOORS = {
     ),
     "modular_converter.parallel": (
         "errors",
+        "layout",
+        "training",
         "lint",
         "styles",
         "trace",

@@ -118,11 +118,11 @@ def _local(local: torch.Tensor, parameter: torch.nn.Parameter, piece: Piece, gro
     if piece.units is not None and piece.units.has_copies(group.size) and made.requires_grad:
         shape = tuple(parameter.shape)
         parameter_hook: Any = made.register_hook  # torch has no types for it
-        parameter_hook(lambda gradient: _summed_copies(gradient, shape, piece, group))
+        parameter_hook(lambda gradient: summed_copies(gradient, shape, piece, group))
     return made
 
 
-def _summed_copies(gradient: torch.Tensor, shape: tuple[int, ...], piece: Piece, group: Group) -> torch.Tensor:
+def summed_copies(gradient: torch.Tensor, shape: tuple[int, ...], piece: Piece, group: Group) -> torch.Tensor:
     """The gradient of a share, summed over the ranks that have a copy of it."""
     whole, dim = gradient.new_zeros(shape), piece.dim
     moves = stretches(shape[dim], piece.parts, group.rank, group.size, piece.units)

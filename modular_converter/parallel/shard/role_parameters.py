@@ -7,7 +7,7 @@ functions that are handed a module's weight all behave alike.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -58,11 +58,35 @@ def make_parameter(
 ) -> Any:
     """A parameter that holds a rank's share; ``borders`` are those of all shares, see ``WeightUse``."""
     made = RoleParameter(local, requires_grad=like.requires_grad)
-    styles = [STYLES[name] for name in reversed(STYLES) if name in roles]
-    made.styles = tuple(style for style in styles if style.forward is not None)
-    made.whole, made.group = not any(style.cuts for style in styles), group
-    made.borders = borders
+    made.styles, made.whole = styles_of(roles)
+    made.group, made.borders = group, borders
     return made
+
+
+class RoleOwner(Protocol):
+    """The role of a weight, wherever it is kept."""
+
+    @property
+    def styles(self) -> tuple[Style, ...]: ...
+    @property
+    def whole(self) -> bool: ...
+    @property
+    def group(self) -> Group: ...
+    @property
+    def borders(self) -> tuple[int, ...]: ...
+
+
+def styles_of(roles: frozenset[str]) -> tuple[tuple[Style, ...], bool]:
+    """The styles with a forward of their own among the roles of a weight, and whether the weight stays whole."""
+    styles = [STYLES[name] for name in reversed(STYLES) if name in roles]
+    return tuple(style for style in styles if style.forward is not None), not any(style.cuts for style in styles)
+
+
+def with_role(local: torch.Tensor, owner: RoleOwner) -> torch.Tensor:
+    """The same tensor, with its gradient, as one that communicates where the model's code computes with it."""
+    made: Any = local.as_subclass(RoleTensor)
+    made.styles, made.whole, made.group, made.borders = owner.styles, owner.whole, owner.group, owner.borders
+    return made  # type: ignore[no-any-return]
 
 
 def _owners(values: Any) -> list[_Role]:
@@ -91,9 +115,7 @@ def _carried(result: Any, owner: _Role) -> Any:
         return type(result)(_carried(item, owner) for item in result)
     if not isinstance(result, torch.Tensor):
         return result
-    made = result.as_subclass(RoleTensor)
-    made.styles, made.whole, made.group, made.borders = owner.styles, owner.whole, owner.group, owner.borders
-    return made
+    return with_role(result, owner)
 
 
 def _with_style(func: Callable[..., Any], name: str, owner: _Role, args: Any, kwargs: Any) -> Any:

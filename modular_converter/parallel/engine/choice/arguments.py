@@ -13,6 +13,8 @@ from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.refused_weights import refuse_quantised, scheme_of
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.training import Training
 
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ class Arguments:
     probe: bool
     model_class: Any
     inference: bool
+    layout: Layout | None
+    training: Training | None
 
     @property
     def weight_type(self) -> torch.dtype | None:
@@ -65,13 +69,29 @@ def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
         right = given.num_gpus == int(os.environ.get("WORLD_SIZE", "0"))
         idle = tuple(name for name in _WITHOUT_EFFECT_IN_GROUP if name != "num_gpus" or not right)
         _refuse(given, usual, idle, "in a process group each process that runs already keeps its share")
+        _check_training(given)
         return
+    for name in ("layout", "training"):
+        if getattr(given, name) is not None:
+            raise ApplyError(f"{name}= needs a process group: start the script with torchrun")
     if given.mesh is not None:
         raise ApplyError("mesh= needs a process group: start the script with torchrun")
     if given.session is not None:
         reason = "the processes of session= are as they are; give it to Session(...)"
         _refuse(given, usual, _WITHOUT_EFFECT_BESIDE_SESSION, reason)
         given.session.refuse_ended()
+
+
+def _check_training(given: Arguments) -> None:
+    for name in ("layout", "training"):
+        if getattr(given, name) is not None and (given.inference or given.compile):
+            raise ApplyError(f"{name}= is to train, and inference= and compile= are for a model without gradients")
+    if given.mesh is not None and given.layout is not None:
+        raise ApplyError("give layout=, which makes the mesh, or mesh=, to shard over one dimension of your own")
+    if given.mesh is not None and given.training is not None:
+        raise ApplyError(
+            "training= needs layout=, such as layout='fsdp2.tp2'; with mesh= the other dimensions are yours"
+        )
 
 
 def _check_model(given: Arguments) -> None:

@@ -11,8 +11,8 @@ import torch.distributed as dist
 
 from modular_converter.parallel.engine.base.adapted import path_of_base, state_of_adapters, wrap
 from modular_converter.parallel.engine.group.in_process_group import ALONE
+from modular_converter.parallel.engine.group.spread import spread_of
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.shard.apply import put_together
 
 
 class AdaptedShare:
@@ -43,16 +43,14 @@ class AdaptedShare:
         """Save the adapters as peft does, from the first process; their weights alone are gathered."""
         own: Any = super()
         base, prefix = self.get_base_model(), self._prefix()
-        pieces, group, shapes = base._applied.resolution.pieces, base._applied.group, base.__dict__["_whole_shapes"]
         state = torch.nn.Module.state_dict(base, prefix=prefix, keep_vars=True)
-        whole = {
-            name: torch.empty(shapes.get(name.removeprefix(prefix), one.shape), dtype=one.dtype, device="meta")
-            for name, one in state.items()
-        }
+        spreads = {f"{prefix}{one.name}": one for one in spread_of(base)}
+        shapes = {name: spreads[name].shape if name in spreads else tuple(one.shape) for name, one in state.items()}
+        whole = {name: torch.empty(shapes[name], dtype=one.dtype, device="meta") for name, one in state.items()}
 
         def fetch(name: str) -> torch.Tensor:
-            local, piece = state[name].detach().as_subclass(torch.Tensor), pieces.get(name.removeprefix(prefix))
-            return (local if piece is None or piece.dim < 0 else put_together(local, piece, group)).cpu()
+            one = spreads.get(name)
+            return (state[name].detach() if one is None else one.whole(state[name])).cpu()
 
         adapters = state_of_adapters(self, whole, fetch, **more)
         if dist.get_rank() == 0:

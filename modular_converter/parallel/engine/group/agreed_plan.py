@@ -26,8 +26,12 @@ logger = logging.getLogger(__name__)
 _PROBES = 256
 
 
-def agreed_plan(model: torch.nn.Module, given: GivenPlan | None, group: ProcessGroup) -> tuple[Plan, str]:
+def agreed_plan(model: torch.nn.Module, given: GivenPlan | None, group: ProcessGroup, ranks: int) -> tuple[Plan, str]:
     """The plan that the first process selects, and where it is from. All processes must call it.
+
+    Args:
+        group: all processes.
+        ranks: that a plan shares the model out to; with one, the plan is empty.
 
     Raises:
         ApplyError: on all processes alike: they were given different plans, or the first one has none.
@@ -36,10 +40,12 @@ def agreed_plan(model: torch.nn.Module, given: GivenPlan | None, group: ProcessG
     other = next((rank for rank, text in enumerate(texts) if text != texts[0]), None)
     if other is not None:
         raise ApplyError(f"process {other} was given another plan= than process 0: give the same one everywhere")
+    if ranks == 1 and given is None:
+        return Plan(type(model).__name__), "one process holds each layer"
     found: list[Any] = [None]
     if group.rank == 0:
         try:
-            plan, origin = select_plan(model, given, group.size)
+            plan, origin = select_plan(model, given, ranks)
             found = [("", str(plan), origin)]
         except PlanError as error:
             found = [(str(error), "", "")]
@@ -48,18 +54,24 @@ def agreed_plan(model: torch.nn.Module, given: GivenPlan | None, group: ProcessG
     if failure:
         raise ApplyError(failure)
     plan = Plan.parse(text)
-    digests = _everywhere(hashlib.sha256(f"{group.size}\n{plan}".encode()).hexdigest(), group)
+    digests = _everywhere(hashlib.sha256(f"{ranks}\n{plan}".encode()).hexdigest(), group)
     if len(set(digests)) > 1:
         raise ApplyError("the processes do not read the same plan: use the same version of this package everywhere")
     return plan, origin
 
 
 def refuse_difference_in_group(
-    model: Any, plan: Plan, group: ProcessGroup, place: torch.device, files: FileShares | None = None
+    model: Any,
+    plan: Plan,
+    group: ProcessGroup,
+    everyone: ProcessGroup,
+    place: torch.device,
+    files: FileShares | None = None,
 ) -> None:
     """Raise ``ApplyError`` on all processes if one layer of each kind gives other numbers when it is shared out.
 
     Args:
+        group: over which the plan shares layers out.
         files: where the weights are read from, if the model has none.
     """
     probe = probe_of(model) if files is None else files.probe(model)
@@ -84,7 +96,7 @@ def refuse_difference_in_group(
         said = probe.difference(run, half)
     except Exception as error:  # a wrong plan breaks a model's own code in any way
         said = one_line(error, 200)
-    said = next(filter(None, _everywhere(said, group)), "")
+    said = next(filter(None, _everywhere(said, everyone)), "")
     if said:
         raise ApplyError(
             f"one layer of each kind gives other numbers when it is shared out ({said}): give another plan=, or "

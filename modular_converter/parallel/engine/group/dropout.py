@@ -148,19 +148,30 @@ class _Drops(TorchFunctionMode):
 class SharedDropout:
     """The dropout of a sharded model; ``detach`` gives it back its own."""
 
-    def __init__(self, model: torch.nn.Module, skeleton: Skeleton, group: dist.ProcessGroup | None) -> None:
+    def __init__(
+        self, model: torch.nn.Module, skeleton: Skeleton, group: dist.ProcessGroup | None, watched: bool = True
+    ) -> None:
         self.model, self.skeleton, self.group = model, skeleton, group
         self.shared: dict[Place, Shared | None] = {}
         self.whole: dict[Place, tuple[int, ...]] | None = None
         self.given: tuple[Any, Any] | None = None
         self.rates = list(_rates(model))
         self.watch = _Watch(self._found, dist.get_rank(group), self._outermost)
-        if self.rates:
+        if self.rates and watched:
             self.watch.attach(model)
+        elif self.rates:
+            self.watch.handles.append(model.register_forward_pre_hook(self._refuse))
         self.detach = self.watch.detach
 
+    def _refuse(self, module: Any, args: Any) -> None:
+        if module.training and self._drops():
+            raise ApplyError("layers are compiled, where dropout is not the same on all processes; set dropout to 0")
+
+    def _drops(self) -> bool:
+        return any(owner.training and getattr(owner, name, 0.0) for owner, name in self.rates)
+
     def _outermost(self, module: Any, args: Any, kwargs: Any) -> Any:
-        if not any(owner.training and getattr(owner, name, 0.0) for owner, name in self.rates):
+        if not self._drops():
             return None
         if module is self.model:
             self.given, self.whole = (args, kwargs), None

@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 
-from modular_converter.parallel.shard.apply import Applied
+from modular_converter.parallel.engine.group.spread import Spread
+from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
-def gradients_of(applied: Applied) -> tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]]:
-    """Gradients of shares, of whole parameters, and of shares that a rank before has too, so that it counts them."""
-    shares: list[torch.Tensor] = []
-    whole: list[torch.Tensor] = []
-    copies: list[torch.Tensor] = []
-    rank, size = applied.group.rank, applied.group.size
-    for name, parameter in applied.model.named_parameters():
-        if parameter.grad is not None:
-            piece = applied.resolution.pieces.get(name)
-            if piece is None or piece.dim < 0:
-                whole.append(parameter.grad)
-            else:
-                first = piece.units is None or piece.units.is_first_copy(rank, size)
-                (shares if first else copies).append(parameter.grad)
-    return shares, whole, copies
+# Whether a weight is cut over the tensor dimension, and over data ranks.
+_Cut = tuple[bool, bool]
+_CUTS: tuple[_Cut, ...] = ((False, False), (False, True), (True, False), (True, True))
 
 
-def norm_of(
-    shares: list[torch.Tensor], whole: list[torch.Tensor], kind: float, group: Any, place: torch.device
-) -> torch.Tensor:
-    """The norm on ``place``; all ranks must call it."""
-    parts = [[torch.linalg.vector_norm(g.float(), kind) for g in gradients] for gradients in (shares, whole)]
-    empty = torch.zeros((), device=place)
+def norm_of(weights: Iterable[Spread], kind: float, group: ProcessGroup, place: torch.device) -> torch.Tensor:
+    """The norm on ``place``: shares count once each, whole weights once; all processes must call it.
+
+    Args:
+        group: of the tensor dimension.
+    """
+    norms: dict[_Cut, list[torch.Tensor]] = {cut: [torch.zeros((), device=place)] for cut in _CUTS}
+    data: ProcessGroup | None = None
+    for one in weights:
+        spread_over = one.data()
+        data = spread_over or data
+        if one.stored.grad is not None and is_first_copy(one):
+            gradient = one.local(one.stored.grad)
+            exact = torch.promote_types(gradient.dtype, torch.float32)
+            found = torch.linalg.vector_norm(gradient, kind, dtype=exact)
+            norms[one.cut, spread_over is not None].append(found.to(place))
     if kind == float("inf"):
-        local = torch.stack([*parts[0], *parts[1], empty]).max()
-        return torch.stack(group.all_gather(local.view(1))).max()
-    sums = [torch.stack([*norms, empty]).pow(kind).sum() for norms in parts]
-    total: torch.Tensor = group.all_reduce(sums[0].view(1))[0] + sums[1]
-    return total.pow(1.0 / kind)
+        largest = torch.stack([norm for cut in _CUTS for norm in norms[cut]]).max().view(1)
+        for one_group in (group, data):
+            largest = torch.stack(one_group.all_gather(largest)).amax(0) if one_group is not None else largest
+        return largest[0]
+    sums = torch.stack([torch.stack(norms[cut]).pow(kind).sum() for cut in _CUTS])
+    if data is not None:
+        sums[[1, 3]] = data.all_reduce(sums[[1, 3]])
+    if group.size > 1:
+        sums[2:] = group.all_reduce(sums[2:])
+    return sums.sum().pow(1.0 / kind)
+
+
+def is_first_copy(one: Spread) -> bool:
+    """Whether no process before has the same share of the plan's cut."""
+    if one.held is None or one.held.piece is None or one.held.piece.units is None or not one.held.copies:
+        return True
+    return one.held.piece.units.is_first_copy(one.held.group.rank, one.held.group.size)

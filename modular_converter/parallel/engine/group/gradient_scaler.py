@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 
 
 _OWN = "_unscale_grads_"
@@ -24,8 +27,9 @@ def share_overflows() -> None:
 
     @functools.wraps(own)
     def shared(self: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        found = own(self, optimizer, *args, **kwargs)
-        for group in _groups(optimizer):
+        groups = list(_groups(optimizer))
+        found = own(self, _local(optimizer) if groups else optimizer, *args, **kwargs)
+        for group in groups:
             for overflow in found.values():
                 dist.all_reduce(overflow, dist.ReduceOp.MAX, group=group)
         return found
@@ -33,8 +37,24 @@ def share_overflows() -> None:
     setattr(scaler, _OWN, shared)
 
 
-def _groups(optimizer: torch.optim.Optimizer) -> list[Any]:
+def _local(optimizer: torch.optim.Optimizer) -> Any:
+    """The optimizer as a scaler reads it, with this process's part of each gradient: lists must not mix DTensors."""
+
+    def local(parameter: Any) -> Any:
+        grad = parameter.grad
+        return SimpleNamespace(grad=grad.to_local() if isinstance(grad, DTensor) else grad)
+
+    groups = [{"params": [local(p) for p in group["params"]]} for group in optimizer.param_groups]
+    return SimpleNamespace(param_groups=groups)
+
+
+def _groups(optimizer: torch.optim.Optimizer) -> Iterator[Any]:
     """The process groups over which an optimizer's parameters are shared out, each once."""
-    owners = [getattr(p, "group", None) for group in optimizer.param_groups for p in group["params"]]
-    known = {id(owner.group): owner.group for owner in owners if owner is not None}
-    return list(known.values())
+    known: set[Any] = set()
+    for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+        owner = getattr(parameter, "group", None)
+        own = [owner.group] if owner is not None else []
+        for group in parameter.device_mesh.get_all_groups() if isinstance(parameter, DTensor) else own:
+            if group not in known:
+                known.add(group)
+                yield group

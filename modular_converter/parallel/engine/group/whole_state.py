@@ -1,7 +1,8 @@
-"""Whole weights from the first process of a group, one at a time, so that no other process holds the whole model."""
+"""Whole weights from and to the processes that hold parts of them, one weight at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,65 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names
+from modular_converter.parallel.engine.group.spread import Box, Spread, spread_of
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.plans.resolve import Piece
-from modular_converter.parallel.shard.apply import Applied, put_together
 
 
-def refuse_everywhere(wrong: str, waits: bool, group: Any) -> bool:
+def whole_state(model: Any, kept: bool) -> dict[str, torch.Tensor]:
+    """The whole weights and buffers on the CPU; all processes must call it.
+
+    Args:
+        kept: whether this process wants them; it never holds more than one whole weight otherwise.
+    """
+    spreads = {one.name: one for one in spread_of(model)}
+    found: dict[str, torch.Tensor] = {}
+    made: dict[int, torch.Tensor] = {}
+    for name, value in model.state_dict(keep_vars=True).items():
+        one = spreads.get(name)
+        if one is None:
+            found[name] = value.detach().cpu()
+        else:
+            if id(value) not in made:
+                whole = one.whole(value)
+                made[id(value)] = whole.cpu() if kept else whole.new_empty(0)
+            found[name] = made[id(value)]
+    return found if kept else {}
+
+
+def load_whole_state(model: Any, state: Mapping[str, torch.Tensor] | None, group: Any) -> None:
+    """Take this process's parts from whole weights; all processes must call it.
+
+    Args:
+        state: None in other processes than the first to take the first one's, one weight at a time.
+        group: all processes.
+
+    Raises:
+        ApplyError: names are missing or unknown; they are listed.
+    """
+    targets = model.state_dict(keep_vars=True)
+    spreads = {one.name: one for one in spread_of(model)}
+    wrong = sorted(set(targets) ^ set(state)) if state is not None else []
+    shared = _refuse_everywhere(f"{', '.join(wrong[:8])} on one side only" if wrong else "", state is None, group)
+    with torch.no_grad():
+        for name, target in targets.items():
+            one = spreads.get(name) or Spread(name, target, None)
+            whole = state[name] if state is not None else None
+            if shared:
+                whole = _first_ones(whole, one, group)
+            assert whole is not None
+            local = one.local(target)
+            for there, here in one.boxes():
+                within(local, here).copy_(within(whole, there))
+
+
+def within(tensor: torch.Tensor, box: Box) -> torch.Tensor:
+    """The entries of a tensor in a box, which share its memory."""
+    for dim, (first, length) in enumerate(zip(*box)):
+        tensor = tensor.narrow(dim, first, length)
+    return tensor
+
+
+def _refuse_everywhere(wrong: str, waits: bool, group: Any) -> bool:
     """Whether a process waits for the first one's weights.
 
     Raises:
@@ -30,32 +84,29 @@ def refuse_everywhere(wrong: str, waits: bool, group: Any) -> bool:
     return any(waiting for _, waiting in found)
 
 
-def first_ones(whole: torch.Tensor | None, target: torch.Tensor, piece: Piece | None, group: Any) -> Any:
-    """The first process's whole weight, on the device of the target."""
-    shape = list(target.shape)
-    if piece is not None and piece.dim >= 0:
-        shape[piece.dim] = piece.length
-    sent = torch.empty(shape, dtype=target.dtype, device=target.device)
+def _first_ones(whole: torch.Tensor | None, one: Spread, group: Any) -> torch.Tensor:
+    """The first process's whole weight, on the device of this process's part."""
+    local = one.local(one.stored)
+    sent = torch.empty(one.shape, dtype=local.dtype, device=local.device)
     if group.rank == 0 and whole is not None:
         sent.copy_(whole)
     dist.broadcast(sent, group=group.group, group_src=0)
     return sent
 
 
-def save_from_group(model: Any, applied: Applied, folder: Path | None, max_shard_size: int | str | None) -> None:
+def save_from_group(model: Any, group: Any, folder: Path | None, max_shard_size: int | str | None) -> None:
     """Save a sharded model, one file's weights at a time; all processes must call it.
 
     Args:
+        group: of the tensor dimension.
         folder: None in processes that write nothing.
     """
-    pieces, group = applied.resolution.pieces, applied.group
-    state, shapes = saved_names(model), model.__dict__["_whole_shapes"]
-    whole = {
-        name: torch.empty(shapes.get(name, one.shape), dtype=one.dtype, device="meta") for name, one in state.items()
-    }
+    state, spreads = saved_names(model), {one.name: one for one in spread_of(model)}
+    shapes = {name: spreads[name].shape if name in spreads else tuple(one.shape) for name, one in state.items()}
+    whole = {name: torch.empty(shapes[name], dtype=one.dtype, device="meta") for name, one in state.items()}
 
     def fetch(name: str) -> torch.Tensor:
-        local, piece = state[name].detach().as_subclass(torch.Tensor), pieces.get(name)
-        return (local if piece is None or piece.dim < 0 else put_together(local, piece, group)).cpu()
+        one = spreads.get(name)
+        return (state[name].detach() if one is None else one.whole(state[name])).cpu()
 
     save_model(model, whole, fetch, folder, group.size, max_shard_size)

@@ -1,0 +1,116 @@
+"""A sharded model over data ranks: recomputed and compiled layers, and torch's ``fully_shard`` around each of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from modular_converter.parallel.engine.group.process_grid import ProcessGrid
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.training import Training
+
+
+def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -> None:
+    """Apply the options of training and the data dimensions of a layout to a model, in place.
+
+    Replicas are one more dimension of ``fully_shard``: a mesh with one process to shard over keeps weights whole.
+
+    Raises:
+        ApplyError: an option that this model or layout cannot have.
+    """
+    options = training or Training()
+    layers = list(own_layers(model))
+    if options.recompute:
+        _recompute(model)
+    if options.compile:
+        for layer in layers:
+            layer.compile()
+    if grid.data is None:
+        if options.offload:
+            raise ApplyError(f"offload= needs a layout with fsdp, such as fsdp2; this one is {grid.layout}")
+        if options.compute_type is not None:
+            _autocast(model, options.compute_type)
+        return
+    policy = MixedPrecisionPolicy(param_dtype=options.compute_type, reduce_dtype=_widest(model, options.compute_type))
+    offload = CPUOffloadPolicy() if options.offload else OffloadPolicy()
+    shared: dict[str, Any] = {"mesh": grid.data, "mp_policy": policy, "offload_policy": offload}
+    single = {one for one in model.parameters() if one.dim() == 0}
+    for one in single:
+        _average(one, grid.data)
+    reshard = options.reshard and grid.layout.dp_shard > 1
+    for layer in layers:
+        fully_shard(layer, reshard_after_forward=reshard, ignored_params=single, **shared)
+    fully_shard(model, reshard_after_forward=False, ignored_params=single, **shared)
+
+
+def own_layers(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The layers of the outermost lists whose weights nothing else has."""
+    users: dict[int, int] = {}
+    for module in model.modules():
+        for one in module._parameters.values():
+            users[id(one)] = users.get(id(one), 0) + 1
+    for layer in _outermost(model):
+        inside: dict[int, int] = {}
+        for module in layer.modules():
+            for one in module._parameters.values():
+                if one is not None:
+                    inside[id(one)] = inside.get(id(one), 0) + 1
+        if inside and all(users[key] == count for key, count in inside.items()):
+            yield layer
+
+
+def _outermost(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    for child in module.children():
+        if isinstance(child, torch.nn.ModuleList):
+            yield from (layer for layer in child if layer is not None)
+        else:
+            yield from _outermost(child)
+
+
+def _recompute(model: Any) -> None:
+    enable = getattr(model, "gradient_checkpointing_enable", None)
+    if enable is None or not getattr(model, "supports_gradient_checkpointing", False):
+        raise ApplyError(f"recompute: {type(model).__name__} has no gradient checkpointing; leave it out")
+    enable({"use_reentrant": False})
+    config: Any = getattr(model, "config", None)
+    if getattr(config, "use_cache", None):
+        config.use_cache = False
+
+
+def _widest(model: torch.nn.Module, compute: torch.dtype | None) -> torch.dtype | None:
+    """The type in which gradients are summed: that of the weights, where products have a narrower one."""
+    return None if compute is None else next(model.parameters()).dtype
+
+
+def _autocast(model: Any, kind: torch.dtype) -> None:
+    own: Callable[..., Any] = model.forward
+    device = next(model.parameters()).device.type
+
+    @functools.wraps(own)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(device, kind):
+            return own(*args, **kwargs)
+
+    model.forward = forward
+
+
+def _average(parameter: Any, mesh: Any) -> None:
+    """Average the gradient of a single number over data ranks, which ``fully_shard`` does not take."""
+    groups = [mesh.get_group(dim) for dim in range(mesh.ndim)]
+    size = mesh.size()
+
+    def averaged(gradient: Any) -> Any:
+        local = (gradient.to_local() if isinstance(gradient, DTensor) else gradient) / size
+        for group in groups:
+            dist.all_reduce(local, group=group)
+        if not isinstance(gradient, DTensor):
+            return local
+        return DTensor.from_local(local, gradient.device_mesh, gradient.placements, run_check=False)
+
+    parameter.register_hook(averaged)

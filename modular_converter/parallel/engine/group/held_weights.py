@@ -1,0 +1,194 @@
+"""How a process holds the weights of a sharded model: as DTensors, and local to the code of the model that reads them.
+
+``module._parameters`` holds what torch's own tools take: optimizers, ``fully_shard``, ``clip_grad_norm_``. A class of the
+module's own has a property for each weight, which gives this process's tensor with its role, as torch's parametrizations do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate
+
+from modular_converter.parallel.engine.group.placements import placement_of
+from modular_converter.parallel.engine.group.product_forwards import product_forward
+from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.shard.apply import Applied, summed_copies
+from modular_converter.parallel.shard.collectives import Group, GroupRegion, borders_of
+from modular_converter.parallel.shard.role_parameters import styles_of, with_role
+from modular_converter.parallel.shard.shares import share_lengths
+from modular_converter.parallel.styles.replicated_with_grad_allreduce import REPLICATED_WITH_GRAD_ALLREDUCE
+from modular_converter.parallel.styles.style import Style
+
+
+# Class, names of weights, whether its forward is a product -> the class with properties: one for all alike, as compiled code wants.
+_MADE: dict[tuple[type[Any], tuple[str, ...], Any], type[Any]] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class HeldWeight:
+    """A weight of a sharded model.
+
+    Attributes:
+        piece: how it is cut over the group; None for a whole weight without a role.
+        shape: of the whole weight.
+        dtensor: whether it is held as a DTensor; a share that torch's placements cannot say is a plain parameter.
+        summed: whole, in a sharded region: its gradient is summed over the group.
+    """
+
+    piece: Piece | None
+    shape: tuple[int, ...]
+    group: Group
+    dtensor: bool
+    styles: tuple[Style, ...] = ()
+    whole: bool = True
+    borders: tuple[int, ...] = ()
+    copies: bool = False
+    summed: bool = False
+
+    def read(self, held: Any) -> Any:
+        """This process's tensor for the model's code; what ``fully_shard`` has spread over data ranks, as it is."""
+        local = held
+        if isinstance(held, DTensor):
+            if not self.dtensor or held.device_mesh.ndim > 1:
+                return held
+            local = held.to_local()
+        if self.copies:
+            local = _SumCopies.apply(local, self)  # type: ignore[no-untyped-call]
+        if self.summed:
+            return GroupRegion(self.group).enter(local)
+        return with_role(local, self) if self.styles else local
+
+
+class _SumCopies(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, local: torch.Tensor, held: HeldWeight) -> torch.Tensor:
+        ctx.held = held
+        return local.view_as(local)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        held: HeldWeight = ctx.held
+        assert held.piece is not None
+        return summed_copies(gradients[0], held.shape, held.piece, held.group), None
+
+
+def hold_weights(
+    applied: Applied, shapes: dict[str, tuple[int, ...]], mesh: DeviceMesh | None, alone: bool
+) -> list[Any]:
+    """Replace the parameters of a model that ``apply`` has sharded by ones that torch's own tools take.
+
+    Args:
+        shapes: of the whole weights, by name.
+        mesh: one dimension; None for plain parameters, as ``DistributedDataParallel`` wants them.
+        alone: the mesh has no dimension for data beside it.
+
+    Returns:
+        The modules whose class has changed, for ``release``.
+    """
+    made: dict[int, tuple[torch.nn.Parameter, HeldWeight]] = {}
+    keep: list[Any] = []  # so that no identity is used twice
+    elsewhere = {id(one) for module in applied.model.modules() for one in _kept_elsewhere(module)}
+    changed: list[Any] = []
+    for path, module in applied.model.named_modules():
+        held: dict[str, HeldWeight] = {}
+        for leaf, old in module._parameters.items():
+            name = f"{path}.{leaf}" if path else leaf
+            piece = applied.resolution.pieces.get(name)
+            if old is None or piece is None and (mesh is None or id(old) in elsewhere):
+                continue
+            keep.append(old)
+            if id(old) not in made:
+                found = _held(piece, shapes[name], applied.group, mesh, alone)
+                made[id(old)] = _parameter(old, found, mesh, alone), found
+            module._parameters[leaf], held[leaf] = made[id(old)]
+        if held:
+            changed.append(module)
+            module.__dict__["_held"], module.__dict__["_held_class"] = held, type(module)
+            module.__class__ = _class_of(type(module), held)
+    return changed
+
+
+def note(applied: Applied, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Note how each weight is cut, for whole weights to be put together, and leave the parameters as they are."""
+    for path, module in applied.model.named_modules():
+        names = {leaf: f"{path}.{leaf}" if path else leaf for leaf in module._parameters}
+        pieces = {leaf: applied.resolution.pieces.get(name) for leaf, name in names.items()}
+        found = {
+            leaf: _held(piece, shapes[names[leaf]], applied.group, None, False)
+            for leaf, piece in pieces.items()
+            if piece is not None
+        }
+        if found:
+            module.__dict__["_held"] = found
+
+
+def release(changed: Iterable[Any]) -> None:
+    """Give modules their own classes back, with this process's shares as plain parameters."""
+    plain: dict[int, torch.nn.Parameter] = {}
+    keep: list[Any] = []
+    for module in changed:
+        for leaf in module.__dict__.pop("_held"):
+            old = module._parameters[leaf]
+            keep.append(old)
+            if id(old) not in plain:
+                local = old.to_local() if isinstance(old, DTensor) else old
+                plain[id(old)] = torch.nn.Parameter(local.detach(), requires_grad=old.requires_grad)
+            module._parameters[leaf] = plain[id(old)]
+        module.__class__ = module.__dict__.pop("_held_class")
+
+
+def _held(
+    piece: Piece | None, shape: tuple[int, ...], group: Group, mesh: DeviceMesh | None, alone: bool
+) -> HeldWeight:
+    if piece is None:
+        return HeldWeight(None, shape, group, mesh is not None)
+    styles, whole = styles_of(piece.roles)
+    lengths = share_lengths(piece.length, piece.parts, group.size, piece.units) if piece.dim >= 0 else ()
+    dtensor = mesh is not None and placement_of(piece, group.size, alone) is not None
+    copies = piece.dim >= 0 and piece.units is not None and piece.units.has_copies(group.size)
+    summed = styles == (REPLICATED_WITH_GRAD_ALLREDUCE,)
+    return HeldWeight(piece, shape, group, dtensor, styles, whole, borders_of(lengths), copies, summed)
+
+
+def _parameter(old: torch.nn.Parameter, held: HeldWeight, mesh: DeviceMesh | None, alone: bool) -> torch.nn.Parameter:
+    local = old.detach().as_subclass(torch.Tensor)
+    if not held.dtensor:
+        made: Any = torch.nn.Parameter(local, old.requires_grad)
+        made.group = held.group  # for a scaler of gradients
+        return made  # type: ignore[no-any-return]
+    placement = placement_of(held.piece, held.group.size, alone) if held.piece is not None else Replicate()
+    assert mesh is not None and placement is not None
+    strides = torch.empty(held.shape, device="meta").stride()
+    whole = DTensor.from_local(
+        local.contiguous(), mesh, [placement], run_check=False, shape=torch.Size(held.shape), stride=strides
+    )
+    return torch.nn.Parameter(whole, old.requires_grad)
+
+
+def _kept_elsewhere(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Parameters that a module keeps in lists or attributes of its own beside its names, as recurrent layers do."""
+    for value in vars(module).values():
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(one, torch.nn.Parameter):
+                yield one
+
+
+def _class_of(own: type[Any], held: dict[str, HeldWeight]) -> type[Any]:
+    forward = product_forward(own, held)
+    key = own, tuple(sorted(held)), forward
+    if key not in _MADE:
+        body: dict[str, Any] = {leaf: _reader(leaf) for leaf in held}
+        if forward is not None:
+            body["forward"] = forward
+        body |= {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
+        _MADE[key] = type(own.__name__, (own,), body)
+    return _MADE[key]
+
+
+def _reader(leaf: str) -> property:
+    return property(lambda module: module._held[leaf].read(module._parameters[leaf]))

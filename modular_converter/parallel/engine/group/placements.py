@@ -1,0 +1,37 @@
+"""How torch says a share: the placement of a DTensor, where torch's words mean exactly this share."""
+
+from __future__ import annotations
+
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.placement_types import Placement, _StridedShard
+
+from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.shard.shares import block_lengths, share_lengths
+
+
+def placement_of(piece: Piece, size: int, alone: bool) -> Placement | None:
+    """The placement over one dimension of a mesh; None where torch has no word for the share.
+
+    Torch cuts into pieces of the same length, of which the last ones are shorter or empty. Packed blocks are a strided
+    placement; torch 2.13 puts it together wrongly where a data dimension cuts the first dimension, too.
+
+    Args:
+        size: of the group.
+        alone: the mesh has no dimension for data beside it.
+    """
+    if piece.dim < 0:
+        return Replicate()
+    lengths = share_lengths(piece.length, piece.parts, size, piece.units)
+    if piece.units is not None and piece.units.has_copies(size):
+        return None
+    blocks = block_lengths(piece.length, piece.parts)
+    if len(blocks) == 1:
+        return Shard(piece.dim) if lengths == chunk_lengths(piece.length, size) else None
+    even = len(set(blocks)) == 1 and len(set(lengths)) == 1
+    return _StridedShard(piece.dim, split_factor=len(blocks)) if even and (alone or piece.dim > 0) else None
+
+
+def chunk_lengths(length: int, size: int) -> tuple[int, ...]:
+    """The lengths of the pieces into which torch cuts a dimension."""
+    each = -(-length // size)
+    return tuple(max(0, min(each, length - rank * each)) for rank in range(size))

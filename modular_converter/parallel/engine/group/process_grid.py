@@ -1,0 +1,77 @@
+"""The processes of a layout: a mesh, its tensor dimension, its data dimensions, and all of them together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.shard.collectives import ProcessGroup
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessGrid:
+    """Which processes share out what.
+
+    Attributes:
+        group: of the tensor dimension.
+        everyone: all processes that hold parts of the model.
+        mesh: the tensor dimension for DTensors; None where weights are plain parameters.
+        data: the dimensions over which batches differ; None without.
+        layout: the one that was given, or the one that ``num_gpus`` or a mesh of the caller's means.
+    """
+
+    group: ProcessGroup
+    everyone: ProcessGroup
+    mesh: DeviceMesh | None
+    data: DeviceMesh | None
+    layout: Layout
+
+    @property
+    def data_rank(self) -> int:
+        """Which part of a batch this process has."""
+        if self.data is None:
+            return 0
+        found = 0
+        for dim in range(self.data.ndim):
+            found = found * self.data.size(dim) + self.data.get_local_rank(dim)
+        return found
+
+
+def process_grid(layout: Layout | None, mesh: Any, inference: bool, place: torch.device) -> ProcessGrid:
+    """The grid of a layout, of a caller's mesh, or of all processes as one tensor dimension; all processes must call it.
+
+    A caller's mesh has plain parameters, since it may be one dimension of a mesh with ``DistributedDataParallel`` over
+    another, which takes no DTensors.
+
+    Raises:
+        ApplyError: the layout is not one of so many processes, or the mesh has several dimensions.
+    """
+    kind = DirectGroup if inference else ProcessGroup
+    if mesh is not None:
+        if mesh.ndim != 1:
+            raise ApplyError(f"the mesh has {mesh.ndim} dimensions; give the one to shard over, such as mesh['tp']")
+        group = kind(mesh.get_group())
+        return ProcessGrid(group, group, None, None, Layout(tp=group.size))
+    layout = layout or Layout(tp=dist.get_world_size())
+    layout.check(dist.get_world_size())
+    if inference or layout.size == 1:
+        group = kind(None)
+        return ProcessGrid(group, group, None, None, layout)
+    shape = {"dp_replicate": layout.dp_replicate, "dp_shard": layout.dp_shard, "tp": layout.tp}
+    if layout.data == 1:
+        shape = {"tp": layout.tp}
+    made = init_device_mesh(place.type, tuple(shape.values()), mesh_dim_names=tuple(shape))
+    tensor = made["tp"]
+    data = None
+    if layout.data > 1:
+        data = made["dp_replicate", "dp_shard"] if layout.dp_replicate > 1 else made["dp_shard"]
+    return ProcessGrid(
+        ProcessGroup(tensor.get_group()), ProcessGroup(None), tensor if layout.tp > 1 else None, data, layout
+    )

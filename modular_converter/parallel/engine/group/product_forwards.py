@@ -1,0 +1,76 @@
+"""The forward of a plain linear layer on a share of its weight, without a tensor that intercepts calls.
+
+Interception costs ten microseconds a call, and ``torch.compile`` cannot trace it. Any other code that reads the weight
+still gets the tensor with its role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch.distributed.tensor import DTensor
+
+from modular_converter.parallel.engine.base.inner_forward import is_conv1d
+from modular_converter.parallel.shard.collectives import Group, GroupRegion
+from modular_converter.parallel.styles.style import PRODUCT, Style, WeightUse
+
+
+class _Held(Protocol):
+    @property
+    def styles(self) -> tuple[Style, ...]: ...
+    @property
+    def group(self) -> Group: ...
+    @property
+    def borders(self) -> tuple[int, ...]: ...
+    @property
+    def copies(self) -> bool: ...
+    @property
+    def summed(self) -> bool: ...
+
+
+def product_forward(kind: type[Any], held: Mapping[str, _Held]) -> Callable[..., Any] | None:
+    """The forward for a module of this class with these weights; None where its own must stay."""
+    weight = held.get("weight")
+    if weight is None or not weight.styles or any(one.copies or one.summed for one in held.values()):
+        return None
+    if kind.forward is torch.nn.Linear.forward:
+        return _linear
+    return _conv1d if is_conv1d(kind) else None
+
+
+def _linear(self: Any, input: torch.Tensor) -> Any:
+    weight, bias = _local(self, "weight"), _local(self, "bias")
+    return _product(self, F.linear, "linear", (input, weight, bias), 0)
+
+
+def _conv1d(self: Any, x: torch.Tensor) -> Any:
+    weight, bias = _local(self, "weight"), _local(self, "bias")
+    rows = x.view(-1, x.size(-1))
+    found = _product(self, torch.addmm, "addmm", (bias, rows, weight), 1)
+    return found.view(*x.size()[:-1], found.size(-1))
+
+
+def _local(module: Any, leaf: str) -> Any:
+    held = module._parameters.get(leaf)
+    return held.to_local() if isinstance(held, DTensor) else held
+
+
+def _product(module: Any, function: Callable[..., Any], name: str, args: tuple[Any, ...], input: int) -> Any:
+    held = module._held["weight"]
+    region = GroupRegion(held.group)
+
+    def entered() -> tuple[Any, ...]:
+        return (*args[:input], region.enter(args[input]), *args[input + 1 :])
+
+    def weights_entered() -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return args, {}
+
+    use = WeightUse(function, name, PRODUCT, args, {}, region, held.borders, entered, weights_entered)
+    for style in held.styles:
+        result = NotImplemented if style.forward is None else style.forward(use)
+        if result is not NotImplemented:
+            return result
+    return function(*args)

@@ -1,0 +1,179 @@
+"""The methods of a model that is sharded over a process group, in addition to its own."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.engine.base.adapted import let_go, refuse_saving_adapters
+from modular_converter.parallel.engine.base.attention_heads import (
+    HeadCounts,
+    heads_recorded,
+    local_modules,
+    wants_attentions,
+    whole_heads,
+)
+from modular_converter.parallel.engine.base.checked_ids import uncheck_ids
+from modular_converter.parallel.engine.base.memory import MemoryFigures, usage
+from modular_converter.parallel.engine.checkpoint.save_model import saves_as_library
+from modular_converter.parallel.engine.group.gradient_norm import norm_of
+from modular_converter.parallel.engine.group.held_weights import release
+from modular_converter.parallel.engine.group.process_grid import ProcessGrid
+from modular_converter.parallel.engine.group.spread import each_once
+from modular_converter.parallel.engine.group.whole_state import load_whole_state, save_from_group, whole_state
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.shard.apply import Applied, undo
+from modular_converter.parallel.shard.collectives import borders_of, gathered
+
+
+class Sharded(MemoryFigures):
+    """A model of which each process has a share."""
+
+    _applied: Applied
+    _grid: ProcessGrid
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise ApplyError(
+            "a sharded model cannot be copied; copy what full_state_dict() gives, or call unshard() first"
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "peft_config":  # the last step of putting adapters into a model in place
+            raise ApplyError(
+                "adapters would be made for this process's share alone; call unshard(), put them in, and parallelize again"
+            )
+        super().__setattr__(name, value)
+
+    def get_parameter(self, target: str) -> Any:
+        """A parameter by its name, as the optimizer has it; ``module.weight`` is this process's tensor of it."""
+        own: Any = self
+        path, _, leaf = target.rpartition(".")
+        found = own.get_submodule(path)._parameters.get(leaf)
+        if found is None:
+            raise AttributeError(f"{type(self).__name__} has no parameter {target!r}")
+        return found
+
+    def unshard(self) -> Any:
+        """The whole model again, in place, on every rank; all ranks must call it."""
+        own: Any = self
+        if any(one.data() is not None for one in each_once(own)):
+            raise ApplyError("the weights are spread over data ranks; take them from full_state_dict()")
+        applied = self._applied
+        own.__class__ = own.__dict__.pop("_own_class")
+        let_go(own)
+        own.__dict__.pop("_dropout").detach()
+        release(own.__dict__.pop("_held_modules"))
+        uncheck_ids(own.__dict__.pop("_checked"))
+        del own.__dict__["_applied"], own.__dict__["_grid"]
+        return undo(applied)
+
+    def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:
+        """The whole weights on the CPU, as the unsharded model's ``state_dict``; all ranks must call it.
+
+        Args:
+            first_only: the other ranks get an empty dict, and never hold more than one whole weight.
+        """
+        return whole_state(self, kept=self._grid.everyone.rank == 0 or not first_only)
+
+    def load_full_state_dict(self, state: Mapping[str, torch.Tensor] | None) -> None:
+        """Take this rank's shares from whole weights; all ranks must call it.
+
+        Args:
+            state: None on other ranks than the first to take the first one's, one weight at a time.
+
+        Raises:
+            ApplyError: names are missing or unknown; they are listed.
+        """
+        load_whole_state(self, state, self._grid.everyone)
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """Scale all gradients so that their norm is at most ``max_norm``, as if the model were whole.
+
+        Shares count once each and whole parameters once; all ranks must call it.
+
+        Returns:
+            The norm before, the same on every rank.
+        """
+        own: Any = self
+        weights = each_once(own)
+        gradients = [one.local(one.stored.grad) for one in weights if one.stored.grad is not None]
+        norm = norm_of(weights, norm_type, self._grid.group, one_device(own))
+        scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+        for gradient in gradients:
+            gradient.mul_(scale.to(gradient.device, gradient.dtype))
+        return norm
+
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], max_shard_size: int | str | None = None, **more: Any
+    ) -> None:
+        """Save the model from the first process, which holds one file's weights at a time; all processes must call it.
+
+        Args:
+            max_shard_size: of a file, such as ``"2GB"``; at most 5 GB and one process's part of the model if None.
+            more: other arguments of the library's; the first process holds the whole model then.
+        """
+        refuse_saving_adapters(self, "call unshard()")  # type: ignore[arg-type]
+        own: Any = super()
+        # Not the first rank of the group: with a mesh of several dimensions each replica has one.
+        first = dist.get_rank() == 0
+        if more or not saves_as_library(self.__dict__["_own_class"]):
+            state = self.full_state_dict(first_only=True)
+            if first:
+                sized = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+                own.save_pretrained(folder, state_dict=state, is_main_process=True, **sized, **more)
+        else:
+            save_from_group(self, self._grid.group, Path(folder) if first else None, max_shard_size)
+        dist.barrier()
+
+    @property
+    def layout(self) -> Layout:
+        """How many processes share out what."""
+        return self._grid.layout
+
+    @property
+    def data_rank(self) -> int:
+        """Which of ``layout.data`` parts of each batch this process gets; equal within a tensor group."""
+        return self._grid.data_rank
+
+    def _figures(self) -> dict[str, dict[str, Any]]:
+        device = one_device(self)
+        return {str(device): usage(device)}
+
+
+def one_device(model: Any) -> torch.device:
+    """The device of a model's first parameter."""
+    device: torch.device = next(model.parameters()).device
+    return device
+
+
+def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A method whose attention weights come from all ranks, with gradients; not in a call inside such a call."""
+
+    @functools.wraps(own)
+    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
+            return own(self, *args, **kwargs)
+        group = self._applied.group
+        self.__dict__["_recording"] = True
+        try:
+            pieces = self._applied.resolution.pieces
+            with heads_recorded(local_modules(self, pieces)) as owners:
+                result = own(self, *args, **kwargs)
+            return whole_heads(
+                result,
+                self,
+                HeadCounts.of(pieces, group),
+                owners,
+                lambda value, counts: gathered(value, group, 1, borders_of(counts)),
+            )
+        finally:
+            del self.__dict__["_recording"]
+
+    return whole

@@ -1,0 +1,129 @@
+"""Where the parts of a weight are: cut over the tensor dimension by the plan, and over data ranks by ``fully_shard``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from modular_converter.parallel.engine.group.held_weights import HeldWeight
+from modular_converter.parallel.engine.group.placements import chunk_lengths
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.shard.apply import put_together
+from modular_converter.parallel.shard.collectives import ProcessGroup, all_shares
+from modular_converter.parallel.shard.shares import share_shape, stretches
+
+
+# The first entry along each dimension, and the lengths.
+Box = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """One weight of a model, and the tensors that lie as it does: its gradient, the state of its optimizer.
+
+    Attributes:
+        stored: the parameter as optimizers have it.
+        held: how it is held over the tensor dimension; None for a model without one.
+    """
+
+    name: str
+    stored: Any
+    held: HeldWeight | None
+
+    @property
+    def cut(self) -> bool:
+        """Whether the plan has cut it over the tensor dimension."""
+        return self.held is not None and self.held.piece is not None and self.held.piece.dim >= 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole weight."""
+        return self.held.shape if self.held is not None else tuple(self.stored.shape)
+
+    @property
+    def share(self) -> tuple[int, ...]:
+        """The shape of this process's share over the tensor dimension, whole over data ranks."""
+        if self.held is None:
+            return self.shape
+        return share_shape(self.shape, self.held.piece, self.held.group.rank, self.held.group.size)
+
+    def data(self) -> ProcessGroup | None:
+        """The data ranks among which ``fully_shard`` has cut it along the first dimension; None if it has not.
+
+        Raises:
+            ApplyError: it is cut in another way.
+        """
+        if not isinstance(self.stored, DTensor):
+            return None
+        own = int(self.held is not None and self.held.dtensor)
+        mesh, placements = self.stored.device_mesh, self.stored.placements
+        cuts = [n for n in range(mesh.ndim - own) if getattr(placements[n], "dim", None) is not None]
+        if not cuts:
+            return None
+        if len(cuts) > 1 or getattr(placements[cuts[0]], "dim", 0) != 0:
+            raise ApplyError(f"{self.name} lies as {placements}; only fully_shard along the first dimension is known")
+        return ProcessGroup(mesh.get_group(cuts[0]))
+
+    def local(self, tensor: Any) -> torch.Tensor:
+        """This process's entries of the weight, or of a tensor that lies as it does; they share memory."""
+        found: torch.Tensor = tensor.detach()
+        return found.to_local() if isinstance(found, DTensor) else found.as_subclass(torch.Tensor)
+
+    def whole(self, tensor: Any) -> torch.Tensor:
+        """The whole tensor of one that lies as the weight does; all processes that have parts must call it."""
+        local, data = self.local(tensor), self.data()
+        if data is not None:
+            shares = all_shares(local, data, 0, chunk_lengths(self.share[0], data.size))
+            local = torch.cat(shares)
+        if self.held is None or self.held.piece is None:
+            return local
+        return put_together(local, self.held.piece, self.held.group)
+
+    def boxes(self) -> list[tuple[Box, Box]]:
+        """The stretches of this process's entries: where they lie in the whole weight, and where in ``local``."""
+        shape, share, data = self.shape, self.share, self.data()
+        lengths = chunk_lengths(share[0], data.size) if data is not None else share[:1]
+        rank = data.rank if data is not None else 0
+        first, rows = sum(lengths[:rank]), lengths[rank] if lengths else 0
+        piece = self.held.piece if self.held is not None else None
+        if piece is None or piece.dim < 0:
+            moves, dim = [(0, 0, shape[0])] if shape else [], 0
+        else:
+            assert self.held is not None
+            group, dim = self.held.group, piece.dim
+            moves = stretches(shape[dim], piece.parts, group.rank, group.size, piece.units)
+        if not shape:
+            return [(((), ()), ((), ()))]
+        found: list[tuple[Box, Box]] = []
+        for start, own, length in moves:
+            low, high = (max(own, first), min(own + length, first + rows)) if dim == 0 else (own, own + length)
+            sizes = [*share]
+            sizes[0], sizes[dim] = rows, high - low
+            if min(sizes) <= 0:
+                continue
+            there, here = [0] * len(shape), [0] * len(shape)
+            there[0] = first
+            there[dim], here[dim] = start + low - own, low - (first if dim == 0 else 0)
+            found.append(((tuple(there), tuple(sizes)), (tuple(here), tuple(sizes))))
+        return found
+
+
+def spread_of(model: torch.nn.Module) -> Iterator[Spread]:
+    """The parameters of a model, by each of their names."""
+    for path, module in model.named_modules(remove_duplicate=False):
+        held = module.__dict__.get("_held", {})
+        for leaf, stored in module._parameters.items():
+            if stored is not None:
+                yield Spread(f"{path}.{leaf}" if path else leaf, stored, held.get(leaf))
+
+
+def each_once(model: torch.nn.Module) -> list[Spread]:
+    """Each parameter of a model once, by its first name."""
+    found: dict[int, Spread] = {}
+    for one in spread_of(model):
+        found.setdefault(id(one.stored), one)
+    return list(found.values())

@@ -1,0 +1,97 @@
+"""A layout: how many processes share out what, as a value with a text form such as ``fsdp2.tp2``. No torch here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from math import prod
+
+from modular_converter.parallel.errors import ApplyError
+
+
+_NAMES = {"ddp": "dp_replicate", "fsdp": "dp_shard", "tp": "tp", "ep": "ep", "pp": "pp"}
+_PART = re.compile(r"([a-z]+)([0-9]+)")
+_LATER = {
+    "ep": "a plan shares out experts over the tensor dimension; use tp",
+    "pp": "pipeline plans are proven, not run; use tp and fsdp",
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The processes along each dimension; their product is the number of processes.
+
+    Attributes:
+        dp_replicate: each holds all weights and has its own part of the batch, as in DDP.
+        dp_shard: each holds a part of the weights between layers and has its own part of the batch, as in ZeRO 3.
+        tp: each computes a part of every layer that the plan cuts, on the same part of the batch.
+        ep: reserved, 1.
+        pp: reserved, 1.
+    """
+
+    dp_replicate: int = 1
+    dp_shard: int = 1
+    tp: int = 1
+    ep: int = 1
+    pp: int = 1
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            number = getattr(self, one.name)
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise ApplyError(f"{one.name}={number!r}: give a whole number of 1 or more")
+        for name, reason in _LATER.items():
+            if getattr(self, name) > 1:
+                raise ApplyError(f"{name}={getattr(self, name)} is not built yet: {reason}")
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """The layout of a text: ``ddp``, ``fsdp`` and ``tp`` with numbers, joined by dots, in any order.
+
+        Raises:
+            ApplyError: the text is none; the message says what to write.
+        """
+        found: dict[str, int] = {}
+        for part in text.split("."):
+            match = _PART.fullmatch(part.strip())
+            name = _NAMES.get(match[1]) if match else None
+            if match is None or name is None:
+                known = ", ".join(f"{one}2" for one in _NAMES)
+                raise ApplyError(f"layout {text!r}: {part!r} is none of {known}; write for example fsdp2.tp2")
+            if name in found:
+                raise ApplyError(f"layout {text!r} has {match[1]} twice; write each dimension once")
+            found[name] = int(match[2])
+        return cls(**found)
+
+    @property
+    def size(self) -> int:
+        """The number of processes."""
+        return prod(getattr(self, one.name) for one in fields(self))
+
+    @property
+    def data(self) -> int:
+        """The number of parts of a batch."""
+        return self.dp_replicate * self.dp_shard
+
+    def check(self, processes: int) -> None:
+        """Raise ``ApplyError`` if the layout is not one of so many processes; the message names some that are."""
+        if self.size != processes:
+            numbers = " x ".join(str(getattr(self, one.name)) for one in fields(self) if getattr(self, one.name) > 1)
+            others = ", ".join(str(one) for one in layouts_of(processes))
+            raise ApplyError(
+                f"layout {self} is {numbers or 1}{f' = {self.size}' if ' ' in numbers else ''} processes, and there "
+                f"are {processes}: start {self.size}, or take one of {others}"
+            )
+
+    def __str__(self) -> str:
+        numbers = {short: getattr(self, name) for short, name in _NAMES.items()}
+        return ".".join(f"{short}{number}" for short, number in numbers.items() if number > 1) or "tp1"
+
+
+def layouts_of(processes: int) -> list[Layout]:
+    """The layouts of so many processes with at most two dimensions above 1."""
+    divisors = [number for number in range(1, processes + 1) if processes % number == 0]
+    found = [Layout(tp=tp, dp_shard=processes // tp) for tp in divisors]
+    found += [Layout(tp=tp, dp_replicate=processes // tp) for tp in divisors[:-1]]
+    found += [Layout(dp_replicate=one, dp_shard=processes // one) for one in divisors[1:-1]]
+    return found

@@ -1,0 +1,31 @@
+"""How the layers of a model are trained in a process group, as a value. No torch here but for the names of types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Training:
+    """Options of ``parallelize(layout=…)``, applied in this order.
+
+    Attributes:
+        recompute: layers keep their inputs alone and compute again in the backward pass; less memory, a third more time.
+        compile: each layer is compiled by itself; the model must have no dropout.
+        compute_type: the type of products, such as ``torch.bfloat16``; weights, sums of gradients and the optimizer's
+            state keep theirs.
+        reshard: with ``fsdp``, layers give other processes' weights back after their forward (ZeRO 3); False keeps them
+            until the backward pass (ZeRO 2).
+        offload: with ``fsdp``, weights, gradients and the optimizer's state are on the host; slow.
+    """
+
+    recompute: bool = False
+    compile: bool = False
+    compute_type: torch.dtype | None = None
+    reshard: bool = True
+    offload: bool = False
