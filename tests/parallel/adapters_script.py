@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from peft import PeftModel
+from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.errors import PlanError
@@ -38,7 +39,8 @@ def main(rank, size, meeting, folder):
     model = parallelize(copy.deepcopy(whole), device="cpu")
     found = {"same object": isinstance(model, PeftModel)}
     found["outputs"] = furthest(logits(model), logits(whole))
-    shares = {name: p.numel() < start[name].numel() for name, p in model.named_parameters()}
+    held = {name: p.to_local() if isinstance(p, DTensor) else p for name, p in model.named_parameters()}
+    shares = {name: p.numel() < start[name].numel() for name, p in held.items()}
     layer = "base_model.model.model.layers.0.self_attn."
     found["cut"] = [shares[f"{layer}{name}"] for name in ("q_proj.base_layer.weight", "q_proj.lora_B.default.weight")]
     found["whole"] = not shares[f"{layer}q_proj.lora_A.default.weight"]

@@ -16,7 +16,14 @@ from modular_converter.parallel.shard.apply import Applied
 
 
 _NEEDS_GRADIENTS = "this model has its form for inference; leave inference= and compile= out to train it"
-_TRAINING = ("clip_grad_norm_", "load_full_state_dict", "unshard", "gradient_checkpointing_enable")
+_TRAINING = (
+    "clip_grad_norm_",
+    "load_full_state_dict",
+    "unshard",
+    "gradient_checkpointing_enable",
+    "save_checkpoint",
+    "load_checkpoint",
+)
 
 
 def make_inference(applied: Applied, group: DirectGroup, compile: bool) -> None:

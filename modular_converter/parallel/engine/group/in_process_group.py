@@ -34,6 +34,7 @@ from modular_converter.parallel.engine.group.from_files import FileShares, same_
 from modular_converter.parallel.engine.group.gradient_scaler import share_overflows
 from modular_converter.parallel.engine.group.held_weights import hold_weights, note
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
+from modular_converter.parallel.engine.group.refused_replicas import refuse_wrong_replicas
 from modular_converter.parallel.engine.group.sharded_model import Sharded, with_whole_heads
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
@@ -75,6 +76,7 @@ def parallelize_here(given: Arguments) -> Any:
         note(applied, shapes)
     else:
         share_overflows()
+        refuse_wrong_replicas()
         watched = given.training is None or not given.training.compile
         model.__dict__["_dropout"] = SharedDropout(model, skeleton, grid.group.group, watched)
         model.__dict__["_held_modules"] = hold_weights(applied, shapes, grid.mesh, grid.data is None)

@@ -26,6 +26,7 @@ from modular_converter.parallel.engine.group.gradient_norm import norm_of
 from modular_converter.parallel.engine.group.held_weights import release
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.spread import each_once
+from modular_converter.parallel.engine.group.training_checkpoint import Resumed, load_checkpoint, save_checkpoint
 from modular_converter.parallel.engine.group.whole_state import load_whole_state, save_from_group, whole_state
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
@@ -61,10 +62,11 @@ class Sharded(MemoryFigures):
         return found
 
     def unshard(self) -> Any:
-        """The whole model again, in place, on every rank; all ranks must call it."""
+        """The whole model again, in place, on every rank; all ranks must call it.
+
+        With data ranks, the method of this name is that of ``fully_shard``; take ``full_state_dict`` there.
+        """
         own: Any = self
-        if any(one.data() is not None for one in each_once(own)):
-            raise ApplyError("the weights are spread over data ranks; take them from full_state_dict()")
         applied = self._applied
         own.__class__ = own.__dict__.pop("_own_class")
         let_go(own)
@@ -131,6 +133,36 @@ class Sharded(MemoryFigures):
         else:
             save_from_group(self, self._grid.group, Path(folder) if first else None, max_shard_size)
         dist.barrier()
+
+    def save_checkpoint(
+        self,
+        folder: str | os.PathLike[str],
+        optimizer: torch.optim.Optimizer,
+        step: int,
+        notes: Mapping[str, Any] | None = None,
+        keep: int = 2,
+    ) -> Path:
+        """Save weights and the optimizer's state as ``folder/step-N``, complete or not at all; all ranks must call it.
+
+        Args:
+            notes: plain values that ``load_checkpoint`` gives back, as JSON has them.
+            keep: complete checkpoints that stay.
+
+        Raises:
+            ApplyError: the optimizer has a state that does not lie as its weight.
+        """
+        return save_checkpoint(Path(folder), self, optimizer, step, dict(notes or {}), keep)
+
+    def load_checkpoint(self, folder: str | os.PathLike[str], optimizer: torch.optim.Optimizer) -> Resumed | None:
+        """Go on from the last complete checkpoint of a folder, of any layout; all ranks must call it.
+
+        Returns:
+            Its step and notes; None where the folder has none.
+
+        Raises:
+            ApplyError: it is of another model, or of an optimizer with other groups.
+        """
+        return load_checkpoint(Path(folder), self, optimizer)
 
     @property
     def layout(self) -> Layout:

@@ -1,0 +1,133 @@
+"""Train a causal model on a text, in any layout: a script to copy.
+
+    torchrun --nproc-per-node 4 examples/train.py path/to/model text.txt --layout fsdp2.tp2 --folder run
+
+The model is a folder with config.json and safetensors files, or a type such as gpt2 with `--vocabulary 256`: a small one with
+random weights, which reads bytes. Started again, it goes on from the last complete checkpoint, in whatever layout it is
+started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel import Layout, Training, parallelize
+
+
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
+
+
+def main() -> None:
+    """Train, and save a checkpoint every so many steps."""
+    options = arguments()
+    torch.manual_seed(options.seed)
+    model, tokens = model_and_tokens(options)
+    training = Training(
+        recompute=options.recompute,
+        compile=options.compile,
+        compute_type=PRECISIONS[options.precision],
+        reshard=not options.keep_gathered,
+    )
+    model = parallelize(model, layout=Layout.parse(options.layout), training=training, device=options.device)
+    model.train()
+    if options.batch % model.layout.data:
+        raise SystemExit(
+            f"--batch {options.batch} does not divide over the {model.layout.data} data ranks of {model.layout}"
+        )
+    device = next(model.parameters()).device
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr)
+    resumed = model.load_checkpoint(options.folder, optimizer)
+    first = resumed.step if resumed else 0
+    torch.manual_seed(options.seed + 1000 * model.data_rank + first)
+    for step in range(first, options.steps):
+        begin = time.perf_counter()
+        loss, count = 0.0, 0
+        for micro in range(options.accumulate):
+            ids = batch(tokens, options, step * options.accumulate + micro, model).to(device)
+            last = micro == options.accumulate - 1
+            if hasattr(model, "set_requires_gradient_sync"):  # sums between data ranks once a step
+                model.set_requires_gradient_sync(last)
+            part = model(input_ids=ids, labels=ids, use_cache=False).loss / options.accumulate
+            part.backward()
+            loss, count = loss + float(part.detach()), count + ids.numel() * model.layout.data
+        norm = float(model.clip_grad_norm_(options.clip))
+        optimizer.step()
+        optimizer.zero_grad()
+        report(step + 1, options.steps, loss, norm, count / (time.perf_counter() - begin), device)
+        if (step + 1) % options.save_every == 0 or step + 1 == options.steps:
+            model.save_checkpoint(options.folder, optimizer, step + 1)
+    if options.export:
+        model.save_pretrained(options.export)
+    dist.destroy_process_group()
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="a model's folder, or a type of transformers such as gpt2")
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--layout", default="tp1")
+    parser.add_argument("--folder", type=Path, default=Path("run"), help="of checkpoints")
+    parser.add_argument("--export", type=Path, help="a folder that from_pretrained loads, at the end")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--batch", type=int, default=8, help="sequences of all data ranks together, in one forward")
+    parser.add_argument("--accumulate", type=int, default=1, help="forwards a step")
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--lr", type=float, default=3e-4)
+    parser.add_argument("--clip", type=float, default=1.0)
+    parser.add_argument("--precision", choices=PRECISIONS, default="float32")
+    parser.add_argument("--recompute", action="store_true", help="less memory, a third more time")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--keep-gathered", action="store_true", help="ZeRO 2 instead of 3")
+    parser.add_argument("--save-every", type=int, default=50)
+    parser.add_argument("--vocabulary", type=int, default=256, help="of a model that is given by its type")
+    parser.add_argument("--device", choices=("cpu", "cuda"))
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+def model_and_tokens(options: argparse.Namespace) -> tuple[Any, torch.Tensor]:
+    """The model, or its folder, and the text as one row of ids."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    text = options.text.read_text(encoding="utf-8")
+    if Path(options.model).is_dir():
+        ids = AutoTokenizer.from_pretrained(options.model)(text)["input_ids"]
+        return options.model, torch.tensor(ids)
+    config = AutoConfig.for_model(options.model, vocab_size=options.vocabulary)
+    ids = torch.tensor(list(text.encode())) % options.vocabulary
+    return AutoModelForCausalLM.from_config(config), ids
+
+
+def batch(tokens: torch.Tensor, options: argparse.Namespace, number: int, model: Any) -> torch.Tensor:
+    """This process's part of a batch: sequences at places that depend on the number of the batch alone."""
+    chance = torch.Generator().manual_seed(options.seed + number)
+    places = torch.randint(0, len(tokens) - options.length + 1, (options.batch,), generator=chance)
+    mine = places.chunk(model.layout.data)[model.data_rank]
+    return torch.stack([tokens[place : place + options.length] for place in mine.tolist()])
+
+
+def report(step: int, steps: int, loss: float, norm: float, speed: float, device: torch.device) -> None:
+    """A line of progress from the first process: the mean loss of all data ranks, tokens a second, memory."""
+    mean = torch.tensor([loss], device=device)
+    dist.all_reduce(mean)
+    if dist.get_rank() == 0:
+        gpu = device.type == "cuda"
+        used = torch.cuda.max_memory_allocated(device) if gpu else psutil.Process().memory_info().rss
+        bar = "#" * (20 * step // steps)
+        sys.stderr.write(
+            f"[{bar:<20}] {step}/{steps} loss {float(mean) / dist.get_world_size():.4f} norm {norm:.3f} "
+            f"{speed:.0f} tokens/s {used / 2**20:.0f} MiB\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Checkpoints of training: saved in one layout, resumed in another, and complete or not there at all.
+
+torch's distributed checkpoints write what each process holds. They ask a tensor where its entries lie, and the answer here
+is that of the plan, so that unequal and packed shares are whole again on disk, whatever torch's placements can say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner import TensorWriteData, WriteItem, WriteItemType
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from modular_converter.parallel.engine.group.spread import Spread, each_once
+from modular_converter.parallel.engine.group.whole_state import within
+from modular_converter.parallel.errors import ApplyError
+
+
+_FOLDER = re.compile(r"step-(\d+)")
+_NOTES = "training.json"
+_STEP = "step"
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """What a checkpoint says besides weights: the number of its step, and what the caller has noted."""
+
+    step: int
+    notes: dict[str, Any]
+
+
+def save_checkpoint(
+    folder: Path, model: Any, optimizer: torch.optim.Optimizer, step: int, notes: dict[str, Any], keep: int
+) -> Path:
+    """Write ``folder/step-N`` under another name, and rename it when all processes are done; all must call it.
+
+    Raises:
+        ApplyError: the optimizer has a state that does not lie as its weight.
+    """
+    final = folder / f"step-{step:08d}"
+    part = folder / f".{final.name}.part"
+    if _first():
+        folder.mkdir(parents=True, exist_ok=True)
+        for leftover in folder.glob(".step-*.part"):
+            shutil.rmtree(leftover)
+    dist.barrier()
+    state = dict(_weights(model)) | dict(_states(model, optimizer))
+    save(state, storage_writer=FileSystemWriter(part))
+    if _first():
+        groups = [_plain(group) for group in optimizer.param_groups]
+        text = json.dumps({"step": step, "groups": groups, "notes": notes}, indent=1)
+        (part / _NOTES).write_text(text, encoding="utf-8")
+        if final.exists():
+            shutil.rmtree(final)
+        os.rename(part, final)
+        for old in _complete(folder)[:-keep]:
+            shutil.rmtree(old)
+    dist.barrier()
+    return final
+
+
+def load_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> Resumed | None:
+    """Take weights and the optimizer's state from the last complete checkpoint of a folder; None if there is none.
+
+    Raises:
+        ApplyError: it is of another model, or of an optimizer with other groups.
+    """
+    found: list[Any] = [_complete(folder)[-1:] if _first() else None]
+    dist.broadcast_object_list(found)
+    if not found[0]:
+        return None
+    path: Path = found[0][0]
+    known = FileSystemReader(path).read_metadata().state_dict_metadata
+    said = json.loads((path / _NOTES).read_text(encoding="utf-8"))
+    if len(said["groups"]) != len(optimizer.param_groups):
+        raise ApplyError(
+            f"{path} has an optimizer with {len(said['groups'])} groups, and this one has {len(optimizer.param_groups)}"
+        )
+    weights = dict(_weights(model))
+    wrong = [name for name, one in weights.items() if _size(known.get(name)) != tuple(one.shape)]
+    other = [name for name in known if name.startswith("model.") and name not in weights]
+    if wrong or other:
+        raise ApplyError(f"{path} is of another model: {', '.join([*wrong, *other][:8])}")
+    _make_states(model, optimizer, known)
+    state = weights | dict(_states(model, optimizer))
+    load(state, storage_reader=FileSystemReader(path))
+    for group, values in zip(optimizer.param_groups, said["groups"]):
+        group.update({key: tuple(v) if isinstance(group.get(key), tuple) else v for key, v in values.items()})
+    return Resumed(said["step"], said["notes"])
+
+
+class _Part(torch.Tensor):
+    """A tensor of the whole shape that holds this process's entries alone, and tells torch's checkpoints which."""
+
+    spread: Spread
+    local: torch.Tensor
+
+    @staticmethod
+    def of(spread: Spread, tensor: Any) -> _Part:
+        local = spread.local(tensor)
+        made: _Part = torch.Tensor._make_wrapper_subclass(_Part, spread.shape, dtype=local.dtype, device=local.device)
+        made.spread, made.local = spread, local
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        raise NotImplementedError(f"{func} of a part of a tensor")
+
+    def _chunks(self) -> list[ChunkStorageMetadata]:
+        return [ChunkStorageMetadata(torch.Size(one[0]), torch.Size(one[1])) for one, _ in self.spread.boxes()]
+
+    def __create_write_items__(self, name: str, value: Any) -> list[WriteItem]:
+        properties = TensorProperties.create_from_tensor(self.local)
+        size = torch.Size(self.spread.shape)
+        return [
+            WriteItem(
+                MetadataIndex(name, chunk.offsets),
+                WriteItemType.SHARD,
+                tensor_data=TensorWriteData(chunk, properties, size),
+            )
+            for chunk in self._chunks()
+        ]
+
+    def __create_chunk_list__(self) -> list[ChunkStorageMetadata]:
+        return self._chunks()
+
+    def __get_tensor_shard__(self, index: MetadataIndex) -> torch.Tensor:
+        for (first, _), here in self.spread.boxes():
+            if torch.Size(first) == index.offset:
+                return within(self.local, here)
+        raise ValueError(f"{index.fqn} has no entries at {index.offset} here")
+
+
+def _weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """The weights, each once, and the buffers that are saved."""
+    names = {one.name for one in each_once(model)}
+    for one in each_once(model):
+        yield f"model.{one.name}", _Part.of(one, one.stored)
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    for name, value in model.state_dict(keep_vars=True).items():
+        if name not in names and name not in parameters:
+            yield f"model.{name}", value
+
+
+def _states(model: Any, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
+    for one in each_once(model):
+        for key, value in optimizer.state.get(one.stored, {}).items():
+            name = f"optimizer.{one.name}.{key}"
+            if key == _STEP:
+                yield name, value if isinstance(value, torch.Tensor) else torch.tensor(float(value))
+            elif not isinstance(value, torch.Tensor) or value.shape != one.stored.shape:
+                raise ApplyError(f"{name} does not lie as its weight; take an optimizer as AdamW or SGD, not factored")
+            else:
+                yield name, _Part.of(one, value)
+
+
+def _make_states(model: Any, optimizer: torch.optim.Optimizer, known: dict[str, Any]) -> None:
+    """Give an optimizer that has made no step the tensors that a checkpoint has."""
+    for one in each_once(model):
+        prefix = f"optimizer.{one.name}."
+        for name, stored in known.items():
+            key = name.removeprefix(prefix)
+            if not name.startswith(prefix) or "." in key or not isinstance(stored, TensorStorageMetadata):
+                continue
+            state = optimizer.state[one.stored]
+            if key == _STEP:
+                fused = any(group.get("fused") or group.get("capturable") for group in optimizer.param_groups)
+                place = one.local(one.stored).device if fused else torch.device("cpu")
+                state[key] = torch.zeros((), dtype=stored.properties.dtype, device=place)
+            elif key not in state:
+                state[key] = torch.zeros_like(one.stored.detach(), dtype=stored.properties.dtype)
+
+
+def _plain(group: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of a group of parameters."""
+    values = {key: float(v) if isinstance(v, torch.Tensor) else v for key, v in group.items() if key != "params"}
+    return {key: v for key, v in values.items() if isinstance(v, (int, float, str, tuple, list, type(None)))}
+
+
+def _size(known: Any) -> tuple[int, ...] | None:
+    return tuple(known.size) if isinstance(known, TensorStorageMetadata) else None
+
+
+def _complete(folder: Path) -> list[Path]:
+    """The complete checkpoints of a folder, the last one at the end."""
+    found = [path for path in folder.glob("step-*") if _FOLDER.fullmatch(path.name) and (path / _NOTES).exists()]
+    return sorted(found, key=lambda path: int(path.name.partition("-")[2]))
+
+
+def _first() -> bool:
+    return dist.get_rank() == 0

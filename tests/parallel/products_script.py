@@ -1,0 +1,179 @@
+"""What each process of `test_products.py` does under torchrun; the first one prints what it found as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+
+from modular_converter.parallel import Training, parallelize
+from modular_converter.parallel.engine.group.spread import each_once
+
+
+PLAN = """plan blocks
+rule words embedding_rowwise
+rule head colwise_gather_output
+rule layers.*.gated packed_colwise parts=1:1
+rule layers.*.back packed_rowwise parts=1:1
+rule layers.*.wide colwise
+rule layers.*.narrow rowwise
+rule layers.*.bare colwise dim=0
+rule layers.*.joined rowwise
+"""
+
+
+class Block(nn.Module):
+    """Packed, unequal, bare and whole weights, a single number, and weights that a layer keeps in a list of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.scale = nn.LayerNorm(8), nn.Parameter(torch.tensor(0.7))
+        self.gated, self.back = nn.Linear(8, 24), nn.Linear(24, 8)
+        self.wide, self.narrow = nn.Linear(8, 7), nn.Linear(7, 8)
+        self.bare, self.joined = nn.Parameter(torch.randn(12, 8)), nn.Linear(12, 8)
+        self.memory = nn.GRU(8, 8, batch_first=True)
+
+    def forward(self, x):
+        x = self.norm(x) * self.scale
+        gate, up = self.gated(x).chunk(2, -1)
+        x = x + self.back(torch.cat([torch.tanh(gate), torch.sigmoid(up)], -1))
+        x = x + self.narrow(torch.tanh(self.wide(x)))
+        x = x + self.joined(torch.tanh(torch.einsum("bti,oi->bto", x, self.bare)))
+        return x + self.memory(x)[0]
+
+
+class Blocks(nn.Module):
+    """A tied vocabulary of 13 around two blocks."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.layers = nn.Embedding(13, 8), nn.ModuleList(Block() for _ in range(2))
+        self.head = nn.Linear(8, 13, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids):
+        x = self.words(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return F.cross_entropy(self.head(x).flatten(0, 1), ids.flatten())
+
+
+def blocks():
+    torch.manual_seed(0)
+    return Blocks().double()
+
+
+def in_layout(layout, **training):
+    plan = PLAN if "tp" in layout else None
+    options = Training(**training) if training else None
+    return parallelize(blocks(), layout=layout, plan=plan, training=options, device="cpu", probe=False)
+
+
+def optimizer_of(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+
+def step(model, optimizer, number):
+    """The mean loss of all data ranks, and the norm of the gradients."""
+    torch.manual_seed(number)
+    ids = torch.randint(0, 13, (4, 5))
+    sharded = hasattr(model, "layout")
+    loss = model(ids.chunk(model.layout.data)[model.data_rank] if sharded else ids)
+    loss.backward()
+    if sharded:
+        norm, total = model.clip_grad_norm_(0.1), loss.detach() / dist.get_world_size()
+        dist.all_reduce(total)
+    else:
+        norm, total = nn.utils.clip_grad_norm_(model.parameters(), 0.1), loss.detach()
+    optimizer.step()
+    optimizer.zero_grad()
+    return float(total), float(norm)
+
+
+def furthest(found, expected):
+    return max(float((found[name] - value).abs().max()) for name, value in expected.items())
+
+
+def compared(layout, **training):
+    """The largest difference from one process in three steps; and of DTensors put together by torch."""
+    whole, model = blocks(), in_layout(layout, **training)
+    optimizers = optimizer_of(whole), optimizer_of(model)
+    pairs = [(step(whole, optimizers[0], n), step(model, optimizers[1], n)) for n in range(3)]
+    worst = max(abs(a - b) for one, other in pairs for a, b in zip(one, other))
+    worst = max(worst, furthest(model.full_state_dict(), whole.state_dict()))
+    said, kinds = 0.0, set()
+    for one in each_once(model):
+        kinds.add(type(one.stored).__name__)
+        if isinstance(one.stored, DTensor) and (one.held is None or one.held.dtensor):
+            said = max(said, float((one.stored.detach().full_tensor() - one.whole(one.stored)).abs().max()))
+    return {"worst": worst, "said": said, "kinds": sorted(kinds)}
+
+
+def resumed(layouts):
+    """The differences of the next losses from the run that went on, for each layout."""
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(folder)
+    path = Path(folder[0])
+    model = in_layout(layouts[0])
+    optimizer = optimizer_of(model)
+    for number in range(2):
+        step(model, optimizer, number)
+        model.save_checkpoint(path, optimizer, number + 1, {"place": number}, keep=1)
+    went_on = [step(model, optimizer, number) for number in range(2, 5)]
+    found = {"folders": sorted(one.name for one in path.iterdir())}
+    for layout in layouts:
+        again = in_layout(layout)
+        with torch.no_grad():
+            for one in again.parameters():
+                one.mul_(0.0)
+        other = torch.optim.AdamW(again.parameters(), lr=0.3)
+        said = again.load_checkpoint(path, other)
+        assert said.step == 2 and said.notes == {"place": 1}
+        losses = [step(again, other, number) for number in range(2, 5)]
+        found[layout] = max(abs(a - b) for one, two in zip(losses, went_on) for a, b in zip(one, two))
+    return found
+
+
+def refused(call):
+    try:
+        return f"no error: {call()}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def main(what):
+    dist.init_process_group("gloo")
+    found = {}
+    if what == "products":
+        for layout in ("fsdp2.tp2", "ddp2.tp2", "tp4", "fsdp4", "ddp2.fsdp2"):
+            found[layout] = compared(layout)
+        found["zero 2"] = compared("fsdp2.tp2", reshard=False)
+        found["too many"] = refused(lambda: in_layout("fsdp4.tp2"))
+        found["no data"] = refused(lambda: in_layout("tp4", offload=True))
+        found["replicas"] = refused(lambda: nn.parallel.DistributedDataParallel(in_layout("tp4")))
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tp"))
+        meshed = parallelize(blocks(), mesh=mesh["tp"], plan=PLAN, device="cpu", probe=False)
+        found["wrong group"] = refused(lambda: nn.parallel.DistributedDataParallel(meshed))
+
+        def other_seeds():
+            torch.manual_seed(dist.get_rank() // 2)
+            return parallelize(Blocks(), layout="fsdp2.tp2", plan=PLAN, device="cpu", probe=False)
+
+        found["seeds"] = refused(other_seeds)
+    else:
+        found = resumed(["fsdp2.tp2", "tp4", "ddp4", "fsdp4"])
+    if dist.get_rank() == 0:
+        print(json.dumps(found), flush=True)
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
