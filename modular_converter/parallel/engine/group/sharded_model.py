@@ -30,6 +30,7 @@ from modular_converter.parallel.engine.group.training_checkpoint import Resumed,
 from modular_converter.parallel.engine.group.whole_state import load_whole_state, save_from_group, whole_state
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, undo
 from modular_converter.parallel.shard.collectives import borders_of, gathered
 
@@ -74,7 +75,9 @@ class Sharded(MemoryFigures):
         release(own.__dict__.pop("_held_modules"))
         uncheck_ids(own.__dict__.pop("_checked"))
         del own.__dict__["_applied"], own.__dict__["_grid"]
-        return undo(applied)
+        whole = undo(applied)
+        pack_layers(whole)
+        return whole
 
     def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:
         """The whole weights on the CPU, as the unsharded model's ``state_dict``; all ranks must call it.
@@ -82,7 +85,12 @@ class Sharded(MemoryFigures):
         Args:
             first_only: the other ranks get an empty dict, and never hold more than one whole weight.
         """
-        return whole_state(self, kept=self._grid.everyone.rank == 0 or not first_only)
+        own: Any = self
+        kept = self._grid.everyone.rank == 0 or not first_only
+        found = whole_state(own, kept)
+        if kept:
+            packed_state(own, found)
+        return found
 
     def load_full_state_dict(self, state: Mapping[str, torch.Tensor] | None) -> None:
         """Take this rank's shares from whole weights; all ranks must call it.
@@ -122,6 +130,10 @@ class Sharded(MemoryFigures):
             more: other arguments of the library's; the first process holds the whole model then.
         """
         refuse_saving_adapters(self, "call unshard()")  # type: ignore[arg-type]
+        if is_unpacked(self):  # type: ignore[arg-type]
+            raise ApplyError(
+                "files of quantised weights are written of the whole model: call unshard(), and save it then"
+            )
         own: Any = super()
         # Not the first rank of the group: with a mesh of several dimensions each replica has one.
         first = dist.get_rank() == 0
