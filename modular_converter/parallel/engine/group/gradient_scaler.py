@@ -41,8 +41,11 @@ def _local(optimizer: torch.optim.Optimizer) -> Any:
     """The optimizer as a scaler reads it, with this process's part of each gradient: lists must not mix DTensors."""
 
     def local(parameter: Any) -> Any:
-        grad = parameter.grad
-        return SimpleNamespace(grad=grad.to_local() if isinstance(grad, DTensor) else grad)
+        if not isinstance(parameter, DTensor) or parameter.grad is None:
+            return parameter
+        own = parameter.detach().to_local()
+        own.grad = parameter.grad.to_local()
+        return own
 
     groups = [{"params": [local(p) for p in group["params"]]} for group in optimizer.param_groups]
     return SimpleNamespace(param_groups=groups)
