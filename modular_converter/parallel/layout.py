@@ -13,7 +13,7 @@ _NAMES = {"ddp": "dp_replicate", "fsdp": "dp_shard", "tp": "tp", "ep": "ep", "pp
 _PART = re.compile(r"([a-z]+)([0-9]+)")
 _LATER = {
     "ep": "a plan shares out experts over the tensor dimension; use tp",
-    "pp": "pipeline plans are proven, not run; use tp and fsdp",
+    "pp": "stages are not part of a layout; see Pipeline in docs/stages.md",
 }
 
 

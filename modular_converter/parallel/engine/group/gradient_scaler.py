@@ -43,8 +43,10 @@ def _local(optimizer: torch.optim.Optimizer) -> Any:
     def local(parameter: Any) -> Any:
         if not isinstance(parameter, DTensor) or parameter.grad is None:
             return parameter
-        own = parameter.detach().to_local()
-        own.grad = parameter.grad.to_local()
+        own: Any = parameter.detach()
+        own = own.to_local()
+        gradient: Any = parameter.grad
+        own.grad = gradient.to_local()
         return own
 
     groups = [{"params": [local(p) for p in group["params"]]} for group in optimizer.param_groups]
