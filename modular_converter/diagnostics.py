@@ -70,6 +70,26 @@ class Location:
         return f"{self.path}:{self.line}:{self.column}"
 
 
+class Edit(NamedTuple):
+    """A text in place of what stands between two places. Lines and columns count from 1, and the end is exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
+class Fix(NamedTuple):
+    """The cure of a finding: edits of its file."""
+
+    title: str
+    """What it does, as an order: "Remove the comment"."""
+    edits: tuple[Edit, ...]
+    changes_generated: bool = False
+    """Whether the generated files change: the finding says that they are not what the author means."""
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     """One finding: the broken rule, the place, the mistake in this case, and the text to write instead."""
@@ -82,6 +102,8 @@ class Diagnostic:
     """The text of the line at `location`, without its line break."""
     severity_override: Severity | None = None
     """Set where a setting or an option weighs the rule differently."""
+    fix: Fix | None = field(default=None, compare=False)
+    """Set where the cure is plain; `modular-convert --fix` applies it if it keeps the generated files."""
     details: str = field(default="", compare=False)
     """A longer text that `modular-convert --verbose` prints behind the findings: the traceback of MC199."""
 

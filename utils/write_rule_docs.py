@@ -11,7 +11,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
 from modular_converter.reporting.explain import page  # noqa: E402
-from modular_converter.rules import all_rules  # noqa: E402
+from modular_converter.rules import all_rules, fixes  # noqa: E402
 
 
 HEAD = """\
@@ -22,15 +22,18 @@ HEAD = """\
 The findings of `modular-convert` and `check-modular-conversion`. An error stops the conversion of its file and of no
 other. A warning does not, unless `--strict` makes it an error. `modular-convert --explain CODE` prints the page of one rule.
 
-| code | name | | |
-| --- | --- | --- | --- |
+`fix` marks the rules that `modular-convert --fix` cures.
+
+| code | name | | | |
+| --- | --- | --- | --- | --- |
 """
 
 
 def render() -> str:
     """The whole page: a table of the rules, then each of them at length."""
     rows = "".join(
-        f"| [{rule.code}](#{anchor(rule.code, rule.name)}) | {rule.name} | {rule.severity.value} | {rule.summary} |\n"
+        f"| [{rule.code}](#{anchor(rule.code, rule.name)}) | {rule.name} | {rule.severity.value} | {rule.summary} "
+        f"| {'fix' if rule.code in fixes() else ''} |\n"
         for rule in all_rules()
     )
     return HEAD + rows + "".join("\n" + lowered(page(rule)) for rule in all_rules())

@@ -50,6 +50,7 @@ def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
 @package_option
 @root_option
 @click.option("--output-dir", metavar="DIR", help="Write to DIR/<model>/ instead of beside the modular files.")
+@click.option("--fix", is_flag=True, help="Apply the cures of findings to the modular files first.")
 @click.option("--diff", is_flag=True, help="Print the changes, and write nothing.")
 @click.option("--dry-run", is_flag=True, help="Convert and report, and write nothing.")
 @click.option("--watch", is_flag=True, help="Keep running, and convert again whenever a file is saved.")
@@ -106,10 +107,10 @@ def _list_rules(output_format: str) -> None:
 
 def _watch(options: ConvertOptions) -> int:
     """Convert until Ctrl-C; raises `UsageError` for options that contradict `--watch`, and where it cannot watch."""
-    if not options.writes or options.verbose or options.output_format != "text":
+    if not options.writes or options.fix or options.verbose or options.output_format != "text":
         raise click.UsageError(
             "--watch writes files and prints one line for each change; "
-            "it cannot be combined with --diff, --dry-run, --verbose or --format."
+            "it cannot be combined with --fix, --diff, --dry-run, --verbose or --format."
         )
     from modular_converter.commands.watch import WatchError, watch_models
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO
 
+from modular_converter.commands.fix_files import fix_files
 from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
@@ -35,6 +36,7 @@ class ConvertOptions:
     package: str | None = None
     root: str | None = None
     output_dir: str | None = None
+    fix: bool = False
     diff: bool = False
     dry_run: bool = False
     workers: int | None = None
@@ -73,12 +75,10 @@ def run(options: ConvertOptions) -> int:
     started = time.perf_counter()
     try:
         selection = prepare(options)
+        conversions = _convert(options, selection)
     except ConversionError as error:
         report(error.diagnostics, options.output_format, quiet=options.quiet)
         return 2
-    with _progress(options, len(selection.paths)) as progress:
-        batch = Run(selection.settings, workers=selection.settings.workers, progress=progress)
-        conversions = batch.convert(selection.paths)
     diagnostics = list(selection.findings) + [one for conversion in conversions for one in conversion.diagnostics]
     diagnostics = list(dict.fromkeys(diagnostics))  # a formatter that cannot be used stops every file
     result = ConvertResult(conversions, diagnostics)
@@ -90,6 +90,20 @@ def run(options: ConvertOptions) -> int:
     if not options.quiet:
         _summarize(options, result, time.perf_counter() - started)
     return exit_code(result.diagnostics, different=result.changed > 0)
+
+
+def _convert(options: ConvertOptions, selection: Selection) -> Sequence[Conversion]:
+    """The conversions of the selected files, with `--fix` those of the fixed files."""
+    with _progress(options, len(selection.paths)) as progress:
+        batch = Run(selection.settings, workers=selection.settings.workers, progress=progress)
+        conversions = batch.convert(selection.paths)
+    if not options.fix:
+        return conversions
+    shown = options.output_format if options.diff else ""
+    fixed = fix_files(conversions, selection.settings, writes=options.writes, diff_format=shown, quiet=options.quiet)
+    if not fixed:
+        return conversions
+    return Run(selection.settings, fixed, selection.settings.workers).convert(selection.paths)
 
 
 def prepare(options: ConvertOptions) -> Selection:

@@ -17,6 +17,7 @@ from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.links import is_installed, root_of
 from modular_converter.files.listing import Listings
 from modular_converter.files.model_folders import ModelFolders
+from modular_converter.files.text_form import in_form_of
 from modular_converter.marks.audit import Audited, MarkVerdict, audit
 from modular_converter.marks.compare import differing
 from modular_converter.marks.fix import Repair, repair
@@ -50,7 +51,7 @@ def run(options: MarksOptions) -> int:
             _refuse_installed(done.audit.marks)
             done = repair(done.audit, paths, library)
             for path, text in done.texts.items():
-                write_atomically(path, _as_on_disk(path, text), root_of(path, library.settings))
+                write_atomically(path, in_form_of(path, text), root_of(path, library.settings))
     except ConversionError as error:
         report(error.diagnostics, options.output_format)
         return 2
@@ -101,14 +102,6 @@ def _refuse_installed(marks: Sequence[Audited]) -> None:
     for one in marks:
         if one.verdict is MarkVerdict.DRIFTED and is_installed(one.path):
             raise ConversionError(read_only_target.diagnose(Location(one.path), "it belongs to an installed package"))
-
-
-def _as_on_disk(path: str, text: str) -> str:
-    """A text with the byte order mark and the line ends that its file has."""
-    with open(path, encoding="utf-8", newline="") as file:
-        old = file.read()
-    text = text.replace("\n", "\r\n") if "\r\n" in old else text
-    return "\ufeff" + text if old.startswith("\ufeff") else text
 
 
 def _print_diffs(marks: Sequence[Audited], output_format: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from modular_converter.convert.build_order import cycles, dependencies
 from modular_converter.convert.conversion import EXISTS, Conversion
+from modular_converter.convert.cures import with_cures
 from modular_converter.convert.emit.format import FormatResult, format_files
 from modular_converter.convert.examine.report import examine
 from modular_converter.convert.required_files import required_files
@@ -89,7 +90,8 @@ class Run:
         seen = Observations()
         diagnostics += examine(conversion, result, library.observing(seen))
         diagnostics.sort(key=lambda diagnostic: diagnostic.sort_key)
-        diagnostics = obey_comments(diagnostics, conversion.path, library.text_if_readable(conversion.path) or "")
+        text = library.text_if_readable(conversion.path) or ""
+        diagnostics = with_cures(obey_comments(diagnostics, conversion.path, text), conversion.path, text)
         failed = any(diagnostic.is_error for diagnostic in diagnostics)
         files = {} if failed else {path: result.texts[path] for path in conversion.files}
         reads = _merged(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from modular_converter.diagnostics import Example, Rule
+from modular_converter.rules import fixes
 
 
 def page(rule: Rule) -> str:
     """The rule in Markdown: its explanation, files that break it, and the same files corrected."""
     parts = [
         f"# {rule.code} {rule.name}",
-        f"*{rule.severity.value.capitalize()}*: {rule.summary}. It {'can' if rule.can_be_ignored else 'cannot'} be ignored.",
+        f"*{rule.severity.value.capitalize()}*: {rule.summary}. It {'can' if rule.can_be_ignored else 'cannot'} be "
+        f"ignored.{' `modular-convert --fix` cures it.' if rule.code in fixes() else ''}",
         rule.explanation.strip(),
     ]
     if rule.bad:

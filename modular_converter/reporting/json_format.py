@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from typing import Any
 
-from modular_converter.diagnostics import Diagnostic
+from modular_converter.diagnostics import Diagnostic, Fix
 from modular_converter.reporting.paths import shown_posix
 
 
@@ -27,8 +28,8 @@ def dump(value: object) -> str:
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def as_record(diagnostic: Diagnostic, folder: str) -> dict[str, str | int | None]:
-    """One diagnostic as a flat object."""
+def as_record(diagnostic: Diagnostic, folder: str) -> dict[str, Any]:
+    """One diagnostic as an object; `fix` is null where there is no cure."""
     location = diagnostic.location
     return {
         "code": diagnostic.code,
@@ -42,4 +43,12 @@ def as_record(diagnostic: Diagnostic, folder: str) -> dict[str, str | int | None
         "end_line": location.end_line,
         "end_column": location.end_column,
         "source_line": diagnostic.source_line,
+        "fix": _fix(diagnostic.fix),
     }
+
+
+def _fix(fix: Fix | None) -> dict[str, Any] | None:
+    if fix is None:
+        return None
+    edits = [edit._asdict() for edit in fix.edits]
+    return {"title": fix.title, "changes_generated": fix.changes_generated, "edits": edits}

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable
 
 from modular_converter.diagnostics import Rule
+from modular_converter.rules import fixes
 
 
 def render(rules: Iterable[Rule], output_format: str = "text") -> str:
     """The list as `text` or `json`, one line or object for each rule.
 
-    An object has the keys `code`, `name`, `severity`, `summary` and `can_be_ignored`.
+    An object has the keys `code`, `name`, `severity`, `summary`, `can_be_ignored` and `has_fix`.
     """
     entries = [_entry(rule) for rule in rules]
     if output_format == "json":
@@ -29,4 +30,5 @@ def _entry(rule: Rule) -> dict[str, str | bool]:
         "severity": rule.severity.value,
         "summary": rule.summary,
         "can_be_ignored": rule.can_be_ignored,
+        "has_fix": rule.code in fixes(),
     }

@@ -85,7 +85,28 @@ def _result(diagnostic: Diagnostic, position: int, folder: str) -> dict[str, Any
                 }
             }
         ],
+        **_fixes(diagnostic, folder),
     }
+
+
+def _fixes(diagnostic: Diagnostic, folder: str) -> dict[str, Any]:
+    """The cure, as the edits that a viewer may offer."""
+    if diagnostic.fix is None:
+        return {}
+    replacements = [
+        {
+            "deletedRegion": {
+                "startLine": edit.line,
+                "startColumn": edit.column,
+                "endLine": edit.end_line,
+                "endColumn": edit.end_column,
+            },
+            "insertedContent": {"text": edit.text},
+        }
+        for edit in diagnostic.fix.edits
+    ]
+    change = {"artifactLocation": {"uri": _uri(diagnostic.location.path, folder)}, "replacements": replacements}
+    return {"fixes": [{"description": {"text": diagnostic.fix.title}, "artifactChanges": [change]}]}
 
 
 def _region(diagnostic: Diagnostic) -> dict[str, Any]:

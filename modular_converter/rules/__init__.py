@@ -1,4 +1,5 @@
-"""The rules: one file each, with its text (`RULE`), its message (`diagnose`) and mostly its check (`check`).
+"""The rules: one file each, with its text (`RULE`), its message (`diagnose`), mostly its check (`check`), and its
+cure where that is plain (`fix`).
 
 A mistake that the conversion meets while it reads or writes files needs no `check`: the code that meets it imports the
 rule's file and calls `diagnose`. To add a rule, add its file. Nothing else lists the rules.
@@ -10,11 +11,11 @@ import functools
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Rule, did_you_mean
+from modular_converter.diagnostics import Diagnostic, Fix, Rule, did_you_mean
 
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ PACKAGES = ("modular_converter.rules", "modular_converter.parallel.lint")
 The wing is named here and imported by `_modules` alone. An entry point would serve other distributions, too, but reading
 them takes longer than a check of current files, and a hostile tree on `sys.path` could register code of its own.
 """
+
+FixOf = Callable[[str, Diagnostic], "Fix | None"]
+"""Gives the cure of a finding, from the text of its modular file; None where this case has no plain one."""
 
 Check = Callable[["Facts"], Iterable[Diagnostic]]
 """Yields the findings of one rule about a finished conversion."""
@@ -87,6 +91,12 @@ def ignorable_prefix(entry: str) -> str:
     if not any(rule.can_be_ignored for rule in all_rules() if rule.code.startswith(prefix)):
         raise NotIgnorableError(f"`{entry}` cannot be ignored, because an error means a wrong result.")
     return prefix
+
+
+@functools.lru_cache(maxsize=1)
+def fixes() -> Mapping[str, FixOf]:
+    """Code -> the function `fix` of each rule that has a cure."""
+    return {module.RULE.code: module.fix for module in _modules() if hasattr(module, "fix")}
 
 
 @functools.lru_cache(maxsize=1)

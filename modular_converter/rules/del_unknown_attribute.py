@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.diagnostics import Diagnostic, Fix, Location, Rule, Severity, did_you_mean, split_lines
 from modular_converter.facts.nodes import walk
+from modular_converter.rules._edits import remove_statement, subject
 
 
 if TYPE_CHECKING:
@@ -142,3 +143,12 @@ def _is_deleted(target: ast.Attribute, generated: GeneratedDefinition, method: M
     nodes = walk(found.node) if found is not None else ()
     removed = {ast.unparse(one) for node in nodes if isinstance(node, ast.Delete) for one in node.targets}
     return ast.unparse(target) in removed
+
+
+def fix(text: str, finding: Diagnostic) -> Fix | None:
+    """Drop a `del` that removes nothing, unless its name is only misspelt."""
+    if "removes nothing" not in finding.message or finding.help.startswith("Did you mean"):
+        return None
+    line = split_lines(text)[finding.location.line - 1]
+    is_alone = line.partition("#")[0].strip() == f"del {subject(finding).removeprefix('del ')}"
+    return remove_statement(text, finding, "Remove the `del`") if is_alone else None

@@ -12,10 +12,7 @@ RULE = Rule(
     summary="a comment about a copy has not the form of a mark, so that no check sees it",
     explanation="""\
 A mark is a comment of its own, directly above the `def` or `class`, in this form:
-
-```python
-# Copied from transformers.models.bert.modeling_bert.BertLayer with Bert->Roberta
-```
+`# Copied from transformers.models.bert.modeling_bert.BertLayer with Bert->Roberta`.
 
 This comment has another form. A reader takes it for a mark, but nothing compares the copy with its source.
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.diagnostics import Diagnostic, Edit, Fix, Location, Rule, Severity, split_lines
+from modular_converter.rules._edits import at, exports, subject
 
 
 if TYPE_CHECKING:
@@ -123,3 +124,18 @@ def _is_head(name: str, facts: Facts) -> bool:
         return False
     bases = (base for members in facts.lineage(name) for base in members.base_names)
     return any(base.endswith(facts.model_base) for base in bases)
+
+
+def fix(text: str, finding: Diagnostic) -> Fix | None:
+    """Add the name at the end of `__all__`."""
+    found = exports(text)
+    if found is None or not found[0]:
+        return None
+    name, last = subject(finding), found[0][-1]
+    line = split_lines(text)[last.lineno - 1]
+    margin = line[: len(line) - len(line.lstrip())]
+    is_alone = line.lstrip()[:1] in ("'", '"')
+    place = at(text, last.end_lineno or 0, last.end_col_offset or 0)
+    separator = f",\n{margin}" if is_alone else ", "
+    edit = Edit(*place, *place, f'{separator}"{name}"')
+    return Fix(f"Add `{name}` to `__all__`", (edit,), changes_generated=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.diagnostics import Diagnostic, Fix, Location, Rule, Severity
+from modular_converter.rules._edits import remove_statement
 
 
 NEIGHBOUR = (
@@ -82,3 +83,8 @@ def diagnose(location: Location, statement: str) -> Diagnostic:
         f"`{first}{'…' if rest else ''}` is among the parent's lines, and is not repeated",
         help="Leave it out, or write it in another way if it is to run twice.",
     )
+
+
+def fix(text: str, finding: Diagnostic) -> Fix | None:
+    """Leave the statement out: the generated file has it once already."""
+    return remove_statement(text, finding, "Remove the statement")

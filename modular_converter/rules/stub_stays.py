@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.diagnostics import Diagnostic, Edit, Fix, Location, Rule, Severity, split_lines
 
 
 if TYPE_CHECKING:
@@ -96,3 +96,13 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
             generated = facts.generated[heir.name]
             if method.is_stub and parent.defines(method.name) and generated.defines(method.name):
                 yield diagnose(facts.at(method.name, heir.line + method.node.lineno - 1), method.name, heir.name)
+
+
+def fix(text: str, finding: Diagnostic) -> Fix | None:
+    """Put a blank line above a stub that stands directly below another member."""
+    number = finding.location.line
+    lines = split_lines(text)
+    above = lines[number - 2].strip() if number > 1 else ""
+    if not above or above.startswith(("@", "#")) or above.endswith(":"):
+        return None
+    return Fix("Put a blank line above the stub", (Edit(number, 1, number, 1, "\n"),), changes_generated=True)

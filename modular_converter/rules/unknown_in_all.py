@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.diagnostics import Diagnostic, Edit, Fix, Location, Rule, Severity, did_you_mean
+from modular_converter.rules._edits import at, exports
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
 
@@ -62,3 +63,24 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
     for name in facts.exported:
         if not any(name in bound for bound in (facts.generated, facts.definitions, facts.imported)):
             yield diagnose(facts.at(name, facts.definitions["__all__"].line), name, candidates=facts.generated)
+
+
+def fix(text: str, finding: Diagnostic) -> Fix | None:
+    """Take the name out of `__all__`, unless it is only misspelt."""
+    found = exports(text)
+    if found is None or finding.help.startswith("Did you mean"):
+        return None
+    names = found[0]
+    name = finding.message.split("`")[3]
+    places = [number for number, one in enumerate(names) if one.value == name]
+    if len(places) != 1 or len(names) == 1:
+        return None
+    (place,) = places
+    if place + 1 < len(names):  # up to the next name, else from the name before
+        start, end = at(text, names[place].lineno, names[place].col_offset), names[place + 1]
+        edit = Edit(*start, *at(text, end.lineno, end.col_offset), "")
+    else:
+        before, last = names[place - 1], names[place]
+        start = at(text, before.end_lineno or 0, before.end_col_offset or 0)
+        edit = Edit(*start, *at(text, last.end_lineno or 0, last.end_col_offset or 0), "")
+    return Fix(f"Take `{name}` out of `__all__`", (edit,), changes_generated=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.diagnostics import Diagnostic, Edit, Fix, Location, Rule, Severity, split_lines
+from modular_converter.rules._edits import subject
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
 
@@ -49,3 +50,22 @@ def diagnose(location: Location, entry: str) -> Diagnostic:
         f"there is no finding of `{entry}` on this line",
         help=f"Remove `{entry}` from the comment, or move the comment to the line of the finding.",
     )
+
+
+def fix(text: str, finding: Diagnostic) -> Fix | None:
+    """Take the entry out of the comment, or the comment away with its last entry. Its line stays, as in generated files."""
+    place, entry = finding.location, subject(finding)
+    line = split_lines(text)[place.line - 1]
+    start, end = place.column - 1, (place.end_column or 0) - 1
+    before, comment, behind = line[:start], line[start:end], line[end:]
+    opening, bracket, rest = comment.partition("[")
+    entries = [one.strip() for one in rest.removesuffix("]").split(",") if one.strip()]
+    if not bracket or entries.count(entry) != 1:
+        return None
+    if len(entries) > 1:
+        left = ", ".join(one for one in entries if one != entry)
+        edit = Edit(place.line, place.column, place.line, end + 1, f"{opening}[{left}]")
+        return Fix(f"Remove `{entry}` from the comment", (edit,))
+    if behind.strip():
+        return None
+    return Fix("Remove the comment", (Edit(place.line, len(before.rstrip()) + 1, place.line, len(line) + 1, ""),))

@@ -45,6 +45,7 @@ FLOORS = {
         "lint",
         "pipeline",
         "silence",
+        "cures",
         "workers",
         "build_order",
         "required_files",

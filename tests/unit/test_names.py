@@ -14,6 +14,7 @@ ONE_IN_EACH = {
     "stamp": "formatters",
     "version": "formatters",
     "diagnose": "rules",
+    "fix": "rules; the check of generated files writes those that differ",
     "check": "rules; the check of generated files is called like its command",
     "render": "formats of reports and of the graph",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from modular_converter.diagnostics import Diagnostic, Location, Severity
+from modular_converter.diagnostics import Diagnostic, Edit, Fix, Location, Severity
 from modular_converter.rules import by_name
 
 
@@ -19,12 +19,13 @@ def pack_diagnostic(diagnostic: Diagnostic) -> list[Any]:
         diagnostic.help,
         diagnostic.source_line,
         override.value if override else None,
+        [diagnostic.fix.title, diagnostic.fix.edits, diagnostic.fix.changes_generated] if diagnostic.fix else None,
     ]
 
 
 def unpack_diagnostic(values: Sequence[Any]) -> Diagnostic:
     """The diagnostic that `pack_diagnostic` was given. Raises `ValueError`, `TypeError` or `LookupError` for others."""
-    name, (path, line, column, end_line, end_column), message, help, source_line, override = values
+    name, (path, line, column, end_line, end_column), message, help, source_line, override, fix = values
     texts, numbers, optional = (name, path, message, help, source_line), (line, column), (end_line, end_column)
     if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
         raise TypeError(values)
@@ -32,4 +33,15 @@ def unpack_diagnostic(values: Sequence[Any]) -> Diagnostic:
         raise TypeError(values)
     location = Location(path, line, column, end_line, end_column)
     severity = Severity(override) if override is not None else None
-    return Diagnostic(by_name(name), location, message, help, source_line, severity)
+    return Diagnostic(by_name(name), location, message, help, source_line, severity, _unpack_fix(fix))
+
+
+def _unpack_fix(values: Sequence[Any] | None) -> Fix | None:
+    if values is None:
+        return None
+    title, edits, changes_generated = values
+    found = tuple(Edit(*edit) for edit in edits)
+    is_right = isinstance(title, str) and all(isinstance(edit.text, str) for edit in found)
+    if not is_right or not all(type(number) is int for edit in found for number in edit[:4]):
+        raise TypeError(values)
+    return Fix(title, found, bool(changes_generated))

@@ -1,0 +1,40 @@
+"""The cures that rules offer for findings, and edits applied to a text."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import replace
+
+from modular_converter.diagnostics import Diagnostic, Edit
+
+
+def with_cures(findings: Iterable[Diagnostic], path: str, text: str) -> list[Diagnostic]:
+    """The findings, those about a modular file with their cures where the rules offer some.
+
+    Args:
+        findings: the findings of its conversion.
+        path: the modular file.
+        text: its text.
+    """
+    from modular_converter.rules import fixes  # a check of current files imports no rule
+
+    return [_with_cure(one, text) if one.location.path == path and one.code in fixes() else one for one in findings]
+
+
+def _with_cure(finding: Diagnostic, text: str) -> Diagnostic:
+    from modular_converter.rules import fixes
+
+    try:
+        return replace(finding, fix=fixes()[finding.code](text, finding))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a text that Python cannot read has no cure
+        return finding
+
+
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """The text with some edits, which do not overlap."""
+    starts = [0, *itertools.accumulate(len(line) + 1 for line in text.split("\n"))]
+    for edit in sorted(edits, reverse=True):
+        start, end = starts[edit.line - 1] + edit.column - 1, starts[edit.end_line - 1] + edit.end_column - 1
+        text = text[:start] + edit.text + text[end:]
+    return text

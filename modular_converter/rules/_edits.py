@@ -1,0 +1,86 @@
+"""Edits of a modular file that the cures of several rules share."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+
+from modular_converter.diagnostics import Diagnostic, Edit, Fix, character_column, split_lines
+
+
+def subject(finding: Diagnostic) -> str:
+    """The name that the message of a finding is about: its first words in backticks."""
+    return finding.message.split("`")[1]
+
+
+def remove_statement(text: str, finding: Diagnostic, title: str) -> Fix | None:
+    """A fix that removes the statement at a finding, with the lines that it has for itself.
+
+    None where the statement shares a line, or is the only one of its block.
+    """
+    found = _statement_at(text, finding.location.line, finding.location.column)
+    if found is None or len(found[1]) == 1:
+        return None
+    node = found[0]
+    lines = split_lines(text)
+    first, last = node.lineno, node.end_lineno or node.lineno
+    before = lines[first - 1][: character_column(lines[first - 1], node.col_offset)]
+    behind = lines[last - 1][character_column(lines[last - 1], node.end_col_offset or 0) :].strip()
+    if before.strip() or (behind and not behind.startswith("#")):
+        return None
+    return Fix(title, (remove_lines(text, first, last),))
+
+
+def remove_lines(text: str, first: int, last: int) -> Edit:
+    """The edit that removes whole lines."""
+    lines = split_lines(text)
+    if last < len(lines):
+        return Edit(first, 1, last + 1, 1, "")
+    return Edit(first, 1, last, len(lines[last - 1]) + 1, "")
+
+
+def _statement_at(text: str, line: int, column: int) -> tuple[ast.stmt, list[ast.stmt]] | None:
+    """The innermost statement that covers a place, and the block that it stands in."""
+    found = None
+    lines = split_lines(text)
+    for block in _blocks(_parse(text)):
+        for node in block:
+            start = (node.lineno, character_column(lines[node.lineno - 1], node.col_offset) + 1)
+            last = node.end_lineno or node.lineno
+            end = (last, character_column(lines[last - 1], node.end_col_offset or 0) + 1)
+            if start <= (line, column) < end:
+                found = (node, block)
+    return found
+
+
+def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
+    """All blocks of statements, outer ones first."""
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list) and block:
+                yield block
+
+
+def _parse(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
+
+
+def exports(text: str) -> tuple[list[ast.Constant], ast.expr] | None:
+    """The names in `__all__ = […]` and the list itself; None where it is no list of names."""
+    for node in _parse(text).body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            value = node.value  # type: ignore[attr-defined]
+            names = [one for one in getattr(value, "elts", []) if isinstance(one, ast.Constant)]
+            is_list = isinstance(value, (ast.List, ast.Tuple)) and len(names) == len(value.elts)
+            return (names, value) if is_list else None
+    return None
+
+
+def at(text: str, line: int, byte: int) -> tuple[int, int]:
+    """Line and column, from 1, of a place that the parser gives."""
+    return line, character_column(split_lines(text)[line - 1], byte) + 1
