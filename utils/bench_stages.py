@@ -39,7 +39,7 @@ SIZES = {
     },
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 8, "num_attention_heads": 4},
 }
-FORWARD = ("GPipe",)
+FORWARD = ("GPipe", "LoopedBFS")
 TRAINING = ("GPipe", "1F1B", "Interleaved1F1B", "ZBVZeroBubble")
 
 
@@ -79,7 +79,7 @@ def forwards(options: argparse.Namespace, place: torch.device) -> list[str]:
     """The rows of a forward."""
     model = model_of(options.forward, place).eval()
     ids = torch.randint(0, 32000, (options.rows, options.length), device=place)
-    one = on_one(options, lambda parts: functools.partial(_forward_alone, model, ids, parts))
+    one = on_one(options, 1, lambda parts: functools.partial(_forward_alone, model, ids, parts))
     rows = []
     for schedule in FORWARD:
         pipeline = _pipeline(model, schedule, options, place).eval()
@@ -91,7 +91,7 @@ def forwards(options: argparse.Namespace, place: torch.device) -> list[str]:
 def trainings(options: argparse.Namespace, place: torch.device) -> list[str]:
     """The rows of a training step."""
     model = model_of(options.training, place).train()
-    ids = torch.randint(0, 32000, (options.rows, options.length), device=place)
+    ids = torch.randint(0, 32000, (options.training_rows, options.length), device=place)
     one = _training_alone(copy.deepcopy(model), options, ids)
     rows = []
     for schedule in TRAINING:
@@ -104,13 +104,14 @@ def trainings(options: argparse.Namespace, place: torch.device) -> list[str]:
 
 def _training_alone(model: Any, options: argparse.Namespace, ids: torch.Tensor) -> float:
     optimizer = _optimizer(model)
-    return on_one(options, lambda parts: functools.partial(_step_alone, model, optimizer, ids, parts))
+    whole = max(1, options.training_rows // options.rows)  # more rows at once take more memory than a device has
+    return on_one(options, whole, lambda parts: functools.partial(_step_alone, model, optimizer, ids, parts))
 
 
-def on_one(options: argparse.Namespace, made: Callable[[int], Callable[[], object]]) -> float:
-    """Seconds of the first process alone, with the batch whole or in micro-batches; the others wait."""
+def on_one(options: argparse.Namespace, fewest: int, made: Callable[[int], Callable[[], object]]) -> float:
+    """Seconds of the first process alone, in the fewest parts or in micro-batches; the others wait."""
     first = dist.get_rank() == 0
-    return min(median(made(parts) if first else bool, options.times) for parts in (1, options.chunks))
+    return min(median(made(parts) if first else bool, options.times) for parts in (fewest, options.chunks))
 
 
 @torch.no_grad()
@@ -153,6 +154,7 @@ def main() -> None:
     """Print the table on the first process; write it into a page if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--training-rows", type=int, default=32)
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--chunks", type=int, default=8)
     parser.add_argument("--times", type=int, default=5)
@@ -168,7 +170,8 @@ def main() -> None:
     processes = dist.get_world_size()
     device = torch.cuda.get_device_name() if gpu else "CPU processes"
     lines = [
-        f"{processes} {device}, torch {torch.__version__}; {options.rows} rows of {options.length} in {options.chunks} micro-batches.\n",
+        f"{processes} {device}, torch {torch.__version__}; {options.rows} rows of {options.length} in "
+        f"a forward, {options.training_rows} in a training step, {options.chunks} micro-batches.\n",
         f"| | schedule | one device, ms | {processes} stages or more, ms | times as fast |",
         "|---|---|---|---|---|",
     ]

@@ -98,16 +98,15 @@ def compare(name: str, case: str) -> dict[str, Any]:
 
 
 def _whole(name: str) -> Any:
-    import torch
-
     from modular_converter.parallel.tiny.build import build, target_of
+    from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 
     target = target_of(name, "causal")
     names = getattr(target.load()[1], "attribute_map", {})
     small = build(target, {names.get("num_hidden_layers", "num_hidden_layers"): LAYERS})
     for module in small.model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
+        for rate in dropout_rates(module):
+            setattr(module, rate, 0.0)
     return small.model
 
 
