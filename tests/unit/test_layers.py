@@ -82,6 +82,7 @@ FLOORS = {
         "source",
         "schedule",
         "engine",
+        "costs",
         "api",
         "tables",
         "commands",

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from modular_converter.parallel.errors import ScheduleError
 from modular_converter.parallel.schedule.forecast import Forecast, ScheduleComparison, forecast
+from modular_converter.parallel.schedule.report import bytes_text
 from modular_converter.parallel.schedule.stage_costs import ChainCosts
 
 
@@ -15,8 +16,12 @@ DOMINANT = 1.25
 """A rank with so many times the mean compute sets the pace of all others."""
 
 
-def advice(comparison: ScheduleComparison, costs: ChainCosts) -> list[str]:
-    """Sentences about the chosen setting, each with a remedy; none where nothing is to say."""
+def advice(comparison: ScheduleComparison, costs: ChainCosts, memory: float | None = None) -> list[str]:
+    """Sentences about the chosen setting, each with a remedy; none where nothing is to say.
+
+    Args:
+        memory: bytes of a device, if they are known.
+    """
     found = [*_bubble(comparison.chosen, costs), *_imbalance(comparison), *_transfer(comparison.chosen)]
     speedup = comparison.chosen.timeline.speedup
     ranks = comparison.chosen.setting.ranks
@@ -26,7 +31,26 @@ def advice(comparison: ScheduleComparison, costs: ChainCosts) -> list[str]:
         )
     elif ranks > 1 and found:
         found.insert(0, f"{ranks} ranks are expected to be {speedup:.2f} times faster than one, not {ranks} times")
-    return found
+    return found + ([] if memory is None else _memory(comparison, memory))
+
+
+def _memory(comparison: ScheduleComparison, memory: float) -> list[str]:
+    """Which ranks have no room, and which schedules would have it."""
+    uses = comparison.chosen.timeline.uses
+    full = [rank for rank, use in enumerate(uses) if use.peak > memory]
+    if not full:
+        return []
+    said = f"ranks {', '.join(map(str, full))} need up to {bytes_text(max(use.peak for use in uses))}, a device has "
+    said += bytes_text(memory)
+    if any(use.state > memory for use in uses):
+        return [f"{said}, and weights, gradients and optimizer state alone are more; take more ranks, or divide them"]
+    fits = [
+        name
+        for name, other in comparison.others
+        if not isinstance(other, str) and max(use.peak for use in other.timeline.uses) <= memory
+    ]
+    others = f"{', '.join(fits)} would fit; or " if fits else ""
+    return [f"{said}; {others}take smaller micro-batches, more ranks, or activation checkpointing"]
 
 
 def _bubble(chosen: Forecast, costs: ChainCosts) -> list[str]:

@@ -90,6 +90,8 @@ def forecast(setting: PipelineSetting, costs: ChainCosts, balance: Sequence[int]
         )
     cut = tuple(balance) or even_balance(len(costs.layers), setting.stages)
     stages = costs.stages(cut)
+    if order.stage_ranks[0] == order.stage_ranks[-1]:
+        stages = (*stages[:-1], replace(stages[-1], state=stages[-1].state - costs.shared))
     return Forecast(setting, cut, stages, costs.transfer, simulate(order, stages, costs.transfer, setting.overlaps))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from typing import Any
 
 from modular_converter.parallel.errors import ScheduleError
@@ -39,6 +40,20 @@ def read_layer_times(path: str) -> ChainCosts:
         tuple(_cost(path, f"layers[{number}]", times) for number, times in enumerate(layers)),
         _cost(path, "before", value["before"]) if "before" in value else NOTHING,
         _cost(path, "after", value["after"]) if "after" in value else NOTHING,
+    )
+
+
+def with_times(costs: ChainCosts, times: ChainCosts, path: str) -> ChainCosts:
+    """Counted costs with the measured times of a file. Raises ``ScheduleError`` for another number of layers."""
+    if len(costs.layers) != len(times.layers):
+        raise ScheduleError(f"{path}: has {len(times.layers)} layers, the model has {len(costs.layers)}")
+
+    def timed(cost: StageCost, time: StageCost) -> StageCost:
+        return replace(time, activations=cost.activations, state=cost.state)
+
+    layers = tuple(map(timed, costs.layers, times.layers))
+    return replace(
+        costs, layers=layers, before=timed(costs.before, times.before), after=timed(costs.after, times.after)
     )
 
 

@@ -58,10 +58,11 @@ def schedule_table(comparison: ScheduleComparison, unit: str = "s") -> tuple[lis
     return head, rows
 
 
-def to_value(comparison: ScheduleComparison, unit: str, said: list[str]) -> dict[str, Any]:
+def to_value(comparison: ScheduleComparison, unit: str, notes: list[str], said: list[str]) -> dict[str, Any]:
     """Everything for JSON. Times are in ``unit``, memory is in bytes, a bubble is a share from 0 to 1."""
     return {
         "unit": unit,
+        "notes": notes,
         "chosen": {**_value(comparison.chosen), "actions": _actions(comparison.chosen)},
         "best_balance": _value(comparison.best),
         "others": {

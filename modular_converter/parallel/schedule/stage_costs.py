@@ -52,12 +52,14 @@ class ChainCosts:
         before: outside of the layers, at the first stage (embeddings).
         after: outside of the layers, at the last stage (the last norm, the head, the loss).
         transfer: seconds that the output of a layer needs to the next rank; its gradient needs as long.
+        shared: bytes of state that both ``before`` and ``after`` count (tied embeddings): one rank holds them once.
     """
 
     layers: tuple[StageCost, ...]
     before: StageCost = NOTHING
     after: StageCost = NOTHING
     transfer: float = 0.0
+    shared: float = 0.0
 
     def stages(self, balance: Sequence[int]) -> tuple[StageCost, ...]:
         """The cost of each stage, from its number of layers.

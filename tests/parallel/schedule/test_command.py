@@ -1,4 +1,4 @@
-"""``modular-plan schedule`` without a model."""
+"""``modular-plan schedule``: its options, its output, and its errors."""
 
 from __future__ import annotations
 
@@ -72,9 +72,41 @@ def test_a_picture_is_written(tmp_path):
     assert "predicted step 9, bubble 33.3%" in picture.read_text()
 
 
+SMALL = "--set hidden_size=64 --set intermediate_size=128 --set num_attention_heads=4 --set num_key_value_heads=4"
+LLAMA = f"llama {SMALL} --set vocab_size=100 --layers 6 --length 32 --chunks 4 --batch 8".split()
+
+
+def test_a_model_with_bytes(tmp_path):
+    value = told(*LLAMA, "--ranks", "2", "--tflops", "0.001", "--bandwidth", "0.01", "--memory", "0.001")
+    assert "0.000" in value["notes"][0] and "(2 x 32 tokens)" in value["notes"][0]
+    assert "0.001 TFLOP/s, 0.01 GB/s between ranks, 8 bytes a parameter" in value["notes"][1]
+    chosen, layer = value["chosen"], 4 * 64 * 64 + 3 * 64 * 128
+    assert chosen["balance"] == [3, 3]
+    assert chosen["transfer"] == pytest.approx(2 * 32 * 64 * 2 / 0.01e9)
+    assert chosen["by_rank"][0]["state_bytes"] == 8 * (3 * (layer + 128) + 6400)
+    forward = 2 * 64 * layer + 4 * 64 * 32 * 64 / 2
+    assert chosen["actions"][0][0]["end"] == pytest.approx(3 * forward / 1e9)
+    assert "GiB" in value["advice"][-1] or "MiB" in value["advice"][-1]
+    times = tmp_path / "times.json"
+    times.write_text(json.dumps({"layers": [[1, 2]] * 6}))
+    measured = told(*LLAMA, "--ranks", "2", "--layer-times", str(times), "--inference")
+    assert measured["chosen"]["actions"][0][0]["end"] == 3
+    assert measured["chosen"]["by_rank"][0]["state_bytes"] == 2 * (3 * (layer + 128) + 6400)
+    times.write_text(json.dumps({"layers": [[1, 2]] * 5}))
+    result = run(*LLAMA, "--ranks", "2", "--layer-times", str(times))
+    assert (result.exit_code, "has 5 layers, the model has 6" in result.output) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        ("--chunks 8 --ranks 2", "give a MODEL, --layer-times FILE with measured times, or --even LAYERS"),
+        ("llama --chunks 8 --ranks 2 --even 8", "--even stands for a model: give no MODEL"),
+        (
+            "llama --chunks 8 --ranks 2 --batch 20",
+            "a batch of 20 rows does not divide into 8 micro-batches; --batch 16 or 24",
+        ),
+        ("llama --chunks 8 --ranks 2 --batch 4", "into 8 micro-batches; --batch 8 does"),
         ("--chunks 8 --even 8", "give --ranks (devices) or --stages (in all), and not both"),
         ("--chunks 8 --even 8 --ranks 2 --stages 2", "and not both"),
         (

@@ -1,0 +1,186 @@
+"""A model at the size of its configuration, on tensors without data: its class, its list of layers, its inputs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.costs.model_costs import count_chain
+from modular_converter.parallel.errors import BuildError, PlanError, ScheduleError, one_line
+from modular_converter.parallel.pipeline.chain import chain_of
+from modular_converter.parallel.proof.situations import with_mask
+from modular_converter.parallel.schedule.chain_work import ChainWork
+from modular_converter.parallel.tiny.build import build, target_of
+from modular_converter.parallel.tiny.build_errors import check_fields
+from modular_converter.parallel.tiny.fields import config_fields
+from modular_converter.parallel.tiny.inputs import candidates
+from modular_converter.parallel.tiny.sizes import BATCH
+from modular_converter.parallel.tiny.target import Target
+from modular_converter.parallel.trace.record import record
+
+
+LENGTH = 2048
+
+
+@dataclass(frozen=True)
+class CountRequest:
+    """What to count.
+
+    Attributes:
+        model: a model type, class path, modeling file, or a folder or file with a configuration.
+        overrides: configuration values.
+        samples: rows of one micro-batch.
+        length: tokens of a row, where the model takes ids; as many as its positions, at most 2048, if None.
+        trains: with a loss where the model has one, and with what the backward needs.
+    """
+
+    model: str
+    overrides: Mapping[str, Any]
+    layers: int | None
+    samples: int
+    length: int | None
+    trains: bool = True
+    dtype: str = "bfloat16"
+
+
+def chain_work(request: CountRequest) -> ChainWork:
+    """The work of each layer of a model, and of what stands before and after them.
+
+    Raises:
+        PlanError: the model is unknown, cannot be built, or is no chain; or its work cannot be counted without data.
+    """
+    target, config = _subject(request)
+    path = _layers_of(target)
+    model = _without_data(target, config, request)
+    found = len(list(model.get_submodule(path).children()))
+    if request.layers is not None and found != request.layers:
+        raise ScheduleError(
+            f"{request.model}: `{path}` has {found} layers, not {request.layers}; give the field that sets their number "
+            "with --set, such as --set text_config.num_hidden_layers=8"
+        )
+    inputs = _inputs(model, request)
+    length = inputs["input_ids"].shape[1] if "input_ids" in inputs else 0
+    return replace(count_chain(model, path, inputs), length=length)
+
+
+def _subject(request: CountRequest) -> tuple[Target, Any]:
+    """The class and the configuration that is meant; with a language-model head where a type has one."""
+    place = Path(request.model)
+    saved = place / "config.json" if place.is_dir() else place
+    if saved.suffix == ".json":
+        layers = {} if request.layers is None else {"num_hidden_layers": request.layers}
+        return _from_file(saved, {**request.overrides, **layers})
+    try:
+        target = target_of(request.model, "causal")
+    except BuildError:
+        target = target_of(request.model)
+    _, kind = target.load()
+    layers = {} if request.layers is None else {_layer_field(kind): request.layers}
+    overrides = {**request.overrides, **layers}
+    check_fields(kind, list(overrides))
+    try:
+        return target, kind(**_nested(overrides))
+    except Exception as error:  # a configuration's own checks raise anything
+        raise BuildError(f"{request.model}: its configuration refuses these values: {one_line(error)}") from error
+
+
+def _layer_field(kind: Any) -> str:
+    """The field of a configuration class that holds the number of layers."""
+    name = str(getattr(kind, "attribute_map", {}).get("num_hidden_layers", "num_hidden_layers"))
+    known = {field.name for field in config_fields(kind)}
+    return "text_config.num_hidden_layers" if name not in known and "text_config" in known else name
+
+
+def _nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted names as dictionaries of sub-configurations."""
+    found: dict[str, Any] = {}
+    for name, value in overrides.items():
+        *outer, last = name.split(".")
+        place = found
+        for part in outer:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return found
+
+
+def _from_file(path: Path, overrides: Mapping[str, Any]) -> tuple[Target, Any]:
+    import transformers
+
+    try:
+        config = transformers.AutoConfig.from_pretrained(path, local_files_only=True, **_nested(overrides))
+    except Exception as error:  # whatever the library raises for a broken or missing file
+        raise BuildError(f"{path}: is no configuration that can be read: {one_line(error)}") from error
+    names = list(getattr(config, "architectures", None) or ())
+    kind: Any = getattr(transformers, names[0], None) if names else None
+    if kind is None:
+        auto = transformers.AutoModelForCausalLM
+        auto = auto if type(config) in auto._model_mapping else transformers.AutoModel
+        kind = auto._model_mapping.get(type(config))
+    kind = kind[0] if isinstance(kind, (tuple, list)) else kind
+    if kind is None:
+        raise BuildError(f"{path}: the library has no model of this configuration; give a class path")
+    model_class, config_class = (f"{found.__module__}.{found.__qualname__}" for found in (kind, type(config)))
+    return Target(str(path), model_class, config_class), config
+
+
+def _layers_of(target: Target) -> str:
+    """The list of layers that run one after the other, from the trace of a small instance."""
+    small = build(target)
+    chain = chain_of(record(small.model, with_mask(small.model, small.inputs), target.name))
+    if isinstance(chain, str):
+        raise ScheduleError(f"{target.name}: has no chain of layers: {chain}; give measured times with --layer-times")
+    return chain.groups[chain.layers].key
+
+
+def _without_data(target: Target, config: Any, request: CountRequest) -> torch.nn.Module:
+    kind, _ = target.load()
+    try:
+        with warnings.catch_warnings(), torch.device("meta"):
+            warnings.simplefilter("ignore")
+            model: torch.nn.Module = kind(config).to(getattr(torch, request.dtype))
+    except PlanError:
+        raise
+    except Exception as error:  # a model's own code may read values
+        raise BuildError(f"{request.model}: cannot be made without data: {one_line(error)}") from error
+    return model.train(request.trains)
+
+
+def _inputs(model: Any, request: CountRequest) -> dict[str, Any]:
+    """Inputs of one micro-batch without data: ids of the wanted length, other tensors of the model's own sizes."""
+    found = next(candidates(model, text_alone=True), None) or next(candidates(model), None)
+    if found is None:
+        raise BuildError(f"{request.model}: no inputs are known for it; give measured times with --layer-times")
+    most = _positions(model.config)
+    length = request.length or min(most or LENGTH, LENGTH)
+    if most is not None and length > most:
+        raise ScheduleError(
+            f"{request.model}: rows of {length} tokens are longer than the {most} positions of its configuration; give "
+            f"--length {most} or less, or --set the field of its positions"
+        )
+    inputs = {name: _sized(name, value, request, length) for name, value in found.items()}
+    is_head = type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
+    if request.trains and is_head and "input_ids" in inputs:
+        inputs["labels"] = inputs["input_ids"]
+    return inputs
+
+
+def _positions(config: Any) -> int | None:
+    """The most tokens of a row, if a configuration tells them."""
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    found = getattr(text, "max_position_embeddings", None)
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _sized(name: str, value: Any, request: CountRequest, length: int) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    rows = value.shape[0] // BATCH * request.samples
+    is_text = name.endswith("input_ids") and value.dim() == 2
+    shape = (rows, length) if is_text else (rows, *value.shape[1:])
+    kind = getattr(torch, request.dtype) if value.is_floating_point() else value.dtype
+    return torch.empty(shape, dtype=kind, device="meta")

@@ -1,0 +1,224 @@
+"""Count the work of a model at its full size, in a run on tensors without data."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from modular_converter.parallel.engine.base.without_data import guesses
+from modular_converter.parallel.errors import BuildError, ScheduleError, one_line
+from modular_converter.parallel.schedule.chain_work import ChainWork, PartWork
+from modular_converter.parallel.trace.record import tensors_in
+
+
+MOST_OPERATIONS = 400_000
+"""In one run: about half a minute. A model that loops over its tokens needs many."""
+
+
+def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) -> ChainWork:
+    """The work of one run, of its layers and of what stands before and after them.
+
+    Args:
+        model: on the meta device; in train mode, what the forward keeps for its backward is counted.
+        path: of the list of layers, which run one after the other.
+        inputs: keyword arguments on the meta device: one micro-batch.
+
+    Raises:
+        BuildError: the forward fails on tensors without data.
+        ScheduleError: weights of a layer do not run without data, so that its work is not known; or the run takes too
+            many operations.
+    """
+    layers = list(model.get_submodule(path).children())
+    counter = _Counter(model, layers)
+    keeps = torch.autograd.graph.saved_tensors_hooks(counter.keep, lambda tensor: tensor)
+    try:
+        with (
+            torch.set_grad_enabled(model.training),
+            keeps,
+            guesses(),
+            _PlainInputs(),
+            _Attention(counter),
+            _Operations(counter),
+        ):
+            model(**inputs)
+    except ScheduleError:
+        raise
+    except Exception as error:  # a model's own code may raise anything without data
+        raise BuildError(
+            f"{type(model).__name__}: its forward fails without data ({one_line(error)}); give a --length that it takes, or "
+            "measured times with --layer-times"
+        ) from error
+    finally:
+        counter.remove_hooks()
+    idle = counter.idle_weights(layers)
+    if idle:
+        raise ScheduleError(
+            f"`{path}.{idle}` does not run without data, so that the work of its layer is not known; give measured "
+            "times with --layer-times"
+        )
+    return counter.work(model, path, layers)
+
+
+class _Counter:
+    """Sums by place: 0 is before the layers, ``i`` the i-th layer with what follows it, and the last one after them."""
+
+    def __init__(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
+        self.place, self.operations, self.output = 0, 0, 0.0
+        self.weight_flops = [0.0] * (len(layers) + 2)
+        self.other_flops = [0.0] * (len(layers) + 2)
+        self.kept = [0.0] * (len(layers) + 2)
+        self.owner = {_storage(p): p for p in model.parameters()}
+        self.places: dict[int, set[int]] = {key: set() for key in self.owner}
+        self.seen: dict[int, Any] = {_storage(b): b for b in model.buffers()} | dict(self.owner)
+        self.made: dict[int, float] = {}
+        self.handles = []
+        for number, layer in enumerate(layers, start=1):
+            entering = functools.partial(self._enter, number)
+            self.handles.append(layer.register_forward_pre_hook(entering, with_kwargs=True))
+            self.handles.append(layer.register_forward_hook(self._leave))
+
+    def _enter(self, number: int, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        """A layer begins: what it takes of the one before is what passes between them."""
+        self.place = number
+        taken = {_storage(tensor) for tensor in tensors_in((args, kwargs))}
+        self.output = max(self.output, sum(size for key, size in self.made.items() if key in taken))
+
+    def _leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
+        self.place += self.place == len(self.kept) - 2
+        self.made = {_storage(t): float(t.numel() * t.element_size()) for t in tensors_in(result)}
+
+    def keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Count a tensor that autograd keeps, once for each storage; weights and buffers are no activations."""
+        key = _storage(tensor)
+        if key not in self.seen:
+            self.seen[key] = tensor  # held, so that no other storage gets its number
+            self.kept[self.place] += tensor.untyped_storage().nbytes()
+        return tensor
+
+    def count(self, flops: float, with_weight: bool) -> None:
+        (self.weight_flops if with_weight else self.other_flops)[self.place] += flops
+
+    def use(self, tensors: list[torch.Tensor]) -> bool:
+        """Note which weights an operation takes; whether there are any."""
+        found = [key for key in map(_storage, tensors) if key in self.owner]
+        for key in found:
+            self.places[key].add(self.place)
+        self.operations += 1
+        if self.operations > MOST_OPERATIONS:
+            raise ScheduleError(
+                f"a run takes more than {MOST_OPERATIONS} operations: the model loops over its tokens; give a smaller "
+                "--length, or measured times with --layer-times"
+            )
+        return bool(found)
+
+    def idle_weights(self, layers: list[torch.nn.Module]) -> str:
+        """The first matrix of a layer that no operation has taken."""
+        for number, layer in enumerate(layers):
+            for name, parameter in layer.named_parameters():
+                if parameter.dim() > 1 and not self.places[_storage(parameter)]:
+                    return f"{number}.{name}"
+        return ""
+
+    def work(self, model: torch.nn.Module, path: str, layers: list[torch.nn.Module]) -> ChainWork:
+        """The sums, with the parameters of each place; those that no operation takes belong before the layers."""
+        last = len(layers) + 1
+        counts = [0] * (last + 1)
+        shared = 0
+        inside = {_storage(p): i for i, layer in enumerate(layers, start=1) for p in layer.parameters()}
+        for key, parameter in self.owner.items():
+            ends = {place for place in self.places[key] if place in (0, last)}
+            own = {inside[key]} if key in inside else ends or {0}
+            for place in own:
+                counts[place] += parameter.numel()
+            shared += parameter.numel() if len(own) > 1 else 0
+        before, *middle, after = map(PartWork, self.weight_flops, self.other_flops, self.kept, counts)
+        return ChainWork(type(model).__name__, path, tuple(middle), before, after, shared, self.output)
+
+    def remove_hooks(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    """A number of the memory behind a tensor, which all views of it share."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the products among the operations that a forward becomes."""
+
+    def __init__(self, counter: _Counter) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.counter = counter
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+        with_weight = self.counter.use(tensors)
+        packet = func._overloadpacket
+        if "grouped_mm" in str(packet):  # rows of several experts, each with the matrix of its own
+            self.counter.count(2.0 * result.numel() * args[0].shape[-1], with_weight)
+        elif packet in flop_registry:
+            self.counter.count(float(flop_registry[packet](*args, **(kwargs or {}), out_val=result)), with_weight)
+        return result
+
+
+class _PlainInputs(TorchFunctionMode):
+    """Answers "are all …?" with yes: whether a mask hides nothing, or positions follow each other, as they do here."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name == "__bool__" and getattr(args[0], "_is_all", False):
+            return True
+        result = func(*args, **(kwargs or {}))
+        if name == "all" and isinstance(result, torch.Tensor) and result.is_meta:
+            result._is_all = True  # type: ignore[attr-defined]
+        return result
+
+
+class _Attention(TorchFunctionMode):
+    """Attention as a fused kernel does it, which keeps no matrix of scores; a causal one does half of the work."""
+
+    def __init__(self, counter: _Counter) -> None:
+        super().__init__()
+        self.counter = counter
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not torch.nn.functional.scaled_dot_product_attention:
+            return func(*args, **(kwargs or {}))
+        return self._fused(*args, **(kwargs or {}))
+
+    def _fused(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        **_: Any,
+    ) -> torch.Tensor:
+        rows = math.prod(query.shape[:-1])
+        pairs = rows * key.shape[-2] * (0.5 if is_causal else 1.0)
+        self.counter.count(2 * pairs * (query.shape[-1] + value.shape[-1]), with_weight=False)
+        found: torch.Tensor = _FusedAttention.apply(query, key, value)  # type: ignore[no-untyped-call]
+        return found
+
+
+class _FusedAttention(torch.autograd.Function):
+    """The shapes of fused attention, and what it keeps: its inputs, its output, and a number a row."""
+
+    @staticmethod
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        output = query.new_empty(*query.shape[:-1], value.shape[-1])
+        sums = query.new_empty(query.shape[:-1], dtype=torch.float32)
+        ctx.save_for_backward(query, key, value, output, sums)
+        return output

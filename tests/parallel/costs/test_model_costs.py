@@ -1,0 +1,185 @@
+"""The work of models, counted without data: as much as a run with data does, and as the formulas say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import transformers
+from torch.utils.flop_counter import FlopCounterMode
+
+from modular_converter.parallel.costs import model_costs
+from modular_converter.parallel.costs.full_model import CountRequest, chain_work
+from modular_converter.parallel.costs.model_costs import count_chain
+from modular_converter.parallel.errors import BuildError, PlanError, ScheduleError
+from modular_converter.parallel.schedule.chain_work import ChainWork
+from modular_converter.parallel.schedule.forecast import PipelineSetting, forecast
+
+
+LLAMA = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+}
+GEMMA = {**LLAMA, "head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 8}
+ROWS, LENGTH = 2, 16
+
+
+def counted(model: str, overrides: dict, **sizes) -> ChainWork:
+    return chain_work(CountRequest(model, overrides, None, **{"samples": ROWS, "length": LENGTH, **sizes}))
+
+
+def test_the_formulas_of_llama():
+    work = counted("llama", LLAMA)
+    tokens, hidden, between, half = ROWS * LENGTH, 64, 96, 32
+    matrices = 2 * hidden * hidden + 2 * hidden * half + 3 * hidden * between
+    assert (work.model, work.path, len(work.layers)) == ("LlamaForCausalLM", "model.layers", 4)
+    for layer in work.layers:
+        assert layer.parameters == matrices + 2 * hidden
+        assert layer.weight_flops == 2 * tokens * matrices
+        assert layer.other_flops == 4 * tokens * LENGTH * hidden / 2  # causal: half of the pairs
+    assert (work.before.weight_flops, work.after.weight_flops) == (0, 2 * tokens * hidden * 100)
+    assert (work.before.parameters, work.after.parameters, work.shared) == (6400, 6400 + hidden, 0)
+    assert work.output == tokens * hidden * 2
+
+
+def test_tied_embeddings_are_held_at_both_ends_or_once():
+    work = counted("llama", {**LLAMA, "tie_word_embeddings": True})
+    assert (work.before.parameters, work.after.parameters, work.shared) == (6400, 6400 + 64, 6400)
+    costs = work.costs(1.0, 1.0, bytes_per_parameter=8)
+    far = forecast(PipelineSetting("1F1B", 2, 1, 2), costs).timeline.uses
+    assert sum(use.state for use in far) == 8 * (work.parameters + 6400)
+    for setting in (PipelineSetting("ZBVZeroBubble", 2, 2, 4), PipelineSetting("1F1B", 1, 1, 2)):
+        assert sum(use.state for use in forecast(setting, costs).timeline.uses) == 8 * work.parameters
+
+
+@pytest.mark.parametrize("name", ["bloom", "gemma2"])
+def test_as_a_run_with_data(name):
+    """Attention that is written out, so that nothing is fused: the same products, and the same bytes are kept."""
+    overrides = {"n_layer": 3} if name == "bloom" else GEMMA
+    work = counted(name, overrides, dtype="float32")
+    kind = getattr(transformers, work.model)
+    config = kind.config_class(**overrides)
+    model = kind(config).train()
+    own = {p.untyped_storage().data_ptr() for p in (*model.parameters(), *model.buffers())}
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.untyped_storage().data_ptr() not in own:
+            kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    ids = torch.arange(ROWS * LENGTH).reshape(ROWS, LENGTH) % 90
+    with FlopCounterMode(display=False) as flops, torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        model(input_ids=ids, labels=ids, use_cache=False)
+    assert work.flops == flops.get_total_flops()
+    assert work.parameters == sum(p.numel() for p in model.parameters())
+    parts = (work.before, *work.layers, work.after)
+    want = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    assert sum(part.activations for part in parts) == pytest.approx(want, rel=0.01)
+
+
+def test_experts_count_with_the_tokens_that_they_get():
+    sizes = {**LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2}
+    layer = counted("mixtral", sizes).layers[0]
+    attention, expert, router = 2 * 64 * 64 + 2 * 64 * 32, 3 * 64 * 96, 64 * 8
+    assert layer.weight_flops == 2 * ROWS * LENGTH * (attention + 2 * expert + router)
+    assert layer.parameters == attention + 8 * expert + router + 2 * 64
+
+
+def test_inference_keeps_nothing_and_images_have_a_size_of_their_own():
+    assert counted("llama", LLAMA, trains=False).layers[0].activations == 0
+    work = counted(
+        "vit", {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
+    )
+    assert (work.path, len(work.layers), work.length) == ("layers", 2, 0)
+    assert work.output == ROWS * (14 * 14 + 1) * 32 * 2
+
+
+def test_a_configuration_in_a_folder(tmp_path):
+    values = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **LLAMA, "num_hidden_layers": 6}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    assert len(counted(str(tmp_path), {}).layers) == 6
+    assert len(counted(str(tmp_path / "config.json"), {"num_hidden_layers": 5}).layers) == 5
+
+
+def test_the_length_is_that_of_the_positions():
+    assert counted("gpt2", {"n_layer": 2, "n_embd": 64, "n_head": 2}, length=None).length == 1024
+
+
+@pytest.mark.parametrize(
+    ("model", "overrides", "more", "said"),
+    [
+        ("llamma", {}, {}, "did you mean .*llama"),
+        ("llava", {}, {}, "2 stacks of layers.*--layer-times"),
+        (
+            "gpt2",
+            {"n_layer": 2, "n_embd": 64, "n_head": 2},
+            {"length": 2000},
+            "longer than the 1024 positions .* give --length 1024 or less",
+        ),
+        ("none/config.json", {}, {}, "is no configuration that can be read"),
+        ("llama", {"hidden_size": 63}, {}, "llama: "),
+        ("llama", {"hidden": 64}, {}, "hidden"),
+    ],
+)
+def test_refusals(model, overrides, more, said):
+    with pytest.raises(PlanError, match=said):
+        counted(model, overrides, **more)
+
+
+def test_layers_are_set_by_the_field_of_the_configuration():
+    for name in ("llama", "gpt2"):
+        small = {"hidden_size": 64, "num_attention_heads": 2} if name == "llama" else {"n_embd": 64, "n_head": 2}
+        work = chain_work(CountRequest(name, {**small, "vocab_size": 50}, 3, 1, 8))
+        assert len(work.layers) == 3
+    with pytest.raises(PlanError, match=r"`encoder.layers` has 4 layers, not 3; give the field .* with --set"):
+        chain_work(CountRequest("swin", {}, 3, 1, None))
+
+
+class Choosing(torch.nn.Module):
+    """A layer whose work depends on data."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.expert = how, torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        if self.how == "branch":
+            return self.expert(x) if (x > 0).any() else x
+        if self.how == "rows":
+            return x + self.expert(x[(x > 0).any(-1).nonzero()[:, 0]]).sum(0)
+        for row in range(x.shape[0]):
+            x = x + self.expert(x[row])
+        return x
+
+
+class Chain(torch.nn.Module):
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Choosing(how) for _ in range(2))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_work_that_depends_on_data_is_refused(monkeypatch):
+    x = torch.empty(5, 4, device="meta")
+    with torch.device("meta"):
+        models = {how: Chain(how) for how in ("branch", "rows", "loop")}
+    with pytest.raises(ScheduleError, match=r"`layers.0.expert.weight` does not run without data.*--layer-times"):
+        count_chain(models["branch"], "layers", {"x": x})
+    with pytest.raises(BuildError, match=r"its forward fails without data.*--layer-times"):
+        count_chain(models["rows"], "layers", {"x": x})
+    work = count_chain(models["loop"], "layers", {"x": x})
+    assert [layer.weight_flops for layer in work.layers] == [2 * 5 * 16, 2 * 5 * 16]
+    monkeypatch.setattr(model_costs, "MOST_OPERATIONS", 20)
+    with pytest.raises(ScheduleError, match="loops over its tokens; give a smaller --length"):
+        count_chain(models["loop"], "layers", {"x": x})
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in models["loop"].modules())
