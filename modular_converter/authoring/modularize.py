@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from modular_converter.authoring.choice import Placed, choose_parents, estimates, inherit_from
 from modular_converter.authoring.draft import Draft, How, Import, definitions_of
@@ -11,6 +11,7 @@ from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.normal_form import normal
 from modular_converter.authoring.proof import Proof, prove_draft
+from modular_converter.authoring.relax import Parent, relax
 from modular_converter.authoring.sources import SourceFile, find_sources, open_source
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
@@ -32,6 +33,8 @@ class Modularized:
     """The modular file, proven for all files but those in `left`; None where no file comes back."""
     left: Mapping[str, str]
     """File that stays as it is -> why it does not come back."""
+    accepted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Class whose docstrings or comments become its parent's -> its text before and after."""
 
 
 def modularize(flat: FlatModel, index: LibraryIndex, library: Library, preferred: Collection[str] = ()) -> Modularized:
@@ -57,6 +60,43 @@ def modularize(flat: FlatModel, index: LibraryIndex, library: Library, preferred
         left.update(_in_the_way(max(short, partly, full, key=lambda one: one.lines_back), library.settings))
         rest = rest.without(left)
     return Modularized(flat, None, left)
+
+
+def modularize_allowing(
+    flat: FlatModel,
+    index: LibraryIndex,
+    library: Library,
+    preferred: Collection[str] = (),
+    allowed: Collection[str] = (),
+) -> Modularized:
+    """The same, with docstrings and comments of parents in place of the model's own where that saves lines.
+
+    Args:
+        allowed: what may differ: `docstrings`, `comments`.
+    """
+    exact = modularize(flat, index, library, preferred)
+    if not allowed or exact.proof is None:
+        return exact
+    parents = _likely_parents(flat, find_sources(flat, index, library, preferred))
+    parents.update((name, (one.source, one.parent)) for name, one in exact.proof.draft.placed.items())
+    relaxed = relax(flat, parents, allowed, library.names(flat.models_folder))
+    if not relaxed.accepted:
+        return exact
+    other = modularize(relaxed.flat, index, library, preferred)
+    if other.proof is None or other.left != exact.left or other.proof.lines >= exact.proof.lines:
+        return exact
+    return replace(other, flat=flat, accepted=relaxed.accepted)
+
+
+def _likely_parents(flat: FlatModel, sources: Sequence[SourceFile]) -> dict[str, Parent]:
+    """For each class the class that shares the most lines with it, by the index."""
+    found: dict[str, Parent] = {}
+    for name in definitions_of(flat.files):
+        likely = [one for one in sources if one.likely.get(name)]
+        if likely:
+            best = max(likely, key=lambda one: one.shared.get(name, 0.0))
+            found[name] = (best, best.likely[name][0])
+    return found
 
 
 def _shortest(flat: FlatModel, index: LibraryIndex, library: Library, preferred: Collection[str]) -> Proof:

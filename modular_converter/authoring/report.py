@@ -26,6 +26,7 @@ def summary_values(result: Modularized) -> dict[str, Any]:
         "definitions": _definitions(proof) if proof else [],
         "warnings": [f"{one.code} {one.message}" for one in proof.conversion.diagnostics] if proof else [],
         "changes": [text for one in proof.differences for text in changes_of(one)] if proof else [],
+        "accepted": sorted(result.accepted),
         "left": {os.path.basename(path): reason for path, reason in result.left.items()},
     }
 
@@ -81,5 +82,7 @@ def text(result: Modularized) -> str:
         if proof.conversion.diagnostics:
             lines.append(f"  {count(len(proof.conversion.diagnostics), 'warning')} when it is converted")
         lines += (f"  {change}" for one in proof.differences for change in changes_of(one))
+    if result.accepted:
+        lines.append(f"  docstrings or comments become those of the parent: {', '.join(result.accepted)}")
     lines += (f"  {os.path.basename(path)} stays as it is: {reason}" for path, reason in result.left.items())
     return "\n".join(lines)

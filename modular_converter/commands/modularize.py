@@ -10,6 +10,15 @@ from modular_converter.commands.entry_point import run_command
 from modular_converter.commands.options import CONTEXT_SETTINGS, package_option, root_option, version_option
 
 
+def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """The words of `--allow`; others are refused."""
+    words = tuple(word.strip() for word in value.split(",") if word.strip())
+    for word in words:
+        if word not in ("docstrings", "comments"):
+            raise click.BadParameter(f"{word!r} is neither `docstrings` nor `comments`.")
+    return words
+
+
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("models", nargs=-1, required=True, metavar="MODELS...")
 @package_option
@@ -18,6 +27,14 @@ from modular_converter.commands.options import CONTEXT_SETTINGS, package_option,
 @click.option("--diff", is_flag=True, help="Print the modular files as diffs, and write nothing.")
 @click.option("--dry-run", is_flag=True, help="Only report, and write nothing.")
 @click.option("--from", "preferred", multiple=True, metavar="MODEL", help="Prefer this model as a parent.")
+@click.option(
+    "--allow",
+    "allowed",
+    metavar="WHAT",
+    default="",
+    callback=_allowed,
+    help="Let docstrings, comments, or docstrings,comments become those of the parents.",
+)
 @click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="The report.")
 @version_option("modular-convert modularize")
 def modularize_command(models: tuple[str, ...], **options: Any) -> None:

@@ -12,7 +12,7 @@ import click
 from modular_converter.authoring.arguments import choose_models
 from modular_converter.authoring.flat_model import read_flat_model
 from modular_converter.authoring.library_index import read_index
-from modular_converter.authoring.modularize import modularize
+from modular_converter.authoring.modularize import Modularized, modularize_allowing
 from modular_converter.authoring.report import summary_values, text
 from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.source.library import Library
@@ -35,6 +35,7 @@ class ModularizeOptions:
     diff: bool = False
     dry_run: bool = False
     preferred: Sequence[str] = ()
+    allowed: Sequence[str] = ()
     output_format: str = "text"
 
     @property
@@ -59,10 +60,12 @@ def run(options: ModularizeOptions) -> int:
     differs = False
     for folder, model in chosen.named:
         try:
-            result = modularize(read_flat_model(folder, model, library), index, library, options.preferred)
+            flat = read_flat_model(folder, model, library)
+            result = modularize_allowing(flat, index, library, options.preferred, options.allowed)
             differs |= bool(result.left) or result.proof is None
             if result.proof is not None:
                 differs |= _write_or_show(result.flat.modular, result.proof.text, chosen.settings, options)
+                _show_accepted(result, options)
         except ConversionError as error:
             findings += error.diagnostics
             continue
@@ -91,3 +94,9 @@ def _write_or_show(modular: str, text: str, settings: Settings, options: Modular
             raise ConversionError(read_only_target.diagnose(Location(target), reason))
         write_atomically(target, text, folder or os.path.dirname(target))
     return False
+
+
+def _show_accepted(result: Modularized, options: ModularizeOptions) -> None:
+    """With `--diff`, print how the docstrings and comments of classes change."""
+    for old, new in result.accepted.values() if options.diff else ():
+        print_diff(os.path.relpath(result.flat.folder), f"{old}\n", f"{new}\n", options.output_format)
