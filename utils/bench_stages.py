@@ -172,7 +172,7 @@ def main() -> None:
     lines = [
         f"{processes} {device}, torch {torch.__version__}; {options.rows} rows of {options.length} in "
         f"a forward, {options.training_rows} in a training step, {options.chunks} micro-batches.\n",
-        f"| | schedule | one device, ms | {processes} stages or more, ms | times as fast |",
+        f"| | schedule | one device, ms | {processes} devices, ms | times as fast |",
         "|---|---|---|---|---|",
     ]
     lines += forwards(options, place)
