@@ -2,14 +2,15 @@
 
     torchrun --nproc-per-node 4 examples/train.py path/to/model text.txt --layout fsdp2.tp2 --folder run
 
-The model is a folder with config.json and safetensors files, or a type such as gpt2 with `--vocabulary 256`: a small one with
-random weights, which reads bytes. Started again, it goes on from the last complete checkpoint, in whatever layout it is
+The model is a folder with config.json and safetensors files, or a type such as gpt2 with random weights, which reads bytes:
+`train.py gpt2 text.txt --settings n_layer=4 n_embd=256 n_head=8`. Started again, it goes on from the last complete checkpoint, in whatever layout it is
 started.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
@@ -88,7 +89,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--keep-gathered", action="store_true", help="ZeRO 2 instead of 3")
     parser.add_argument("--save-every", type=int, default=50)
-    parser.add_argument("--vocabulary", type=int, default=256, help="of a model that is given by its type")
+    parser.add_argument("--settings", nargs="*", default=[], metavar="NAME=VALUE", help="of a model given by its type")
     parser.add_argument("--device", choices=("cpu", "cuda"))
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
@@ -102,9 +103,9 @@ def model_and_tokens(options: argparse.Namespace) -> tuple[Any, torch.Tensor]:
     if Path(options.model).is_dir():
         ids = AutoTokenizer.from_pretrained(options.model)(text)["input_ids"]
         return options.model, torch.tensor(ids)
-    config = AutoConfig.for_model(options.model, vocab_size=options.vocabulary)
-    ids = torch.tensor(list(text.encode())) % options.vocabulary
-    return AutoModelForCausalLM.from_config(config), ids
+    settings = {name: json.loads(value) for name, _, value in (one.partition("=") for one in options.settings)}
+    config = AutoConfig.for_model(options.model, vocab_size=256, **settings)
+    return AutoModelForCausalLM.from_config(config), torch.tensor(list(text.encode()))
 
 
 def batch(tokens: torch.Tensor, options: argparse.Namespace, number: int, model: Any) -> torch.Tensor:

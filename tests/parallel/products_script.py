@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from pathlib import Path
 
@@ -149,31 +148,27 @@ def refused(call):
         return f"{type(error).__name__}: {error}"
 
 
-def main(what):
+def main():
     dist.init_process_group("gloo")
-    found = {}
-    if what == "products":
-        for layout in ("fsdp2.tp2", "ddp2.tp2", "tp4", "fsdp4", "ddp2.fsdp2"):
-            found[layout] = compared(layout)
-        found["zero 2"] = compared("fsdp2.tp2", reshard=False)
-        found["too many"] = refused(lambda: in_layout("fsdp4.tp2"))
-        found["no data"] = refused(lambda: in_layout("tp4", offload=True))
-        found["replicas"] = refused(lambda: nn.parallel.DistributedDataParallel(in_layout("tp4")))
-        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tp"))
-        meshed = parallelize(blocks(), mesh=mesh["tp"], plan=PLAN, device="cpu", probe=False)
-        found["wrong group"] = refused(lambda: nn.parallel.DistributedDataParallel(meshed))
+    found = {"layouts": {layout: compared(layout) for layout in ("fsdp2.tp2", "ddp2.tp2", "tp4", "ddp2.fsdp2")}}
+    found["layouts"]["zero 2"] = compared("fsdp2.tp2", reshard=False)
+    found["resumed"] = resumed(["fsdp2.tp2", "tp4", "ddp4", "fsdp4"])
+    found["too many"] = refused(lambda: in_layout("fsdp4.tp2"))
+    found["no data"] = refused(lambda: in_layout("tp4", offload=True))
+    found["replicas"] = refused(lambda: nn.parallel.DistributedDataParallel(in_layout("tp4")))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tp"))
+    meshed = parallelize(blocks(), mesh=mesh["tp"], plan=PLAN, device="cpu", probe=False)
+    found["wrong group"] = refused(lambda: nn.parallel.DistributedDataParallel(meshed))
 
-        def other_seeds():
-            torch.manual_seed(dist.get_rank() // 2)
-            return parallelize(Blocks(), layout="fsdp2.tp2", plan=PLAN, device="cpu", probe=False)
+    def other_seeds():
+        torch.manual_seed(dist.get_rank() // 2)
+        return parallelize(Blocks(), layout="fsdp2.tp2", plan=PLAN, device="cpu", probe=False)
 
-        found["seeds"] = refused(other_seeds)
-    else:
-        found = resumed(["fsdp2.tp2", "tp4", "ddp4", "fsdp4"])
+    found["seeds"] = refused(other_seeds)
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     dist.barrier()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -15,25 +15,31 @@ pytest.importorskip("transformers")
 from tests.parallel.test_training import ROOT, run_under_torchrun  # noqa: E402
 
 
-LAYOUTS = ("fsdp2.tp2", "ddp2.tp2", "tp4", "fsdp4", "ddp2.fsdp2", "zero 2")
+@pytest.fixture(scope="module")
+def found():
+    """What four processes find about a model of the tests' own, with a plan that is given."""
+    return run_under_torchrun(4, "tests/parallel/products_script.py")
 
 
-def test_every_layout_trains_as_one_process():
-    found = run_under_torchrun(4, "tests/parallel/products_script.py", "products")
-    assert all(found[layout]["worst"] < 1e-12 for layout in LAYOUTS)
-    assert all(found[layout]["said"] == 0.0 for layout in LAYOUTS)  # torch puts each DTensor together rightly
-    assert {kind for layout in LAYOUTS for kind in found[layout]["kinds"]} == {"DTensor", "Parameter"}
+def test_every_layout_trains_as_one_process(found):
+    layouts = found["layouts"].values()
+    assert len(layouts) == 5 and all(one["worst"] < 1e-12 for one in layouts)
+    assert all(one["said"] == 0.0 for one in layouts)  # torch puts each DTensor together rightly
+    assert {kind for one in layouts for kind in one["kinds"]} == {"DTensor", "Parameter"}
+
+
+def test_a_checkpoint_is_resumed_in_another_layout(found):
+    resumed = found["resumed"]
+    assert resumed.pop("folders") == ["step-00000002"]
+    assert len(resumed) == 4 and max(resumed.values()) < 1e-12
+
+
+def test_wrong_products_are_told_before_the_first_step(found):
     assert "8 processes, and there are 4: start 8, or take one of fsdp4" in found["too many"]
     assert found["no data"] == "ApplyError: offload= needs a layout with fsdp, such as fsdp2; this one is tp4"
     assert "takes no DTensors: give parallelize layout='ddp2.tp4'" in found["replicas"]
     assert "over processes that hold other shares" in found["wrong group"]
     assert found["seeds"].startswith("ApplyError: words.weight has other values on process 2")
-
-
-def test_a_checkpoint_is_resumed_in_another_layout():
-    found = run_under_torchrun(4, "tests/parallel/products_script.py", "checkpoints")
-    assert found.pop("folders") == ["step-00000002"]
-    assert len(found) == 4 and max(found.values()) < 1e-12
 
 
 def test_a_kill_leaves_the_last_complete_checkpoint(tmp_path):
