@@ -19,6 +19,7 @@ from modular_converter.parallel.engine.choice.small_instances import (  # noqa: 
     verified,
 )
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
+from modular_converter.parallel.plans.patterns import alike  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from tests.parallel import adapters_script  # noqa: E402
 from tests.parallel.adapted import adapted, drawn, furthest, gpt2, llama, logits, tokens  # noqa: E402
@@ -107,17 +108,9 @@ def test_several_adapters_merged_or_not(ranks):
         parallelize(model, session=ranks)
 
 
-def test_conv1d_and_embeddings_with_a_tied_head(ranks):
-    model = adapted(gpt2(), r=5, target_modules=["c_attn", "c_proj", "wte"], fan_in_fan_out=True)
-    before = logits(model)
-    parallelize(model, session=ranks)
-    assert furthest(logits(model), before) < 1e-5
-    model.cpu()
-
-
-def test_adapters_that_were_put_into_a_model_in_place(ranks, tmp_path):
-    model = llama()
-    model.add_adapter(LoraConfig(r=8, target_modules=["q_proj", "o_proj"], layers_to_transform=[1]))
+def test_conv1d_and_embeddings_in_place_with_a_tied_head(ranks):
+    model = gpt2()
+    model.add_adapter(LoraConfig(r=5, target_modules=["c_attn", "c_proj", "wte"], fan_in_fan_out=True))
     before = logits(drawn(model))
     parallelize(model, session=ranks)
     assert furthest(logits(model), before) < 1e-5
@@ -126,6 +119,17 @@ def test_adapters_that_were_put_into_a_model_in_place(ranks, tmp_path):
             change()
     model.cpu()
     model.disable_adapters()
+    assert furthest(logits(model), before) > 1e-2
+
+
+def test_a_small_instance_has_the_adapters_of_layers_that_it_lacks():
+    """With the first layer's number where there is one; else all layers stand for the ones that have an adapter."""
+    layers = ("layers.0.q", "layers.7.v", "head")
+    assert alike(layers, ["layers.0.q", "layers.1.q", "layers.0.v", "layers.1.v", "norm"]) == [
+        "layers.0.q",
+        "layers.0.v",
+        "layers.1.v",
+    ]
 
 
 @pytest.mark.parametrize("forgotten", ["self_attn.o_proj.lora_A", "mlp.up_proj.lora_B"])
