@@ -19,7 +19,7 @@ from modular_converter.parallel.engine.choice.small_instances import (  # noqa: 
     verified,
 )
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
-from modular_converter.parallel.plans.patterns import alike  # noqa: E402
+from modular_converter.parallel.plans.patterns import SomeLayers  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from tests.parallel import adapters_script  # noqa: E402
 from tests.parallel.adapted import adapted, drawn, furthest, gpt2, llama, logits, tokens  # noqa: E402
@@ -122,14 +122,17 @@ def test_conv1d_and_embeddings_in_place_with_a_tied_head(ranks):
     assert furthest(logits(model), before) > 1e-2
 
 
-def test_a_small_instance_has_the_adapters_of_layers_that_it_lacks():
-    """With the first layer's number where there is one; else all layers stand for the ones that have an adapter."""
-    layers = ("layers.0.q", "layers.7.v", "head")
-    assert alike(layers, ["layers.0.q", "layers.1.q", "layers.0.v", "layers.1.v", "norm"]) == [
-        "layers.0.q",
-        "layers.0.v",
-        "layers.1.v",
-    ]
+@pytest.mark.parametrize(
+    "having, number, small, same", [((0,), 1, 2, (0, 1)), ((0,), 3, 2, (0,)), ((2,), 3, 2, (0, 1))]
+)
+def test_a_small_instance_has_the_adapters_of_layers_that_it_lacks(having, number, small, same):
+    """Some layers of a number have adapters; layers that the model or the small instance lacks are like them."""
+
+    def layers(count):
+        return torch.nn.ModuleList(torch.nn.ModuleDict({"q": torch.nn.Identity()}) for _ in range(count))
+
+    found = SomeLayers.of([f"{layer}.q" for layer in having], layers(number))
+    assert found.same_in(layers(small)) == [f"{layer}.q" for layer in same]
 
 
 @pytest.mark.parametrize("forgotten", ["self_attn.o_proj.lora_A", "mlp.up_proj.lora_B"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -45,9 +46,27 @@ def entries_for(entries: Mapping[str, str], model: Any) -> dict[str, str]:
     return {pattern: style for pattern, style in entries.items() if matches(pattern, names)}
 
 
-def alike(paths: Collection[str], others: Iterable[str]) -> list[str]:
-    """Of other paths those that are among these; for a pattern of these without such a path, all that it stands for."""
-    others = list(others)
-    found = set(others).intersection(paths)
-    missing = {wildcard(path) for path in paths} - {wildcard(path) for path in found}
-    return [path for path in others if path in found or wildcard(path) in missing]
+@dataclass(frozen=True)
+class SomeLayers:
+    """Parts of a model that something was done to, and the parts like them that are without it."""
+
+    paths: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @staticmethod
+    def of(paths: Collection[str], model: Any) -> SomeLayers:
+        """The parts at ``paths`` among the modules of a model."""
+        patterns = {wildcard(path) for path in paths}
+        known = (path for path, _ in model.named_modules() if wildcard(path) in patterns)
+        return SomeLayers(tuple(paths), tuple(path for path in known if path not in paths))
+
+    def same_in(self, model: Any) -> list[str]:
+        """The parts of a small instance to do the same to.
+
+        Those of the same names and those of layers that the model lacks; where these are none of a pattern, all of it.
+        """
+        patterns = {wildcard(path) for path in self.paths}
+        like = [path for path, _ in model.named_modules() if wildcard(path) in patterns]
+        found = {path for path in like if path not in self.others}
+        missing = patterns - {wildcard(path) for path in found}
+        return [path for path in like if path in found or wildcard(path) in missing]

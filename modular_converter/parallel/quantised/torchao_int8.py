@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.plans.patterns import alike
+from modular_converter.parallel.plans.patterns import SomeLayers
 from modular_converter.parallel.quantised.int8_linear import Int8Linear, become_int8
 
 
@@ -48,11 +48,11 @@ _OWN = ("extra_repr",)
 class Int8Layers:
     """The layers of a model with weights of 8 bits, so that a small instance gets the same."""
 
-    layers: tuple[str, ...]
+    layers: SomeLayers
 
     def put_into(self, model: torch.nn.Module) -> None:
         """Turn the same layers of a small instance into such layers; its numbers are drawn later."""
-        for path in alike(self.layers, [path for path, _ in model.named_modules()]):
+        for path in self.layers.same_in(model):
             module = model.get_submodule(path)
             if type(module) is torch.nn.Linear:
                 empty = torch.zeros(module.weight.shape, dtype=torch.int8)
@@ -62,7 +62,7 @@ class Int8Layers:
 def int8_layers_of(model: torch.nn.Module) -> Int8Layers | None:
     """The layers of a model that are ``Int8Linear``; None for none."""
     found = tuple(path for path, module in model.named_modules() if isinstance(module, Int8Linear))
-    return Int8Layers(found) if found else None
+    return Int8Layers(SomeLayers.of(found, model)) if found else None
 
 
 def unpack_layers(model: torch.nn.Module) -> None:

@@ -43,7 +43,8 @@ def own_integer(pieces: Mapping[str, Piece], label: str, value: int, rank: int, 
     near = _near(pieces, path)
     shared = [piece for piece in near if piece.units is not None and piece.units.number < size]
     if shared:
-        found = _among_members(shared, value, rank, size)
+        is_group_size = label.replace(".", ":").rpartition(":")[2] in _GROUP_SIZES
+        found = _among_members(shared, value, rank, size, is_group_size)
     else:
         uneven = {units for piece in near if (units := _units_of(piece)).number % size}
         fitting = [units for units in uneven if value % units.number == 0]
@@ -73,13 +74,19 @@ def _units_of(piece: Piece) -> Units:
     return piece.units or Units(min(block_lengths(piece.length, piece.parts)))
 
 
-def _among_members(near: Sequence[Piece], value: int, rank: int, size: int) -> set[int]:
-    """The parts that an integer can be where ranks share out the members of units: heads, groups, widths of weights."""
+def _among_members(near: Sequence[Piece], value: int, rank: int, size: int, is_group_size: bool) -> set[int]:
+    """The parts that an integer can be where ranks share out the members of units: heads, groups, widths of weights.
+
+    Args:
+        is_group_size: what it is where a group has as many members as there are groups; else the number of groups.
+    """
     found = {
         share_length(piece.length, piece.parts, rank, size, piece.units) for piece in near if piece.length == value
     }
     for units in {piece.units for piece in near if piece.units is not None}:
         own = units.own(rank, size)[1]
         if value in (units.number * units.members, units.members) and (value == units.number or units.members > 1):
-            found.add(own)
+            both = value == units.number and any(value == piece.units.members for piece in near if piece.units)
+            if not both or is_group_size == (units.members > 1):
+                found.add(own)
     return found

@@ -70,7 +70,8 @@ def with_units(plan: Plan, model: torch.nn.Module, trace: Trace, ranks: int) -> 
         blocks = len(piece.parts) or 1
         found = _outermost(flow, seqs[piece.dim], blocks) if seqs is not None and piece.dim >= 0 else None
         if found is not None:
-            counts[name] = _Count(found, piece.length // (found * blocks))
+            number, axis = found
+            counts[name] = _Count(number, piece.length // (number * blocks), axis)
     heads = {count.number for count in counts.values() if count.width >= NARROWEST_HEAD}
     members = _members(counts, ranks)
     paths = [*dict(model.named_modules()), *shapes]
@@ -92,10 +93,15 @@ def with_units(plan: Plan, model: torch.nn.Module, trace: Trace, ranks: int) -> 
 
 @dataclass(frozen=True)
 class _Count:
-    """The length of the outermost factor of an axis, and the entries behind each of its members."""
+    """The length of the outermost factor of an axis, the entries behind each of its members, and which factor it is.
+
+    Attributes:
+        axis: the same for two weights if the model's code has shown that they have the same factor; -1 for several.
+    """
 
     number: int
     width: int
+    axis: int
 
 
 def unknown_cut(pieces: Mapping[str, Piece], ranks: int) -> str:
@@ -119,21 +125,24 @@ def _members(counts: Mapping[str, _Count], ranks: int) -> dict[str, int]:
     """The members of units that more ranks than units share out, by parameter: the query heads of a key/value head.
 
     Key/value weights have 1, so that ranks hold copies. Left out where the weights of a module do not show such a ratio,
-    or where ranks would be without a member.
+    or where ranks would be without a member. Where a group has as many heads as there are groups, lengths do not tell
+    which of both is outermost, and the factor has to be the same one.
     """
-    modules: dict[tuple[str, int], dict[str, int]] = {}
+    modules: dict[tuple[str, int], dict[str, _Count]] = {}
     for name, count in counts.items():
         if count.number < ranks:
             owner = name.rpartition(".")[0]
             around = owner.rpartition(".")[0] if name.endswith((".weight", ".bias")) else owner
-            modules.setdefault((around, count.number), {})[name] = count.width
+            modules.setdefault((around, count.number), {})[name] = count
     found: dict[str, int] = {}
-    for (_, number), widths in modules.items():
+    for (_, number), members in modules.items():
+        widths = {name: count.width for name, count in members.items()}
         known = sorted(set(widths.values()))
         most = known[-1] // known[-2] if len(known) > 1 else 0
         if known[-1:] != [known[-2] * most] if most else True:
             continue
-        if known[:-2] not in ([], [most]) or most == number or -(-ranks // number) > most:
+        one_axis = len({count.axis for count in members.values()}) == 1 and members[next(iter(members))].axis >= 0
+        if known[:-2] not in ([], [most]) or most == number and not one_axis or -(-ranks // number) > most:
             continue
         found |= {name: 1 if width == known[-2] else most for name, width in widths.items()}
     return found
@@ -155,8 +164,8 @@ def _units(count: _Count | None, heads: Collection[int], ranks: int) -> int | No
     return count.number
 
 
-def _outermost(flow: Flow, seq: Seq, blocks: int) -> int | None:
-    """The length of the outermost factor of each block of an axis; None where it is not the same in all."""
+def _outermost(flow: Flow, seq: Seq, blocks: int) -> tuple[int, int] | None:
+    """The outermost factor of each block of an axis, its length and its number; None where lengths are not the same."""
     flat = flow.axes.flat(seq)
     if not flat:
         return None
@@ -165,7 +174,10 @@ def _outermost(flow: Flow, seq: Seq, blocks: int) -> int | None:
         if blocks % len(head.parts):
             return None
         each = {_outermost(flow, (*part, *rest), blocks // len(head.parts)) for part in head.parts}
-        return each.pop() if len(each) == 1 else None
+        found = {one for one in each if one is not None}
+        if found != each or len({length for length, _ in found}) != 1:
+            return None
+        return found.pop() if len(found) == 1 else (found.pop()[0], -1)
     if blocks == 1:
-        return head.size
+        return head.size, head.number
     return _outermost(flow, rest, blocks // head.size) if blocks % head.size == 0 and size(rest) > 1 else None

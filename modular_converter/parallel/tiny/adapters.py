@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.plans.patterns import alike
+from modular_converter.parallel.plans.patterns import SomeLayers
 
 
 # Of a small instance: no number of ranks divides it, so that no plan cuts the rank of an adapter.
@@ -52,7 +52,7 @@ class Adapter:
 
     name: str
     config: bytes
-    layers: tuple[str, ...]
+    layers: SomeLayers
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Adapters:
         from peft import inject_adapter_in_model  # takes seconds to import
 
         for adapter in self.adapters:
-            if paths := alike(adapter.layers, [path for path, _ in model.named_modules()]):
+            if paths := adapter.layers.same_in(model):
                 config = pickle.loads(adapter.config)
                 config.target_modules = "|".join(map(re.escape, paths))
                 inject_adapter_in_model(config, model, adapter.name)
@@ -104,7 +104,7 @@ def adapters_of(model: Any) -> Adapters | None:
         return None
     layers = _layers(model)
     configs = dict(model.__dict__.get("peft_config") or {})
-    made = tuple(_adapter(name, config, layers) for name, config in configs.items())
+    made = tuple(_adapter(name, config, model, layers) for name, config in configs.items())
     active = _agreed("active adapters", (tuple(layer.active_adapters) for _, layer in layers))
     enabled = _agreed("switches", ((not layer.disable_adapters,) for _, layer in layers))
     merged = tuple(dict.fromkeys(name for _, layer in layers for name in layer.merged_adapters))
@@ -125,7 +125,7 @@ def _layers(model: torch.nn.Module) -> list[tuple[str, Any]]:
     return [(path, module) for path, module in model.named_modules() if isinstance(module, BaseTunerLayer)]
 
 
-def _adapter(name: str, config: Any, layers: Sequence[tuple[str, Any]]) -> Adapter:
+def _adapter(name: str, config: Any, model: torch.nn.Module, layers: Sequence[tuple[str, Any]]) -> Adapter:
     kind = getattr(config.peft_type, "value", config.peft_type)
     if kind != "LORA":
         raise ApplyError(f"the adapter {name} is of the kind {kind}, and plans are derived for LORA; {_MERGE}")
@@ -140,7 +140,7 @@ def _adapter(name: str, config: Any, layers: Sequence[tuple[str, Any]]) -> Adapt
     if isinstance(small.modules_to_save, (set, list, tuple)):
         small.modules_to_save = sorted(small.modules_to_save)
     paths = tuple(path for path, layer in layers if name in layer._get_available_adapters())
-    return Adapter(name, pickle.dumps(small), paths)
+    return Adapter(name, pickle.dumps(small), SomeLayers.of(paths, model))
 
 
 def _agreed(what: str, found: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -3,6 +3,8 @@
 import logging
 
 import pytest
+import torch
+from torch import nn
 
 
 pytest.importorskip("transformers")
@@ -13,6 +15,8 @@ from transformers import (  # noqa: E402  # noqa: E402
     GptOssForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
 )
 
 from modular_converter.parallel.engine.base.skeleton import dismantle  # noqa: E402
@@ -22,7 +26,12 @@ from modular_converter.parallel.engine.choice.select_plan import select_plan  # 
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.plans.units import Units  # noqa: E402
+from modular_converter.parallel.proof.on_threads import check_model_on_threads  # noqa: E402
 from modular_converter.parallel.shard.shares import share_lengths  # noqa: E402
+from modular_converter.parallel.shard.units import with_units  # noqa: E402
+from modular_converter.parallel.tiny.build import randomise  # noqa: E402
+from modular_converter.parallel.tiny.inputs import make_inputs  # noqa: E402
+from modular_converter.parallel.trace.record import record  # noqa: E402
 
 
 ATTENTION = """rule model.layers.*.self_attn.q_proj colwise
@@ -129,3 +138,50 @@ def test_an_axis_that_cannot_be_followed_is_not_cut_anywhere(monkeypatch):
     found = fitted(llama(num_attention_heads=4), plan, 5)
     assert list(found.whole) == ["model.layers.*.mlp"] and "cannot be followed" in found.whole["model.layers.*.mlp"]
     assert [rule.pattern for rule in found.plan.rules] == ["lm_head"]
+
+
+@pytest.mark.parametrize("heads, groups, ranks", [(9, 3, 4), (9, 3, 8), (4, 2, 3), (16, 4, 6)])
+def test_copies_where_a_group_has_as_many_heads_as_there_are_groups(heads, groups, ranks):
+    """Lengths do not tell which of both factors of an axis is outermost; the trace does."""
+    model = llama(hidden_size=heads * 4, num_attention_heads=heads, num_key_value_heads=groups).eval()
+    found = fitted(model, Plan.parse(f"plan x\n{ATTENTION}"), ranks)
+    assert not found.whole and found.pieces["model.layers.0.self_attn.k_proj.weight"].units == Units(groups, 1)
+    assert own(found, "model.layers.0.self_attn.q_proj.weight", ranks)[0] // 4 == -(-groups // -(-ranks // groups))
+    randomise(model)
+    assert check_model_on_threads(model, found.plan, make_inputs(model), ranks).passed
+
+
+class Tiled(nn.Module):
+    """Key/value heads are repeated as a whole: query head n has key/value head n % 3."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(36, width, bias=False) for width in (36, 12, 12, 36))
+
+    def forward(self, x):
+        rows, length = x.shape[:2]
+        q = self.q(x).view(rows, length, 9, 4).transpose(1, 2)
+        k, v = (one(x).view(rows, length, 3, 4).transpose(1, 2).repeat(1, 3, 1, 1) for one in (self.k, self.v))
+        found = (q @ k.transpose(-1, -2)).softmax(-1) @ v
+        return self.o(found.transpose(1, 2).reshape(rows, length, 36))
+
+
+def test_no_copies_where_the_other_factor_is_outermost():
+    model, inputs = Tiled().eval(), {"x": torch.randn(2, 5, 36)}
+    plan = Plan.parse("plan x\nrule q colwise\nrule k colwise\nrule v colwise\nrule o rowwise\n")
+    made = with_units(plan, model, record(model, inputs), 4)
+    assert not any(rule.members for rule in made.rules)
+
+
+@pytest.mark.parametrize("width, ranks", [(32, 3), (24, 2)])
+def test_stacked_experts_whose_shares_grouped_products_refuse_stay_whole(width, ranks):
+    """They want rows of 16 bytes."""
+    sizes = {"hidden_size": 48, "num_hidden_layers": 1, "vocab_size": 61, "num_local_experts": 4}
+    heads = {"num_attention_heads": 6, "num_key_value_heads": 6}
+    model = MixtralForCausalLM(MixtralConfig(**sizes, **heads, intermediate_size=width)).to(torch.bfloat16)
+    rules = ("gate_up_proj packed_colwise parts=1:1", "down_proj rowwise")
+    experts = "".join(f"rule model.layers.*.mlp.experts.{rule}\n" for rule in rules)
+    plan = Plan.parse(f"plan x\n{ATTENTION}{experts}rule model.layers.*.mlp.experts moe_tp_experts\n")
+    found = fitted(model, plan, ranks)
+    assert list(found.whole) == ["model.layers.*.mlp.experts"]
+    assert "16 bytes" in found.whole["model.layers.*.mlp.experts"]
