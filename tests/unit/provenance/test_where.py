@@ -91,6 +91,19 @@ def test_a_stale_file_is_refused(tree: Path) -> None:
     assert done.exit_code == 1 and "modeling_" in done.stderr
 
 
+def test_a_file_in_an_output_folder_is_followed(tree: Path) -> None:
+    settings = tree / "pyproject.toml"
+    settings.write_text(settings.read_text() + 'output-dir = "out"\n')
+    check(CheckOptions(root=str(tree), fix=True))
+    heir = tree / "out/heir/modeling_heir.py"
+    (answer,) = told(f"{heir}:{line_of(heir, 'return x + 1')}")
+    assert answer["hands"] == 1 and answer["origins"][0]["path"].endswith("models/base/modeling_base.py")
+    (answer,) = told(
+        f"{tree}/models/heir/modular_heir.py:{line_of(tree / 'models/heir/modular_heir.py', 'class HeirMLP')}"
+    )
+    assert [Path(one["path"]) for one in answer["destinations"]] == [heir]
+
+
 def test_an_orphan_is_refused(tree: Path) -> None:
     (tree / "models/leaf/modular_leaf.py").unlink()
     done = ask(f"{tree}/models/leaf/modeling_leaf.py:10")
