@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from modular_converter.parallel.errors import ScheduleError
 from modular_converter.parallel.pipeline.balance import balanced, spans
 from modular_converter.parallel.schedule.actions import ActionOrder, Work
-from modular_converter.parallel.schedule.simulate import simulate
+from modular_converter.parallel.schedule.simulate import step_time
 from modular_converter.parallel.schedule.stage_costs import ChainCosts, StageCost
 
 
-MOST_ACTIONS = 300_000
-"""Simulated actions in one search: about two seconds."""
+MOST_ACTIONS = 150_000
+"""Simulated actions in one search: about a second."""
 
 
 def even_balance(layers: int, stages: int) -> tuple[int, ...]:
@@ -52,17 +52,17 @@ def best_balance(order: ActionOrder, costs: ChainCosts, overlaps: bool = True) -
 
     def step(balance: tuple[int, ...]) -> float:
         if balance not in known:
-            known[balance] = simulate(order, costs.stages(balance), costs.transfer, overlaps).step
+            known[balance] = step_time(order, costs.stages(balance), costs.transfer, overlaps)
         return known[balance]
 
     starts = [balance_by_cost(costs, order.stages, trains), even_balance(len(costs.layers), order.stages)]
     best = min(starts, key=step)
-    improves = True
-    while improves and len(known) < left:
-        better = min(_moves(best), key=step, default=best)
-        improves = step(better) < step(best) * (1 - 1e-9)
-        best = better if improves else best
-    return best
+    while True:
+        moves = (move for move in _moves(best) if len(known) < left or move in known)
+        better = min(moves, key=step, default=best)
+        if step(better) >= step(best) * (1 - 1e-9):
+            return best
+        best = better
 
 
 def _moves(balance: Sequence[int]) -> Iterator[tuple[int, ...]]:

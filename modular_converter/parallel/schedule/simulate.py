@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from modular_converter.parallel.errors import ScheduleError
 from modular_converter.parallel.schedule.actions import Action, ActionOrder, Work
 from modular_converter.parallel.schedule.stage_costs import StageCost
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(NamedTuple):
     """One action with its start and its end in seconds; a send that the rank waits for is not part of it."""
 
     action: Action
@@ -76,6 +76,23 @@ def simulate(order: ActionOrder, costs: Sequence[StageCost], transfer: float = 0
     Raises:
         ScheduleError: an order in which ranks wait for each other; the actions that wait are named.
     """
+    done = _finished(order, costs, transfer, overlaps)
+    step = _last_end(done)
+    uses = tuple(_use(order, rank, timed, costs, step) for rank, timed in enumerate(done))
+    return Timeline(order, step, tuple(map(tuple, done)), uses)
+
+
+def step_time(order: ActionOrder, costs: Sequence[StageCost], transfer: float = 0.0, overlaps: bool = True) -> float:
+    """The seconds of a step alone, for searches: half of the work of ``simulate``, which tells the arguments."""
+    return _last_end(_finished(order, costs, transfer, overlaps))
+
+
+def _last_end(done: Iterable[Sequence[Timed]]) -> float:
+    return max((timed[-1].end for timed in done if timed), default=0.0)
+
+
+def _finished(order: ActionOrder, costs: Sequence[StageCost], transfer: float, overlaps: bool) -> list[list[Timed]]:
+    """The timed actions of each rank."""
     run = _Run(order, costs, transfer, overlaps)
     while sum(run.advance(rank) for rank in range(order.ranks)):
         pass
@@ -84,20 +101,19 @@ def simulate(order: ActionOrder, costs: Sequence[StageCost], transfer: float = 0
     ]
     if waiting:
         raise ScheduleError(f"{order.schedule}: the ranks wait for each other, at {', '.join(waiting)}")
-    step = max((done[-1].end for done in run.done if done), default=0.0)
-    uses = tuple(_use(order, rank, done, costs, step) for rank, done in enumerate(run.done))
-    return Timeline(order, step, tuple(map(tuple, run.done)), uses)
+    return run.done
 
 
 class _Run:
     """The state of a simulation: where each rank stands, and what has arrived where."""
 
     def __init__(self, order: ActionOrder, costs: Sequence[StageCost], transfer: float, overlaps: bool) -> None:
-        self.order, self.costs, self.transfer, self.overlaps = order, costs, transfer, overlaps
+        self.order, self.transfer, self.overlaps = order, transfer, overlaps
+        self.durations = {work: [duration(work, cost) for cost in costs] for work in Work}
         self.done: list[list[Timed]] = [[] for _ in range(order.ranks)]
         self.free = [0.0] * order.ranks
         self.arrived: dict[tuple[bool, int, int], float] = {}  # (forward?, stage, chunk) -> when its input is there
-        self.ended: dict[Action, float] = {}
+        self.ended: dict[tuple[bool, int, int], float] = {}  # (forward?, stage, chunk) -> when its pass was done
         self.links: dict[tuple[int, int], float] = defaultdict(float)
 
     def advance(self, rank: int) -> int:
@@ -110,9 +126,10 @@ class _Run:
             if ready is None:
                 break
             start = max(ready, self.free[rank])
-            end = start + duration(action, self.costs[action.stage])
+            end = start + self.durations[action.work][action.stage]
             self.done[rank].append(Timed(action, start, end))
-            self.ended[action] = end
+            if action.work is not Work.WEIGHT_BACKWARD:
+                self.ended[action.work is Work.FORWARD, action.stage, action.chunk] = end
             self.free[rank] = end
             self._send(rank, action, end)
         return len(self.done[rank]) - before
@@ -121,10 +138,10 @@ class _Run:
         """When what an action needs is on its rank; None if that is not known yet."""
         work, stage, chunk = action
         if work is Work.WEIGHT_BACKWARD:
-            return self.ended.get(Action(Work.INPUT_BACKWARD, stage, chunk))
+            return self.ended.get((False, stage, chunk))
         if work is Work.FORWARD:
             return self.arrived.get((True, stage, chunk)) if stage else 0.0
-        own = self.ended.get(Action(Work.FORWARD, stage, chunk))
+        own = self.ended.get((True, stage, chunk))
         last = stage == self.order.stages - 1
         given = own if last else self.arrived.get((False, stage, chunk))
         return None if own is None or given is None else max(own, given)
@@ -144,22 +161,21 @@ class _Run:
         self.arrived[forward, to, action.chunk] = end
 
 
-def duration(action: Action, cost: StageCost) -> float:
-    """Seconds of an action on a stage of this cost."""
-    if action.work is Work.FORWARD:
+def duration(work: Work, cost: StageCost) -> float:
+    """Seconds of a kind of work on a stage of this cost."""
+    if work is Work.FORWARD:
         return cost.forward
-    if action.work is Work.INPUT_BACKWARD:
+    if work is Work.INPUT_BACKWARD:
         return cost.input_backward
-    if action.work is Work.WEIGHT_BACKWARD:
+    if work is Work.WEIGHT_BACKWARD:
         return cost.weight_backward
     return cost.input_backward + cost.weight_backward
 
 
-def _use(order: ActionOrder, rank: int, done: Iterable[Timed], costs: Sequence[StageCost], step: float) -> RankUse:
+def _use(order: ActionOrder, rank: int, timed: Sequence[Timed], costs: Sequence[StageCost], step: float) -> RankUse:
     """What a rank did and held. Activations stay until the last backward action of their stage and micro-batch."""
-    timed = list(done)
     last = {(t.action.stage, t.action.chunk): t.action for t in timed}
-    busy = sum(duration(t.action, costs[t.action.stage]) for t in timed)
+    busy = sum(duration(t.action.work, costs[t.action.stage]) for t in timed)
     held = most = 0
     state = sum(cost.state for cost, owner in zip(costs, order.stage_ranks) if owner == rank)
     now = peak = state
