@@ -149,11 +149,11 @@ def test_a_plan_that_forgets_a_sum_of_adapters_is_refused(asked, plan, forgotten
 def test_training_of_adapters_is_that_of_one_process(tmp_path):
     context = multiprocessing.get_context("forkserver")
     given = (2, str(tmp_path / "meeting"), str(tmp_path))
-    processes = [context.Process(target=adapters_script.main, args=(rank, *given)) for rank in range(2)]
+    processes = [context.Process(target=adapters_script.main, args=(rank, *given), daemon=True) for rank in range(2)]
     for process in processes:
         process.start()
     for process in processes:
-        process.join(300)
+        process.join(600)
     assert [process.exitcode for process in processes] == [0, 0]
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["same object"] and found["class"] and found["cut"] == [True, True] and found["whole"]
