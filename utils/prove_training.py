@@ -27,8 +27,8 @@ FAMILIES = (
 )
 LAYOUTS = "tp2,fsdp2,ddp2,fsdp2.tp2,ddp2.tp2,ddp2.fsdp2.tp2"
 STEPS, BATCH, LENGTH, MAX_NORM, VOCABULARY = 3, 4, 12, 0.5, 158
-TOLERANCE = 1e-6
-"""Of float64; AdamW divides rounding by rounding where a gradient is close to 0, which makes it 1e4 times as large."""
+TOLERANCE = 1e-5
+"""Weights are float64, but the library computes losses and routers in float32."""
 
 
 def main() -> int:

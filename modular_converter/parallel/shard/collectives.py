@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary, ref
 
 import torch
 import torch.distributed as dist
@@ -155,9 +156,30 @@ def borders_of(lengths: Sequence[int]) -> tuple[int, ...]:
     return (0, *accumulate(lengths))
 
 
+# Group -> what it has entered last: the tensor, its version, and the tensor that the region got.
+_ENTERED: WeakKeyDictionary[Group, tuple[ref[torch.Tensor], int, torch.Tensor]] = WeakKeyDictionary()
+
+
 def enter(tensor: torch.Tensor, group: Group) -> torch.Tensor:
-    """A whole tensor into a sharded region: itself forward, its gradient summed over the ranks."""
-    return _Enter.apply(tensor, group) if tensor.requires_grad else tensor  # type: ignore[no-untyped-call]
+    """A whole tensor into a sharded region: itself forward, its gradient summed over the ranks.
+
+    The gradients of several uses one after the other, such as query, key and value, are added up first and summed once.
+    """
+    if not tensor.requires_grad:
+        return tensor
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return _Enter.apply(tensor, group)  # type: ignore[no-any-return,no-untyped-call]
+    last = _ENTERED.get(group)
+    if last is not None and last[0]() is tensor and last[1] == tensor._version:
+        return last[2]
+    entered: torch.Tensor = _Enter.apply(tensor, group)  # type: ignore[no-untyped-call]
+    _ENTERED[group] = ref(tensor), tensor._version, entered
+    return entered
+
+
+def forget_entered(group: Group) -> None:
+    """Let go of the tensor that was entered last, and of the graph behind it: a forward is over."""
+    _ENTERED.pop(group, None)
 
 
 def summed(tensor: torch.Tensor, group: Group) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 import copy
 import threading
+import weakref
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.units import Units
 from modular_converter.parallel.shard.apply import apply, undo
-from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
+from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup, enter, forget_entered
 from modular_converter.parallel.shard.shards import shard, unshard
 from modular_converter.parallel.shard.shares import share_lengths, stretches
 
@@ -87,3 +88,37 @@ def test_a_model_comes_back_whole():
 def test_a_key_that_matches_nothing_is_an_error():
     with pytest.raises(ApplyError, match=r"layers\.\*\.up: matches no module"):
         apply(torch.nn.Linear(4, 4), Plan.parse("plan x\nrule layers.*.up colwise\n"), ThreadGroup(ThreadBoard(1), 0))
+
+
+class _Counting:
+    """One rank of one, which counts the sums."""
+
+    rank, size, sums = 0, 1, 0
+
+    def all_reduce(self, tensor):
+        self.sums += 1
+        return tensor.clone()
+
+    def all_gather(self, tensor):
+        return [tensor]
+
+
+@pytest.mark.parametrize("change, sums", [(lambda x: None, 1), (lambda x: x.detach().mul_(2), 2)])
+def test_several_uses_of_a_tensor_are_summed_once_unless_it_changes(change, sums):
+    group, x = _Counting(), torch.ones(3, requires_grad=True)
+    source = x * 1
+    with torch.no_grad():
+        enter(source, group)
+    one = enter(source, group) * 2
+    change(source)
+    two = enter(source, group) * 3
+    (one + two).sum().backward()
+    assert group.sums == sums and torch.equal(x.grad, torch.full((3,), 5.0))
+
+
+def test_what_was_entered_is_let_go():
+    group, x = _Counting(), torch.ones(3, requires_grad=True)
+    kept = weakref.ref(enter(x * 1, group))
+    assert kept() is not None
+    forget_entered(group)
+    assert kept() is None

@@ -32,7 +32,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, undo
-from modular_converter.parallel.shard.collectives import borders_of, gathered
+from modular_converter.parallel.shard.collectives import borders_of, forget_entered, gathered
 
 
 class Sharded(MemoryFigures):
@@ -202,9 +202,11 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(own)
     def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
-            return own(self, *args, **kwargs)
         group = self._applied.group
+        if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
+            result = own(self, *args, **kwargs)
+            forget_entered(group)
+            return result
         self.__dict__["_recording"] = True
         try:
             pieces = self._applied.resolution.pieces
