@@ -10,6 +10,7 @@ import torch
 
 from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
+from modular_converter.parallel.engine.checkpoint.adapter_folder import is_adapter, open_adapter
 from modular_converter.parallel.engine.choice.arguments import Arguments, check_arguments, in_process_group
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
 from modular_converter.parallel.layout import Layout
@@ -49,7 +50,7 @@ def parallelize(
 
     Args:
         model: on the CPU, in the main process; or the path of a folder with ``config.json`` and safetensors files, of
-            which each process reads its own share.
+            which each process reads its own share; or the path of an adapter's folder, whose model is read whole.
         num_gpus: devices to use; on a machine without GPUs as many CPU processes.
         fp16: run in half precision; short for ``dtype=torch.float16``.
         dtype: the type of the weights on the devices; as they are if None, or as ``config.json`` says.
@@ -79,6 +80,9 @@ def parallelize(
     given = Arguments(**locals())
     refuse_import_in_child()
     check_arguments(given, _DEFAULTS)
+    if is_adapter(given.model):
+        model = open_adapter(given.model, given.weight_type, given.model_class)
+        given = dataclasses.replace(given, model=model, dtype=None, fp16=False, model_class=None)
     base = base_of(given.model)
     if in_process_group():  # each way imports only its own half of the engine
         from modular_converter.parallel.engine.group.adapted_share import wrap_share as wrap

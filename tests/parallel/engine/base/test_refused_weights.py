@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -27,6 +28,7 @@ SIZES = {
     "num_hidden_layers": 1,
 }
 NAMES = ("gate", "up", "down")
+PAGE = Path(__file__).parents[4] / "docs" / "parallelize.md"
 METHODS = [one.value for one in schemes.QuantizationMethod]
 
 
@@ -52,6 +54,21 @@ def test_every_scheme_of_the_library_is_refused_by_name(model, tmp_path, method)
             parallelize(model, num_gpus=2, device="cpu")
     finally:
         del model.config.quantization_config
+
+
+def test_the_page_has_a_row_for_each_scheme():
+    rows: dict[str, list[str]] = {}
+    section = PAGE.read_text(encoding="utf-8").partition("### Adapters and quantised weights")[2].partition("\n## ")[0]
+    for line in section.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| ") else []
+        for method in set(cells[0].split("`")[1::2]).intersection(METHODS) if len(cells) == 2 else ():
+            rows.setdefault(method, []).append(cells[1])
+    assert rows.keys() == set(METHODS)
+    for method, said in rows.items():
+        assert len(said) == 1 + (method == SCHEME)
+        for mark in ("dequantize=True", "model.dequantize()"):
+            assert (mark in said[-1]) == (mark in REMEDIES.get(method, ""))
+        assert said[-1].startswith("refused; ") and (said[0].startswith("supported") == (method == SCHEME))
 
 
 def test_the_remedies_are_those_of_the_library():

@@ -110,7 +110,7 @@ def test_no_model_at_all(tmp_path):
     assert "is no folder" in refused(tmp_path / "none")
     assert "has no config.json" in refused(tmp_path)
     (tmp_path / "adapter_config.json").write_text("{}")
-    assert "merge_and_unload" in refused(tmp_path)
+    assert "adapter" in refused(tmp_path)
     (tmp_path / "config.json").write_text("[1")
     assert "cannot be read" in refused(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "no such type"}')

@@ -1,0 +1,89 @@
+"""A saved adapter of peft: its model is read from the folder that its configuration names, and the adapter put into it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.base.refused_weights import refuse_quantised
+from modular_converter.parallel.engine.checkpoint.model_class import class_of
+from modular_converter.parallel.errors import BuildError, one_line
+
+
+_SETTINGS, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+# What peft's tasks are called -> the library's class for them.
+_TASKS = {
+    "CAUSAL_LM": "AutoModelForCausalLM",
+    "FEATURE_EXTRACTION": "AutoModel",
+    "QUESTION_ANS": "AutoModelForQuestionAnswering",
+    "SEQ_2_SEQ_LM": "AutoModelForSeq2SeqLM",
+    "SEQ_CLS": "AutoModelForSequenceClassification",
+    "TOKEN_CLS": "AutoModelForTokenClassification",
+}
+
+
+def is_adapter(model: Any) -> bool:
+    """Whether the folder of an adapter is given instead of a model's."""
+    return (
+        isinstance(model, (str, os.PathLike))
+        and Path(model, _SETTINGS).is_file()
+        and not Path(model, "config.json").is_file()
+    )
+
+
+def open_adapter(folder: str | os.PathLike[str], dtype: torch.dtype | None, model_class: Any = None) -> Any:
+    """The wrapped model of an adapter, whole and in eval mode, as ``PeftModel.from_pretrained`` makes it.
+
+    Args:
+        dtype: of the model's weights; the one of its configuration if None. Adapters are as peft loads them.
+        model_class: a class of a model or an Auto class; the one of the adapter's task, or that the model's
+            ``config.json`` names, if None.
+
+    Raises:
+        BuildError: the adapter or its model cannot be read; nothing is downloaded.
+    """
+    path = Path(folder)
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        raise BuildError(
+            f"{path}: holds an adapter of peft, which cannot be imported ({error}): pip install peft"
+        ) from error
+    settings = _settings(path)
+    base = settings.get("base_model_name_or_path")
+    if not base or not Path(base).is_dir():
+        raise BuildError(
+            f"{path / _SETTINGS}: base_model_name_or_path is {base!r}, which is no folder here, and nothing is downloaded; "
+            f"name the folder of the saved model there, or give PeftModel.from_pretrained(model, {str(path)!r})"
+        )
+    if not (path / _WEIGHTS).is_file():
+        raise BuildError(f"{path}: has no {_WEIGHTS}; save the adapter with safe_serialization=True")
+    config, kind = class_of(Path(base), model_class or _class_of_task(settings))
+    refuse_quantised(config, str(base))
+    try:
+        model = kind.from_pretrained(base, dtype=dtype or "auto", local_files_only=True)
+        return PeftModel.from_pretrained(model, str(path), local_files_only=True).eval()
+    except Exception as error:  # of the library, of peft, or of the model's own code
+        raise BuildError(f"{path}: cannot be put into the model of {base}: {one_line(error, 400)}") from error
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BuildError(f"{path / _SETTINGS}: cannot be read: {one_line(error)}") from error
+    if not isinstance(found, dict):
+        raise BuildError(f"{path / _SETTINGS}: is no table of settings")
+    return found
+
+
+def _class_of_task(settings: dict[str, Any]) -> Any:
+    """The class that an adapter was made for; None where it does not say."""
+    import transformers
+
+    made_for = (settings.get("auto_mapping") or {}).get("base_model_class")
+    return getattr(transformers, str(made_for or _TASKS.get(str(settings.get("task_type")))), None)

@@ -1,0 +1,52 @@
+"""The folder of an adapter: its model is read from the folder that it names; nothing is downloaded."""
+
+import json
+
+import pytest
+import torch
+
+
+pytest.importorskip("peft")
+
+from modular_converter.parallel import parallelize  # noqa: E402
+from modular_converter.parallel.engine.checkpoint.adapter_folder import is_adapter, open_adapter  # noqa: E402
+from modular_converter.parallel.errors import BuildError  # noqa: E402
+from tests.parallel.adapted import adapted, llama, logits  # noqa: E402
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """The folder of an adapter, that of its model, and the answers of both together."""
+    llama().save_pretrained(tmp_path / "base")
+    base = type(llama()).from_pretrained(tmp_path / "base")
+    model = adapted(base, r=4, target_modules=["q_proj"])
+    model.save_pretrained(tmp_path / "adapter")
+    return tmp_path / "adapter", tmp_path / "base", logits(model)
+
+
+def test_the_model_is_that_of_peft(saved):
+    adapter, base, answers = saved
+    assert is_adapter(adapter) and is_adapter(str(adapter)) and not is_adapter(base)
+    assert torch.equal(logits(open_adapter(adapter, None)), answers)
+    half = open_adapter(adapter, torch.bfloat16).get_base_model()
+    assert half.lm_head.weight.dtype == torch.bfloat16
+
+
+def test_what_cannot_be_read_is_said(saved):
+    adapter, base, _ = saved
+    settings = json.loads((adapter / "adapter_config.json").read_text())
+    for change, said in (
+        ({"base_model_name_or_path": "some/name"}, "'some/name', which is no folder here.*nothing is downloaded"),
+        ({"base_model_name_or_path": None}, "None, which is no folder here"),
+        ({"r": 5}, "cannot be put into the model of .*base"),
+    ):
+        (adapter / "adapter_config.json").write_text(json.dumps(settings | change))
+        with pytest.raises(BuildError, match=said):
+            parallelize(adapter, num_gpus=2, device="cpu")
+    (adapter / "adapter_config.json").write_text("[]")
+    with pytest.raises(BuildError, match="is no table of settings"):
+        parallelize(adapter, num_gpus=2, device="cpu")
+    (adapter / "adapter_config.json").write_text(json.dumps(settings))
+    (adapter / "adapter_model.safetensors").unlink()
+    with pytest.raises(BuildError, match="has no adapter_model.safetensors"):
+        parallelize(adapter, num_gpus=2, device="cpu")
