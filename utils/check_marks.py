@@ -179,6 +179,8 @@ def expected(path: Path, line: int) -> MarkVerdict:
     if not sources:
         return MarkVerdict.DANGLING
     (copy,) = (node for node in ast.walk(tree_of(path)) if isinstance(node, DEFINITIONS) and node.lineno == line + 1)
+    if any(where == path and node is copy for where, node in sources):
+        return MarkVerdict.INVISIBLE
     own = parts_of(path, copy, [], is_copy=True)
     pairs = replacements(match[3] or "")
     found = (parts_of(where, node, pairs, is_copy=False) for where, node in sources)

@@ -107,6 +107,8 @@ def _judge(path: str, mark: CopyMark, place: DefinitionLines, text: str, sources
     name = place.name.rpartition(".")[2]
     last = end_of_copy(text.split("\n"), place)
     audited = Audited(path, mark, MarkVerdict.IDENTICAL, name=name, lines=(place.first, last))
+    if sources.is_at(mark.source, path, place.name):
+        return Audited(path, mark, MarkVerdict.INVISIBLE, "it names the definition below it as its own source")
     try:
         texts = sources.texts(mark.source, path)
     except NotFoundError as error:

@@ -37,6 +37,11 @@ class Sources:
                 return found
         raise NotFoundError(self._reason(dotted, path))
 
+    def is_at(self, dotted: str, path: str, name: str) -> bool:
+        """Whether a dotted name means the definition `name` of the file at `path` itself."""
+        roots = self._roots(path, dotted.partition(".")[0])
+        return any(self._module(root, dotted) == (path, name.split(".")) for root in roots)
+
     def _roots(self, path: str, package: str) -> Iterator[str]:
         """The folders that may be those of the package: above the file, beside its models, installed."""
         above = os.path.dirname(path)

@@ -32,7 +32,7 @@ class BodyUnit:
     is_ignored: bool
     """Whether `# Ignore copy` lets it differ: somewhere in it or, between two methods, in a statement beside it."""
     marks: tuple[str, ...] = ()
-    """The lines above it that are marks of their own; they are not among `lines`."""
+    """The lines above its `def` that are marks of their own; they are not among `lines`."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def units_of(text: str, beginning: str, *, is_source: bool) -> DefinitionUnits:
         own = lines[start:end]
         marks = set(mark_lines(own, beginning))
         rest = tuple(line for number, line in enumerate(own) if number not in marks)
-        above = tuple(own[number] for number in sorted(marks) if number < _lead(own))
+        above = tuple(own[number] for number in sorted(marks) if number < child.lineno - 1 - start)
         is_method = isinstance(child, _DEFINITIONS)
         body.append(BodyUnit(_name(child), rest, is_method, not is_source and is_ignored(own), above))
         start = end
@@ -152,12 +152,6 @@ def _in_groups(body: Sequence[BodyUnit]) -> tuple[BodyUnit, ...]:
         for is_method, some in ((is_method, list(group)) for is_method, group in groups)
         for unit in some
     )
-
-
-def _lead(lines: Sequence[str]) -> int:
-    """The number of blank lines and comments with which some lines begin."""
-    code = (number for number, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
-    return next(code, len(lines))
 
 
 def _name(node: ast.stmt) -> str:

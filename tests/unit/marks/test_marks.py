@@ -224,6 +224,12 @@ def test_a_mark_of_another_form_is_invisible(comment: str, reason: str, library:
     assert marks(library, "--strict").exit_code == 1
 
 
+def test_a_mark_that_names_its_own_definition_is_invisible(library: Path) -> None:
+    mark = "# Copied from transformers.models.new.modeling_new.NewLayer"
+    assert verdict(write(library, "new", copy_of(COPY, mark))) == "invisible"
+    assert "names the definition below it" in marks(library).stderr
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -274,6 +280,17 @@ def test_a_fix_keeps_marks_within_and_line_ends(library: Path) -> None:
     write(library, "base", SOURCE.replace("self.base(x)", "self.base(x) + 1"))
     assert marks(library, "--fix").exit_code == 0
     assert path.read_bytes().decode() == text.replace("self.new(x)", "self.new(x) + 1")
+
+
+def test_a_mark_between_a_decorator_and_its_method_stays(library: Path) -> None:
+    source = SOURCE.replace("    @property", "    @staticmethod\n    def zero():\n        return 0\n\n    @property")
+    inner = "    @staticmethod\n    # Copied from transformers.models.base.modeling_base.BaseLayer.zero\n    def zero"
+    copy = COPY.replace("    @property", "    @staticmethod\n    def zero():\n        return 0\n\n    @property")
+    text = copy_of(copy.replace("    @staticmethod\n    def zero", inner))
+    write(library, "base", source.replace("return 0", "return 1"))
+    path = write(library, "new", text)
+    assert marks(library, "--fix").exit_code == 0
+    assert path.read_text() == text.replace("return 0", "return 1")
 
 
 def test_findings_for_programs(library: Path) -> None:
