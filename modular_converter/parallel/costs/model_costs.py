@@ -19,7 +19,7 @@ from modular_converter.parallel.schedule.chain_work import ChainWork, PartWork
 from modular_converter.parallel.trace.record import tensors_in
 
 
-MOST_OPERATIONS = 400_000
+MOST_OPERATIONS = 150_000
 """In one run: about half a minute. A model that loops over its tokens needs many."""
 
 
