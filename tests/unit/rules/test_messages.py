@@ -16,9 +16,11 @@ from modular_converter.rules import (
     colliding_prefix,
     config_from_modeling,
     cycle,
+    dangling_copy,
     deep_inheritance,
     del_still_read,
     del_unknown_attribute,
+    drifted_copy,
     foreign_base,
     formatter_failed,
     formatter_version,
@@ -30,6 +32,7 @@ from modular_converter.rules import (
     inconsistent_bases,
     internal_error,
     invalid_result,
+    invisible_copy,
     lost_statement,
     missing_file,
     missing_from_all,
@@ -59,6 +62,7 @@ from modular_converter.rules import (
     typing_only_name,
     undefined_name,
     unknown_in_all,
+    unknown_line,
     unknown_neighbour,
     unknown_parent,
     unknown_revision,
@@ -217,6 +221,15 @@ WORDED = [
         "`NewConfig` removes `mlp_bias`, but the generated `NewMLP` still reads `config.mlp_bias`",
         "keep the attribute",
     ),
+    (unknown_line.diagnose(AT, 2), "there is no line 3: this file has 2", "from 1 to 2"),
+    (drifted_copy.diagnose(AT, "NewMLP", "a.b.OldMLP", ("forward",)), "source a.b.OldMLP in `forward`", "--fix"),
+    (drifted_copy.diagnose(AT, "f", "a.b.f", (), "it would not parse"), "`f` differs", "it would not parse"),
+    (
+        dangling_copy.diagnose(AT, "a.b.C", "b.py has no `C`"),
+        "a.b.C does not exist: b.py has no `C`",
+        "Correct the name",
+    ),
+    (invisible_copy.diagnose(AT, "it stands behind code"), "it stands behind code", "# Copied from <package>"),
 ]
 
 
