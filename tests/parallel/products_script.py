@@ -155,6 +155,7 @@ def main():
     found["resumed"] = resumed(["fsdp2.tp2", "tp4", "ddp4", "fsdp4"])
     found["too many"] = refused(lambda: in_layout("fsdp4.tp2"))
     found["no data"] = refused(lambda: in_layout("tp4", offload=True))
+    found["both"] = refused(lambda: in_layout("tp4", compile=True, recompute=True))
     found["replicas"] = refused(lambda: nn.parallel.DistributedDataParallel(in_layout("tp4")))
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tp"))
     meshed = parallelize(blocks(), mesh=mesh["tp"], plan=PLAN, device="cpu", probe=False)

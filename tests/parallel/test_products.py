@@ -37,6 +37,7 @@ def test_a_checkpoint_is_resumed_in_another_layout(found):
 def test_wrong_products_are_told_before_the_first_step(found):
     assert "8 processes, and there are 4: start 8, or take one of fsdp4" in found["too many"]
     assert found["no data"] == "ApplyError: offload= needs a layout with fsdp, such as fsdp2; this one is tp4"
+    assert found["both"].startswith("ApplyError: recompute and compile together need tp1")
     assert "takes no DTensors: give parallelize layout='ddp2.tp4'" in found["replicas"]
     assert "over processes that hold other shares" in found["wrong group"]
     assert found["seeds"].startswith("ApplyError: words.weight has other values on process 2")

@@ -26,6 +26,10 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
     """
     options = training or Training()
     layers = list(own_layers(model))
+    if options.recompute and options.compile and grid.layout.tp > 1:
+        raise ApplyError(
+            "recompute and compile together need tp1: compiled code cannot save DTensors to compute again"
+        )
     if options.recompute:
         _recompute(model)
     if options.compile:
