@@ -9,6 +9,10 @@ from dataclasses import replace
 from modular_converter.diagnostics import Diagnostic, Edit
 
 
+MOST_CURES = 50
+"""Findings of one file that get a cure at a time. Each takes a look at the whole file, and a file may have thousands."""
+
+
 def with_cures(findings: Iterable[Diagnostic], path: str, text: str) -> list[Diagnostic]:
     """The findings, those about a modular file with their cures where the rules offer some.
 
@@ -19,7 +23,14 @@ def with_cures(findings: Iterable[Diagnostic], path: str, text: str) -> list[Dia
     """
     from modular_converter.rules import fixes  # a check of current files imports no rule
 
-    return [_with_cure(one, text) if one.location.path == path and one.code in fixes() else one for one in findings]
+    found = []
+    offered = 0
+    for one in findings:
+        if offered < MOST_CURES and one.location.path == path and one.code in fixes():
+            offered += 1
+            one = _with_cure(one, text)
+        found.append(one)
+    return found
 
 
 def _with_cure(finding: Diagnostic, text: str) -> Diagnostic:
