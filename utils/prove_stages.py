@@ -1,9 +1,9 @@
-"""Models in stages beside one process: `python utils/prove_stages.py [FAMILY ...] [--update docs/pipeline.md]`.
+"""Models in stages beside one process: `python utils/prove_stages.py [FAMILY ...] [--update docs/stages.md]`.
 
 Each family is a small model with five layers, random weights and no dropout; eight rows, half of them padded. For each case
-(a schedule, its stages a process and its micro-batches) two CPU processes run a forward and three training steps with
-clipping. Compared with one process: the outputs, the loss and the norm of each step, each gradient of the first step, and
-the weights after three steps of AdamW. Without families, all of `FAMILIES`.
+(a schedule, its stages a process and its micro-batches) two CPU processes run a forward and three training steps, each of
+two batches whose gradients add up, with clipping. Compared with one process: the outputs, the loss and the norm of each
+step, each gradient of the first step, and the weights after three steps of AdamW. Without families, all of `FAMILIES`.
 """
 
 from __future__ import annotations
@@ -128,10 +128,11 @@ def _train(model: Any, owner: Any, batch: dict[str, Any]) -> tuple[list[tuple[fl
     pairs, gradients = [], {}
     for number in range(STEPS):
         if hasattr(owner, "step"):
+            owner.step(**batch, labels=labels)  # gradients of two steps add up
             loss, clip = owner.step(**batch, labels=labels), owner.clip_grad_norm_
         else:
             loss = model(**batch, labels=labels, use_cache=False).loss
-            loss.backward()
+            (2 * loss).backward()
 
             def clip(most: float) -> Any:
                 return torch.nn.utils.clip_grad_norm_(model.parameters(), most)

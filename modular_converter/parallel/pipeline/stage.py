@@ -98,12 +98,19 @@ class StageModule(torch.nn.Module):
         try:
             result = self.model(**inputs)
         except _Stop:
-            return tuple(_tensors(self._sent))
+            return self._checked(_tensors(self._sent))
         finally:
             self._inputs, self._received, self._blanks = {}, {}, {}
         if not self.is_last:
             raise ApplyError(f"{self._layers.module}: the run ended before the next stage's first layer was called")
         return result
+
+    def _checked(self, sent: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """What is sent; the next stage waits for the shapes of the run that showed them."""
+        found, known = ([(tuple(t.shape), t.dtype) for t in some] for some in (sent, self.gives))
+        if found != known:
+            raise ApplyError(f"{self._layers.module}: the stage hands over {found}, and its shapes were to be {known}")
+        return tuple(sent)
 
     def _at(self, number: int) -> Mapping[str, Any]:
         assert self._flow is not None

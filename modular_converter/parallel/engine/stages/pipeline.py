@@ -12,10 +12,11 @@ from torch.distributed import pipelining
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
 
 from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta
+from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
 from modular_converter.parallel.engine.stages.chosen_plan import agreed_pipeline_plan
 from modular_converter.parallel.engine.stages.micro_batches import Batch, batch_of
 from modular_converter.parallel.engine.stages.scheduled_stage import ScheduledStage, bare_leaves
-from modular_converter.parallel.engine.stages.shared_weights import shared_weights, sum_gradients
+from modular_converter.parallel.engine.stages.shared_weights import shared_weights, summed_gradients
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
@@ -23,6 +24,8 @@ from modular_converter.parallel.pipeline.prove import cuts_of
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
+from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.trace.call_names import forward_names
 
 
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
@@ -65,7 +68,7 @@ class Pipeline:
 
         Raises:
             ScheduleError: the schedule does not allow these numbers; the message has those that it would.
-            ApplyError: the model is no chain of layers, or the balance does not fit.
+            ApplyError: processes have other weights, the model is no chain of layers, or the balance does not fit.
         """
         self._place = _join(device)
         own_group: Any = dist.group.WORLD if group is None else group
@@ -75,6 +78,7 @@ class Pipeline:
         rank, size = dist.get_rank(own_group), dist.get_world_size(own_group)
         order = order_of(self._schedule, size, stages_per_process or self._schedule.usual, chunks)
         self._stages_in_all = order.stages
+        refuse_other_weights(model, ProcessGroup(own_group), self._place)
         self._plan = agreed_pipeline_plan(model, plan, own_group)
         cuts = _cuts(model, self._plan, self._stages_in_all, balance)
         self._shapes = copy_without_data(model)
@@ -129,12 +133,12 @@ class Pipeline:
             raise ApplyError("the model's own loss needs labels=; or give Pipeline a loss= and step a target=")
         if self._loss is not None and target is None:
             raise ApplyError("the loss that was given needs target=")
-        batch = batch_of(inputs, self._config, self._chunks, self._place)
+        batch = self._batch(inputs)
         losses: list[torch.Tensor] = []
         goal = (inputs["labels"] if target is None else target).to(self._place)
         scheduled = self._scheduled(batch, trains=True)
-        scheduled.step(**self._given(batch, goal, losses))
-        sum_gradients(self._shared)
+        with summed_gradients(self._shared):
+            scheduled.step(**self._given(batch, goal, losses))
         return self._everywhere(losses)
 
     @torch.no_grad()
@@ -144,7 +148,7 @@ class Pipeline:
             raise ApplyError("labels are for step(); a forward gives no loss")
         if self._schedule.v_shaped:
             raise ApplyError(f"{self._schedule.name} has no forward without a backward: use another schedule for it")
-        batch = batch_of(inputs, self._config, self._chunks, self._place)
+        batch = self._batch(inputs)
         merged = self._scheduled(batch, trains=False).eval(**self._given(batch, None, None))
         last = self.stages.get(self._stages_in_all - 1)
         return None if last is None else self._wrapped[self._stages_in_all - 1].output(merged)
@@ -164,6 +168,11 @@ class Pipeline:
         for gradient in gradients.values():
             gradient.mul_(torch.clamp(max_norm / (norm + 1e-6), max=1.0).to(gradient.dtype))
         return norm
+
+    def _batch(self, inputs: dict[str, Any]) -> Batch:
+        if "use_cache" in forward_names(self._shapes):
+            inputs = {"use_cache": False, **inputs}
+        return batch_of(inputs, self._config, self._chunks, self._place)
 
     def _given(self, batch: Batch, goal: torch.Tensor | None, losses: list[torch.Tensor] | None) -> dict[str, Any]:
         """The arguments of a step of torch's schedule."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -44,13 +45,18 @@ def shared_weights(own: Mapping[str, torch.nn.Parameter], group: dist.ProcessGro
     ]
 
 
-def sum_gradients(shared: Sequence[SharedWeight]) -> None:
-    """Sum the gradients over the processes that have a weight; one that has none adds zeros."""
+@contextmanager
+def summed_gradients(shared: Sequence[SharedWeight]) -> Iterator[None]:
+    """Sum the gradients of a step over the processes that have a weight; those of earlier steps are summed already."""
+    earlier = [one.parameter.grad for one in shared]
     for one in shared:
+        one.parameter.grad = None
+    yield
+    for one, before in zip(shared, earlier):
         if one.parameter.requires_grad:
-            if one.parameter.grad is None:
-                one.parameter.grad = torch.zeros_like(one.parameter)
-            dist.all_reduce(one.parameter.grad, group=one.group)
+            gradient = torch.zeros_like(one.parameter) if one.parameter.grad is None else one.parameter.grad
+            dist.all_reduce(gradient, group=one.group)
+            one.parameter.grad = gradient if before is None else before.add_(gradient)
 
 
 def _me(ranks: Sequence[int]) -> bool:
