@@ -47,6 +47,7 @@ class StageModule(torch.nn.Module):
         self.needs = frozenset(name for entry in (self._layers, *before, *behind) for name in entry.inputs)
         self.span, self.is_first, self.is_last = span, span.start == 0, span.stop == len(paths)
         self.model = _part_of(model, absent)
+        self._own = [paths[number] for number in span]
         self._flow: LayerFlow | None = None
         self._blanks: dict[str, Iterator[Any]] = {}
         self._inputs: Mapping[str, Any] = {}
@@ -55,6 +56,7 @@ class StageModule(torch.nn.Module):
         for path in absent:
             module = self.model.get_submodule(path)
             module.forward = self._blank(path, module.forward)
+            do_not_recompute(module)
         for number in span:
             self._hook(paths[number], self._give(number == span.start))
         if not self.is_last:
@@ -63,6 +65,10 @@ class StageModule(torch.nn.Module):
     def prepare(self, flow: LayerFlow) -> None:
         """Take the shapes of a run of the whole model: later calls have inputs of the same shapes."""
         self._flow = flow
+        if not self.is_first:  # in a backward, a layer would be computed again from what its caller gave, not received
+            passing = set(self._at(self.span.start)) - set(self._layers.outputs)
+            for path in self._own if passing else self._own[:1]:
+                do_not_recompute(self.model.get_submodule(path))
 
     @property
     def takes(self) -> tuple[torch.Tensor, ...]:
@@ -166,6 +172,13 @@ def _part_of(model: torch.nn.Module, absent: Sequence[str]) -> torch.nn.Module:
                 part.__dict__.update(store)
                 store.clear()
     return local
+
+
+def do_not_recompute(module: torch.nn.Module) -> None:
+    """Turn activation checkpointing off for a module and its parts."""
+    for part in module.modules():
+        if getattr(part, "gradient_checkpointing", False):
+            part.gradient_checkpointing = False  # type: ignore[assignment]
 
 
 def copy_without_data(model: torch.nn.Module) -> torch.nn.Module:

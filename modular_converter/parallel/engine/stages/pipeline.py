@@ -21,7 +21,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
 from modular_converter.parallel.pipeline.prove import cuts_of
-from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup
@@ -82,6 +82,7 @@ class Pipeline:
         self._plan = agreed_pipeline_plan(model, plan, own_group)
         cuts = _cuts(model, self._plan, self._stages_in_all, balance)
         self._shapes = copy_without_data(model)
+        do_not_recompute(self._shapes)
         self._made: Any = None
         self._made_for: Any = None
         self._wrapped: dict[int, ScheduledStage] = {}
