@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
-from modular_converter.parallel.trace.call_names import bound_arguments
+from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def flow_of(model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[str, Any
     """
     results: dict[str, list[Any]] = {path: [] for path in parts(model, plan)}
     entering: dict[int, Mapping[str, Any]] = {}
-    layers = layers_entry(model, plan)
+    layers, given = layers_entry(model, plan), {*inputs, *forward_names(model)}
     handles = []
     for path, found in results.items():
         module = model.get_submodule(path)
@@ -78,7 +78,7 @@ def flow_of(model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[str, Any
     for number, path in enumerate(layer_paths(model, plan)):
 
         def note(module: torch.nn.Module, args: Any, kwargs: Any, number: int = number) -> None:
-            entering[number] = handed_over(module, args, kwargs, layers, inputs)
+            entering[number] = handed_over(module, args, kwargs, layers, given)
 
         handles.append(model.get_submodule(path).register_forward_pre_hook(note, with_kwargs=True))
     try:
@@ -90,15 +90,18 @@ def flow_of(model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[str, Any
 
 
 def handed_over(
-    layer: torch.nn.Module, args: Any, kwargs: Any, layers: Entry, inputs: Mapping[str, Any]
+    layer: torch.nn.Module, args: Any, kwargs: Any, layers: Entry, given: Collection[str]
 ) -> dict[str, Any]:
-    """The arguments of a call of a layer that the plan names, without the model's own inputs.
+    """The arguments of a call of a layer that the plan names, without those that each stage makes of the batch.
+
+    Args:
+        given: the names of the model's own inputs, such as `attention_mask`, whether or not the batch has them.
 
     Raises:
         ApplyError: the layer takes no such argument.
     """
     bound = bound_arguments(layer, args, kwargs)
-    names = [name for name in layers.inputs if name not in inputs]
+    names = [name for name in layers.inputs if name in layers.outputs or name not in given]
     missing = next((name for name in names if name not in bound), None)
     if missing is not None:
         raise ApplyError(f"{layers.module}: its layers take no `{missing}`")

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow, handed_over, layer_paths, layers_entry, parts
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
-from modular_converter.parallel.trace.call_names import bound_arguments
+from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
 
 
 class _Stop(Exception):
@@ -50,7 +50,7 @@ class StageModule(torch.nn.Module):
         self._own = [paths[number] for number in span]
         self._flow: LayerFlow | None = None
         self._blanks: dict[str, Iterator[Any]] = {}
-        self._inputs: Mapping[str, Any] = {}
+        self._given: set[str] = set()
         self._received: dict[str, Any] = {}
         self._sent: dict[str, Any] = {}
         for path in absent:
@@ -96,7 +96,7 @@ class StageModule(torch.nn.Module):
         if self._flow is None:
             raise ApplyError("the stage knows no shapes yet: call prepare() with the flow of a run")
         device = next((t.device for t in (*self.parameters(), *received, *_tensors(inputs))), torch.device("cpu"))
-        self._inputs = inputs
+        self._given = {*inputs, *forward_names(self.model)}
         self._received = {} if self.is_first else _filled(self._at(self.span.start), received)
         self._blanks = {
             path: iter([_nothing(one, device) for one in results]) for path, results in self._flow.results.items()
@@ -106,7 +106,7 @@ class StageModule(torch.nn.Module):
         except _Stop:
             return self._checked(_tensors(self._sent))
         finally:
-            self._inputs, self._received, self._blanks = {}, {}, {}
+            self._received, self._blanks = {}, {}
         if not self.is_last:
             raise ApplyError(f"{self._layers.module}: the run ended before the next stage's first layer was called")
         return result
@@ -139,7 +139,7 @@ class StageModule(torch.nn.Module):
         return give
 
     def _take(self, layer: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        self._sent = {**handed_over(layer, args, kwargs, self._layers, self._inputs), **self._passing()}
+        self._sent = {**handed_over(layer, args, kwargs, self._layers, self._given), **self._passing()}
         raise _Stop
 
     def _blank(self, path: str, forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from modular_converter.parallel.engine.stages.micro_batches import batch_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.derive import derive_pipeline
 from modular_converter.parallel.pipeline.flow import flow_of
-from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
 from modular_converter.parallel.proof.situations import with_mask
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
@@ -53,17 +53,31 @@ def test_a_stage_holds_its_own_layers_alone() -> None:
     assert set(stage.model.state_dict()) == set(own)
 
 
-def test_stages_one_after_the_other_are_the_model() -> None:
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("recomputed", [True, False])
+def test_stages_one_after_the_other_are_the_model(masked: bool, recomputed: bool) -> None:
     model, inputs, plan = small_llama()
-    with guesses():
-        flow = flow_of(copy_without_data(model), plan, on_meta(inputs))
+    if recomputed:
+        model.gradient_checkpointing_enable()
+    inputs = {name: value for name, value in inputs.items() if masked or name != "attention_mask"}
+    bare = copy_without_data(model)
+    do_not_recompute(bare)
+    with guesses():  # a mask of ones is left out in a run with data
+        flow = flow_of(bare, plan, on_meta(inputs))
+    expected = model.train()(**inputs).logits
+    expected.square().mean().backward()
+    gradients = {name: value.grad.clone() for name, value in model.named_parameters()}
+    model.zero_grad()
     passed = ()
     for span in (range(1), range(1, 3)):
-        stage = StageModule(model, plan, span)
+        stage = StageModule(model, plan, span).train()
         stage.prepare(flow)
         assert [tensor.shape for tensor in stage.takes] == [tensor.shape for tensor in passed]
         passed = stage(*passed, **inputs)
-    torch.testing.assert_close(passed.logits, model(**inputs).logits)
+    torch.testing.assert_close(passed.logits, expected)
+    passed.logits.square().mean().backward()
+    for name, value in model.named_parameters():
+        torch.testing.assert_close(value.grad, gradients[name])
 
 
 def test_what_was_not_handed_over_shows() -> None:
