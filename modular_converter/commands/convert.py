@@ -78,7 +78,7 @@ def convert_command(
     FILES are modular files, globs, folders, model names, or "all"; with --watch, "all" is the default. The generated
     files are written beside each modular file. `modular-convert graph` shows which models inherit from which,
     `suggest` from which a flat model could inherit, and `modularize` writes its modular file. `where` tells where a
-    line comes from.
+    line comes from, and `marks` whether copies with a comment "# Copied from ..." have drifted.
 
     \b
     Exit code: 0 success; 1 only findings, or differences with --diff or --dry-run;

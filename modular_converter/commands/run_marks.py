@@ -100,7 +100,7 @@ def _folder_of(argument: str, options: MarksOptions) -> str:
 
 def _refuse_installed(marks: Sequence[Audited]) -> None:
     for one in marks:
-        if one.verdict is MarkVerdict.DRIFTED and is_installed(one.path):
+        if one.verdict is MarkVerdict.DRIFTED and is_installed(os.path.realpath(one.path)):
             raise ConversionError(read_only_target.diagnose(Location(one.path), "it belongs to an installed package"))
 
 
@@ -118,7 +118,7 @@ def _findings(done: Repair, library: Library) -> Iterator[Diagnostic]:
         place = Location(one.path, mark.line, mark.column, mark.line, end)
         if one.verdict is MarkVerdict.DRIFTED and one.source is not None and one.copy is not None:
             members = [name for name in differing(one.source, one.copy) if name] if one.source.is_class else []
-            refusal = done.refused.get((one.path, one.name), "")
+            refusal = done.refused.get(one.key, "")
             finding = drifted_copy.diagnose(place, one.name, mark.source, members, refusal)
         elif one.verdict is MarkVerdict.DANGLING:
             finding = dangling_copy.diagnose(place, mark.source, one.reason)

@@ -45,13 +45,18 @@ class Audited:
     verdict: MarkVerdict
     reason: str = ""
     name: str = ""
-    """The definition that is marked; "" for an invisible mark."""
+    """The dotted name, in its file, of the definition that is marked; "" for an invisible mark."""
     lines: tuple[int, int] = (0, 0)
     """Its first and last line in the file, from 1, without decorators."""
     source: DefinitionUnits | None = None
     """Of a drifted copy: what it should say, formatted."""
     copy: DefinitionUnits | None = None
     """Of a drifted copy: what it says, formatted."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What stays the same while lines above it come and go."""
+        return self.path, self.name, self.mark.text
 
 
 @dataclass(frozen=True)
@@ -105,8 +110,8 @@ def _in_file(path: str, text: str, marks: Sequence[CopyMark], sources: Sources) 
 
 def _judge(path: str, mark: CopyMark, place: DefinitionLines, text: str, sources: Sources) -> Audited:
     name = place.name.rpartition(".")[2]
-    last = end_of_copy(text.split("\n"), place)
-    audited = Audited(path, mark, MarkVerdict.IDENTICAL, name=name, lines=(place.first, last))
+    last = end_of_copy(text, place)
+    audited = Audited(path, mark, MarkVerdict.IDENTICAL, name=place.name, lines=(place.first, last))
     if sources.is_at(mark.source, path, place.name):
         return Audited(path, mark, MarkVerdict.INVISIBLE, "it names the definition below it as its own source")
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,20 +63,24 @@ def find_marks(text: str, beginning: str, package: str) -> list[CopyMark]:
     if not re.search(r"copied\s+from", text, re.IGNORECASE):
         return []
     lines = text.split("\n")
+    starts = [0, *itertools.accumulate(len(line) + 1 for line in lines)]
     return [
         mark
         for token in lexer.tokens(text)
-        if token.kind == "comment" and (mark := _mark(text, token.start, token.end, lines, beginning, package))
+        if token.kind == "comment"
+        and (mark := _mark(text[token.start : token.end], token.start, lines, starts, beginning, package))
     ]
 
 
-def _mark(text: str, start: int, end: int, lines: list[str], beginning: str, package: str) -> CopyMark | None:
-    comment = text[start:end].rstrip()
+def _mark(
+    comment: str, start: int, lines: list[str], starts: list[int], beginning: str, package: str
+) -> CopyMark | None:
+    comment = comment.rstrip()
     found = _LOOSE.search(comment)
     if found is None or not _is_meant(found["path"].rstrip("."), found["rest"], package):
         return None
-    line = text.count("\n", 0, start) + 1
-    column = start - (text.rfind("\n", 0, start) + 1) + 1
+    line = bisect.bisect_right(starts, start)
+    column = start - starts[line - 1] + 1
     replacements, passed_over, unread = _replacements(found["rest"])
     before = comment[: found.start()].lstrip("#").strip()
     flaw = (

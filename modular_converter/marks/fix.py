@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.emit.format_ruff import undefined_names
+from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.library import Library
 from modular_converter.marks.audit import INDENT, Audit, Audited, MarkVerdict, audit, depth, nested, unnested
 from modular_converter.marks.compare import differing
@@ -16,7 +19,7 @@ from modular_converter.settings.values import Settings
 
 
 ROUNDS = 10
-"""A copy may be the source of another one, whose turn comes in the next round."""
+"""More than the most copies of a file: a copy may be the source of another one, whose turn comes in the next round."""
 
 
 @dataclass
@@ -28,20 +31,21 @@ class Repair:
     texts: dict[str, str] = field(default_factory=dict)
     """Path -> new text, for each file that changes."""
     fixed: int = 0
-    refused: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Path and name of a copy that stays drifted -> the reason."""
+    refused: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """The key of a copy that stays drifted -> the reason."""
 
 
 def repair(first: Audit, paths: Collection[str], library: Library) -> Repair:
     """Put the drifted copies of an audit right, in the texts that `library` lays over the files.
 
-    A copy stays where its source would not parse in its place, or uses a name that the file lacks.
+    A copy stays where its source would not parse in its place, uses a name that the file lacks, or has a string over
+    several lines, whose text depends on its indentation.
     """
     done = Repair(first)
-    for _ in range(ROUNDS):
+    in_files = Counter(one.path for one in first.marks if one.verdict is MarkVerdict.DRIFTED)
+    for _ in range(ROUNDS + max(in_files.values(), default=0)):
         drifted = [one for one in done.audit.marks if one.verdict is MarkVerdict.DRIFTED]
-        waiting = [one for one in drifted if (one.path, one.name) not in done.refused]
-        texts = _next_texts(waiting, done, library)
+        texts = _next_texts(drifted, done, library)
         if not texts:
             break
         done.texts.update(texts)
@@ -51,29 +55,41 @@ def repair(first: Audit, paths: Collection[str], library: Library) -> Repair:
 
 
 def _next_texts(drifted: Sequence[Audited], done: Repair, library: Library) -> dict[str, str]:
-    """The files with some copies put right: in each file one, so that no two edits meet."""
-    first = {one.path: one for one in reversed(drifted)}
+    """The files with some copies put right; none when all that are left are refused."""
+    while waiting := [one for one in drifted if one.key not in done.refused]:
+        if texts := _proposed(waiting, done, library):
+            return texts
+    return {}
+
+
+def _proposed(waiting: Sequence[Audited], done: Repair, library: Library) -> dict[str, str]:
+    """The files with the first copy put right, so that no two edits meet; those where it is refused are left out."""
+    first = {one.path: one for one in reversed(waiting)}
     proposed: dict[str, str] = {}
     for path, one in first.items():
         replaced = _replaced(one, library.text(path), library.settings)
         if isinstance(replaced, str):
             proposed[path] = replaced
         else:
-            done.refused[path, one.name] = replaced[0]
+            done.refused[one.key] = replaced[0]
     lacking = _new_undefined(proposed, library)
     for path, names in lacking.items():
-        done.refused[path, first[path].name] = f"the file lacks {', '.join(f'`{name}`' for name in names)}"
+        done.refused[first[path].key] = f"the file lacks {', '.join(f'`{name}`' for name in names)}"
         del proposed[path]
     done.fixed += len(proposed)
-    if not proposed and first:  # all refused: the next of each file
-        rest = [one for one in drifted if (one.path, one.name) not in done.refused]
-        return _next_texts(rest, done, library) if rest else {}
     return proposed
 
 
 def _replaced(one: Audited, text: str, settings: Settings) -> str | tuple[str]:
     """The text of a file with one copy put right, or the reason why not."""
     assert one.source is not None and one.copy is not None
+    lines = text.split("\n")
+    start, end = one.lines
+    margin = " " * INDENT * depth(one)
+    if lines[start - 1][: one.mark.column - 1] != margin:
+        return (f"its file is not indented by {INDENT} spaces",)
+    if not (one.source.body and one.copy.body):
+        return ("its source is no definition with the replacements of the mark",)
     units = _merged(one.source, one.copy)
     if units is None:
         return ("`# Ignore copy` stands in it where the source has nothing of that name",)
@@ -82,15 +98,26 @@ def _replaced(one: Audited, text: str, settings: Settings) -> str | tuple[str]:
     if formatted.failures:
         return ("it would not parse",)
     new = unnested(formatted.texts[name], depth(one)).removesuffix("\n")
-    lines = text.split("\n")
-    start, end = one.lines
-    lines[start - 1 : end] = textwrap.indent(new, " " * INDENT * depth(one)).split("\n")
+    lines[start - 1 : end] = textwrap.indent(new, margin).split("\n")
     result = "\n".join(lines)
     try:
-        parse(result)
+        moved = _strings(parse(result)) - _strings(parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ("it would not parse",)
-    return result
+    return ("a string over several lines differs, and its text depends on the indentation",) if moved else result
+
+
+def _strings(tree: ast.Module) -> Counter[str]:
+    """The strings over several lines that are no docstrings: to move them to another indentation changes them."""
+    bodies = (getattr(node, "body", None) for node in ast.walk(tree))
+    firsts = (body[0] for body in bodies if isinstance(body, list) and body)
+    documentation = {id(first.value) for first in firsts if is_docstring(first)}
+    return Counter(
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
+        if "\n" in node.value and node.end_lineno != node.lineno
+    )
 
 
 def _merged(source: DefinitionUnits, copy: DefinitionUnits) -> DefinitionUnits | None:

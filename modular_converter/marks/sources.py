@@ -11,6 +11,10 @@ from modular_converter.diagnostics import ConversionError, did_you_mean
 from modular_converter.marks.units import DefinitionLines, dedented, definition_places
 
 
+LONGEST = 1000
+"""Characters of a dotted name at most: each of its parts may be the end of a module's name, and is looked for."""
+
+
 class NotFoundError(LookupError):
     """Raised for a definition that does not exist; the message says what of its name does not."""
 
@@ -78,7 +82,7 @@ class Sources:
 
     def _module(self, root: str, dotted: str) -> tuple[str, list[str]]:
         """The file of the longest part of a dotted name that is a module, and the rest of the name."""
-        parts = dotted.split(".")[1:]
+        parts = dotted.split(".")[1:] if len(dotted) <= LONGEST else []
         for length in range(len(parts), 0, -1):
             stem = os.path.join(root, *parts[:length])
             for file in (f"{stem}.py", os.path.join(stem, "__init__.py")):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from modular_converter.convert.source.index import end_with_footer, first_line
+from modular_converter.diagnostics import split_lines
 from modular_converter.marks.comments import is_end, is_ignored, mark_lines, without_ignored
 
 
@@ -76,13 +76,13 @@ def definition_places(text: str) -> list[DefinitionLines]:
 
 
 def _definitions(body: Sequence[ast.AST], above: str) -> Iterator[tuple[str, Definition]]:
-    """The definitions of some statements by their dotted names, also those below `if`, `try` and `with`."""
+    """The definitions of some statements by their dotted names, also those below `if`, `try` and the like."""
     for node in body:
         if isinstance(node, _DEFINITIONS):
             yield f"{above}{node.name}", node
             yield from _definitions(node.body, f"{above}{node.name}.")
         else:
-            for inner in ("body", "orelse", "handlers", "finalbody"):
+            for inner in ("body", "orelse", "handlers", "finalbody", "cases"):
                 yield from _definitions(getattr(node, inner, []), above)
 
 
@@ -91,21 +91,27 @@ def last_line(node: Definition, lines: list[str]) -> int:
     return end_with_footer(lines, node.end_lineno or node.lineno, len(lines), node.col_offset)
 
 
-def end_of_copy(lines: Sequence[str], place: DefinitionLines) -> int:
+def end_of_copy(text: str, place: DefinitionLines) -> int:
     """The last line of a definition that counts: the one above `# End copy`, if that parts two of its statements."""
+    lines = split_lines(text)
     end = next((number for number in range(place.first, place.last) if is_end(lines[number])), place.last)
     if end == place.last:
         return end
     try:
-        parse(textwrap.dedent("\n".join(lines[place.first - 1 : end])))
+        parse(dedented(text, place.first, end))
     except SyntaxError:
         return place.last
     return end
 
 
 def dedented(text: str, first: int, last: int) -> str:
-    """Some lines of a text, from 1, as they would stand at the top level."""
-    return textwrap.dedent("\n".join(text.split("\n")[first - 1 : last])) + "\n"
+    """Some lines of a text, from 1, as they would stand at the top level.
+
+    Lines of strings and comments may begin further left than the first line does: they stay.
+    """
+    lines = split_lines(text)[first - 1 : last]
+    margin = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+    return "".join(f"{line.removeprefix(margin)}\n" for line in lines)
 
 
 def named(text: str, name: str) -> str:
@@ -114,17 +120,18 @@ def named(text: str, name: str) -> str:
 
 
 def units_of(text: str, beginning: str, *, is_source: bool) -> DefinitionUnits:
-    """Take a definition apart.
+    """Take a definition apart. A text that is no definition, by a replacement, is all header and has no body.
 
     Args:
         text: the definition at the top level.
         beginning: how marks begin, which do not count.
         is_source: whether comments `# Ignore copy` do not count: they speak of another copy.
     """
-    node = parse(text).body[0]
-    assert isinstance(node, _DEFINITIONS)
     lines = text.removesuffix("\n").split("\n")
     lines = [without_ignored(line) for line in lines] if is_source else lines
+    node = _definition(text)
+    if node is None:
+        return DefinitionUnits(tuple(lines), (), is_class=False)
     start = first_line(node.body[0], lines) - 1
     while start > 1 and (not lines[start - 1].strip() or lines[start - 1].lstrip().startswith("#")):
         start -= 1
@@ -142,6 +149,15 @@ def units_of(text: str, beginning: str, *, is_source: bool) -> DefinitionUnits:
         start = end
     is_class = isinstance(node, ast.ClassDef)
     return DefinitionUnits(header, _in_groups(body) if is_class else tuple(body), is_class)
+
+
+def _definition(text: str) -> Definition | None:
+    """The only definition of a text; None for any other text."""
+    try:
+        body = parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return body[0] if len(body) == 1 and isinstance(body[0], _DEFINITIONS) else None
 
 
 def _in_groups(body: Sequence[BodyUnit]) -> tuple[BodyUnit, ...]:

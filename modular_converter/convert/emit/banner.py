@@ -79,4 +79,4 @@ def is_generated(text: str) -> str:
     start = text.find(_NOTICE, 0, 2000)
     if start < 0:
         return ""
-    return text[start + len(_NOTICE) : text.index("\n", start)].strip().rstrip(".")
+    return text[start + len(_NOTICE) :].partition("\n")[0].strip().rstrip(".")
