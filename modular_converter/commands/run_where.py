@@ -23,6 +23,8 @@ from modular_converter.settings.values import Settings
 
 MOST_SHOWN = 3
 """Lines of one place that the text quotes."""
+MOST_DIGITS = 9
+"""Of a line; Python refuses to read a number of thousands of digits."""
 
 
 def run(places: Sequence[str], output_format: str) -> int:
@@ -56,7 +58,7 @@ def _split(place: str) -> tuple[str, int]:
     before, _, line = path.rpartition(":")
     if before and line.isdecimal() and last.isdecimal() and not os.path.isfile(path):
         path, last = before, line
-    if not path or not (last.isascii() and last.isdecimal()) or int(last) == 0:
+    if not path or not (last.isascii() and last.isdecimal() and len(last) <= MOST_DIGITS) or int(last) == 0:
         raise click.UsageError(f"{place!r} is not FILE:LINE, such as models/gemma/modeling_gemma.py:57.")
     return os.path.abspath(path), int(last)
 

@@ -104,11 +104,11 @@ def _follow(found: list[dict[int, None]], new: Sequence[str], old: Sequence[str]
 
 def same_names(new: Sequence[str], old: Sequence[str]) -> list[list[int]]:
     """For each line of `new`, the lines of `old`, from 0, that have one of its names: a list is put in any order."""
-    names = [frozenset(words_of(line.partition("#")[0])) for line in old]
-    found = [[number for number, one in enumerate(names) if _identifiers(one) & {*words_of(line)}] for line in new]
+    places: dict[str, list[int]] = {}
+    for number, line in enumerate(old):
+        for word in filter(str.isidentifier, words_of(line.partition("#")[0])):
+            places.setdefault(word, []).append(number)
+    found = [sorted({place for word in words_of(line) for place in places.get(word, ())}) for line in new]
     last = len(old) - 1
-    return [one or ([last] if {*words_of(line)} & names[last] else []) for one, line in zip(found, new)]
-
-
-def _identifiers(some: frozenset[str]) -> frozenset[str]:
-    return frozenset(filter(str.isidentifier, some))
+    end = {*words_of(old[last].partition("#")[0])}
+    return [one or ([last] if end.intersection(words_of(line)) else []) for one, line in zip(found, new)]

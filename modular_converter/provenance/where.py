@@ -17,7 +17,7 @@ from modular_converter.files.generated_files import path_of_generated
 from modular_converter.provenance.generated import line_sources
 from modular_converter.provenance.records import LineRange, LineSource
 from modular_converter.rules import generated_file_orphaned, unknown_line
-from modular_converter.settings.parent_folders import project_above
+from modular_converter.settings.parent_folders import is_below, project_above
 from modular_converter.settings.values import Settings
 
 
@@ -122,8 +122,10 @@ class Tracer:
         """The sources of the lines of a generated file, whose banner names its modular file."""
         folder = os.path.dirname(path)
         beside = os.path.join(folder, os.path.basename(named))
-        in_project = os.path.join(project_above(folder), *named.split("/"))  # for files in an output folder
-        modular = next((one for one in (beside, in_project) if self.library.exists(one)), None)
+        project = project_above(folder)
+        in_project = os.path.normpath(os.path.join(project, *named.split("/")))  # for files in an output folder
+        places = [beside, in_project] if is_below(in_project, project) else [beside]
+        modular = next((one for one in places if self.library.exists(one)), None)
         if modular is None:
             raise ConversionError(generated_file_orphaned.diagnose(Location(path), named, "does not exist"))
         found = {path_of_generated(one, self.settings): some for one, some in self._sources(modular).items()}

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.where import where_command
-from modular_converter.provenance.alignment import align
+from modular_converter.provenance.alignment import align, same_names
 
 
 def ask(*places: str) -> Result:
@@ -110,6 +110,15 @@ def test_an_orphan_is_refused(tree: Path) -> None:
     assert done.exit_code == 1 and "MC403" in done.stderr
 
 
+def test_a_banner_that_leads_out_of_the_project_is_not_followed(tree: Path) -> None:
+    leaf, private = tree / "models/leaf/modeling_leaf.py", tree.parent / "private"
+    private.write_text("a secret\n")
+    leaf.write_text(leaf.read_text().replace("models/leaf/modular_leaf.py", "../private"))
+    assert "from ../private." in leaf.read_text()
+    done = ask(f"{leaf}:10")
+    assert done.exit_code == 1 and "MC403" in done.stderr and "secret" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("place", "code"),
     [("models/none/modeling_none.py:1", "MC103"), ("models/base/modeling_base.py:99", "MC120")],
@@ -119,7 +128,7 @@ def test_a_place_that_does_not_exist_is_refused(place: str, code: str, tree: Pat
     assert (done.exit_code, done.stdout) == (2, "") and code in done.stderr and "help:" in done.stderr
 
 
-@pytest.mark.parametrize("place", ["modeling_base.py", "modeling_base.py:", "modeling_base.py:0", ":3", "a.py:²"])
+@pytest.mark.parametrize("place", ["a.py", "a.py:", "a.py:0", ":3", "a.py:²", f"a.py:{'9' * 5000}"])
 def test_an_argument_without_a_line_is_refused(place: str) -> None:
     done = ask(place)
     assert done.exit_code == 2 and "is not FILE:LINE" in done.stderr
@@ -135,3 +144,8 @@ def test_lines_that_a_formatter_joins_and_parts_are_found() -> None:
     new = ["x = f(a, b)", "y = [", "    1,", "    2,", "    3,", "]", 'z = "q"']
     assert align(new, old) == [[0, 1], [2], [3], [3], [3], [3], [4]]
     assert align(["unheard = 0", "z = 'q'"], old) == [[], [4]]
+
+
+def test_names_of_a_list_are_found_in_any_order() -> None:
+    old = ["__all__ = [", "  'b',  # a", "  'a', 'c',", "]  # b"]
+    assert same_names(['__all__ = ["a", "b"]', '    "c",', "# a", "]"], old) == [[0, 1, 2], [2], [2], [3]]
