@@ -50,7 +50,7 @@ def fix_files(
 
 
 def _write(fixed: FixedFile, settings: Settings) -> None:
-    if is_installed(fixed.path):
+    if is_installed(os.path.realpath(fixed.path)):
         raise ConversionError(read_only_target.diagnose(Location(fixed.path), "it belongs to an installed package"))
     write_atomically(fixed.path, in_form_of(fixed.path, fixed.new), root_of(fixed.path, settings))
 

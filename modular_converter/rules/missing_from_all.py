@@ -135,6 +135,8 @@ def fix(text: str, finding: Diagnostic) -> Fix | None:
     line = split_lines(text)[last.lineno - 1]
     margin = line[: len(line) - len(line.lstrip())]
     is_alone = line.lstrip()[:1] in ("'", '"')
+    if is_alone and "#" in line:  # the comment speaks of the last name, and would stand behind the new one
+        return None
     place = at(text, last.end_lineno or 0, last.end_col_offset or 0)
     separator = f",\n{margin}" if is_alone else ", "
     edit = Edit(*place, *place, f'{separator}"{name}"')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Edit, Fix, Location, Rule, Severity, did_you_mean
+from modular_converter.diagnostics import Diagnostic, Edit, Fix, Location, Rule, Severity, did_you_mean, split_lines
 from modular_converter.rules._edits import at, exports
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
@@ -76,6 +76,10 @@ def fix(text: str, finding: Diagnostic) -> Fix | None:
     if len(places) != 1 or len(names) == 1:
         return None
     (place,) = places
+    top = names[place - 1].lineno if place else found[1].lineno
+    bottom = names[min(place + 1, len(names) - 1)].lineno
+    if top < bottom and any("#" in line for line in split_lines(text)[top - 1 : bottom]):
+        return None  # of which name a comment speaks is not known
     if place + 1 < len(names):  # up to the next name, else from the name before
         start, end = at(text, names[place].lineno, names[place].col_offset), names[place + 1]
         edit = Edit(*start, *at(text, end.lineno, end.col_offset), "")

@@ -123,6 +123,26 @@ def test_what_is_no_plain_cure_is_not_offered(tmp_path: Path) -> None:
     assert misspelt.read_text() == text
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        '\n    "NewMLP",  # kept\n    "Unheard",\n',
+        '\n    "NewMLP",\n    "Unheard",  # gone\n',
+        '\n    # gone\n    "Unheard",\n    "NewMLP",\n',
+    ],
+)
+def test_a_name_beside_a_comment_stays_in_the_exports(names: str, tmp_path: Path) -> None:
+    path = plant(tmp_path, all=names)
+    (finding,) = convert_source(path.read_text(), path).diagnostics
+    assert finding.code == "MC310" and finding.fix is None
+
+
+def test_a_comment_behind_the_last_export_keeps_its_name(tmp_path: Path) -> None:
+    path = plant(tmp_path, stub="\n\nclass NewMLP2(OldMLP):\n    pass\n", all='\n    "NewMLP",  # kept\n')
+    (finding,) = convert_source(path.read_text(), path).diagnostics
+    assert finding.code == "MC309" and finding.fix is None
+
+
 def test_a_statement_beside_another_stays(tmp_path: Path) -> None:
     path = plant(tmp_path, line="        self.a = 1; self.layers.append(nn.Linear(8, 8))")
     (finding,) = convert_source(path.read_text(), path).diagnostics
