@@ -47,8 +47,7 @@ class CopyMark:
     source: str
     """The dotted name of the definition that is copied, with its package."""
     replacements: tuple[Replacement, ...] = ()
-    passed_over: tuple[str, ...] = ()
-    """Replacements that cannot be read, since they have blanks in them: `Deformable DETR->Grounding DINO`."""
+    """Without those that have blanks in them: `Deformable DETR->Grounding DINO`."""
     flaw: str = ""
     """Why a checker that looks for the exact form does not see it; "" for a mark that is seen."""
 
@@ -81,14 +80,14 @@ def _mark(
         return None
     line = bisect.bisect_right(starts, start)
     column = start - starts[line - 1] + 1
-    replacements, passed_over, unread = _replacements(found["rest"])
+    replacements, unread = _replacements(found["rest"])
     before = comment[: found.start()].lstrip("#").strip()
     flaw = (
         _flaw_of_form(comment, before, found["path"], beginning, package)
         or unread
         or _flaw_of_place(lines, line, column)
     )
-    return CopyMark(line, column, comment, found["path"], replacements, passed_over, flaw)
+    return CopyMark(line, column, comment, found["path"], replacements, flaw)
 
 
 def _is_meant(path: str, rest: str, package: str) -> bool:
@@ -121,23 +120,20 @@ def _flaw_of_place(lines: list[str], line: int, column: int) -> str:
     return "it does not stand directly above a definition"
 
 
-def _replacements(rest: str) -> tuple[tuple[Replacement, ...], tuple[str, ...], str]:
-    """What stands behind the path: the replacements, those that cannot be read, and what is wrong."""
+def _replacements(rest: str) -> tuple[tuple[Replacement, ...], str]:
+    """What stands behind the path: the replacements that can be read, and what is wrong."""
     words = rest.strip()
     if not words:
-        return (), (), ""
+        return (), ""
     if not words.startswith("with "):
-        return (), (), f"`{words}` stands behind the path without `with`" if "->" in words else ""
+        return (), f"`{words}` stands behind the path without `with`" if "->" in words else ""
     found: list[Replacement] = []
-    passed_over: list[str] = []
     for piece in words.split(","):
         pair, *options = piece.strip().removeprefix("with ").split() or [""]
         old, arrow, new = pair.partition("->")
         if old and arrow and new:
             found.append(Replacement(old, new, _ALL_CASING in options))
-        elif piece.strip():
-            passed_over.append(piece.strip().removeprefix("with ").strip())
-    return tuple(found), tuple(passed_over), ""
+    return tuple(found), ""
 
 
 def is_ignored(lines: list[str]) -> bool:
