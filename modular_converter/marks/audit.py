@@ -120,7 +120,8 @@ def _judge(path: str, mark: CopyMark, place: DefinitionLines, text: str, sources
         return replace(audited, verdict=MarkVerdict.DANGLING, reason=str(error))
     beginning = sources.library.settings.copy_comment
     own = dedented(text, place.first, last)
-    expected = [_as_copied(one, mark, name) for one in texts]
+    limit = sources.library.settings.max_file_bytes
+    expected = [_as_copied(one, mark, name, limit) for one in texts]
     if any(same_lines(one, own, beginning) for one in expected):
         return audited
     copy = units_of(own, beginning, is_source=False)
@@ -130,10 +131,10 @@ def _judge(path: str, mark: CopyMark, place: DefinitionLines, text: str, sources
     return replace(audited, verdict=MarkVerdict.DRIFTED, source=candidates[0], copy=copy)
 
 
-def _as_copied(text: str, mark: CopyMark, name: str) -> str:
+def _as_copied(text: str, mark: CopyMark, name: str, limit: int) -> str:
     """The source as the copy should have it. The name of the definition itself is the copy's own."""
     for replacement in mark.replacements:
-        text = replacement.apply(text)
+        text = replacement.apply(text, limit)
     return named(text, name)
 
 

@@ -14,6 +14,8 @@ from modular_converter.convert.source import lexer
 _PATH = r"(?P<path>[A-Za-z_]\w*(?:\.\w+)*)"
 _LOOSE = re.compile(rf"copied\s+from:?\s+`?{_PATH}`?(?P<rest>.*)", re.IGNORECASE)
 _ALL_CASING = "all-casing"
+MOST_REPLACEMENTS = 100
+"""Of one mark; each takes a look at the whole source."""
 _IGNORE = re.compile(r"#\s*Ignore copy\b")
 _END = re.compile(r"[ \t]*#[ \t]*End copy\b")
 _BELOW = re.compile(r"[ \t]*(?:async[ \t]+def|def|class)\b")
@@ -28,11 +30,15 @@ class Replacement:
     all_casing: bool = False
     """Whether `bert->roberta` and `BERT->ROBERTA` are meant, too."""
 
-    def apply(self, text: str) -> str:
-        """The text of the source as the copy has it."""
-        text = text.replace(self.old, self.new)
+    def apply(self, text: str, limit: int) -> str:
+        """The text of the source as the copy has it; "" for one that would have more than `limit` characters."""
+        pairs = [(self.old, self.new)]
         if self.all_casing:
-            text = text.replace(self.old.lower(), self.new.lower()).replace(self.old.upper(), self.new.upper())
+            pairs += [(self.old.lower(), self.new.lower()), (self.old.upper(), self.new.upper())]
+        for old, new in pairs:
+            if len(text) + text.count(old) * len(new) > limit:  # `a->aa` ten times makes a thousand of each
+                return ""
+            text = text.replace(old, new)
         return text
 
 
@@ -133,7 +139,8 @@ def _replacements(rest: str) -> tuple[tuple[Replacement, ...], str]:
         old, arrow, new = pair.partition("->")
         if old and arrow and new:
             found.append(Replacement(old, new, _ALL_CASING in options))
-    return tuple(found), ""
+    flaw = f"it has more than {MOST_REPLACEMENTS} replacements" if len(found) > MOST_REPLACEMENTS else ""
+    return tuple(found), flaw
 
 
 def is_ignored(lines: list[str]) -> bool:

@@ -37,12 +37,12 @@ def plant(root: Path, copy: str, source: str = SOURCE) -> Path:
     return write(root, "copy", copy)
 
 
-@pytest.mark.parametrize("replacement", ["x->a-b", "def->if", "def->#"])
+@pytest.mark.parametrize("replacement", ["x->a-b", "def->if", "def->#", "x->xx," * 60])
 def test_a_replacement_that_leaves_no_definition_is_a_drift(replacement: str, tmp_path: Path) -> None:
     text = f"{BASE}.scale with {replacement}\ndef scale(y):\n    return 3 * y\n"
     path = plant(tmp_path, text)
     assert verdict(path) == "drifted"
-    assert "+" in marks(tmp_path, "--diff").stdout
+    assert "-    return 3 * y" in marks(tmp_path, "--diff").stdout
     done = marks(tmp_path, "--fix")
     assert done.exit_code == 1 and "is no definition with the replacements" in done.stderr
     assert path.read_text() == text
@@ -105,6 +105,12 @@ def test_copies_of_each_other_come_to_an_end(tmp_path: Path) -> None:
     source = "# Copied from transformers.models.copy.modeling_copy.scale\ndef scale(x):\n    return 2 * x\n"
     plant(tmp_path, f"{BASE}.scale\ndef scale(x):\n    return 3 * x\n", source)
     assert marks(tmp_path, "--fix").exit_code == 1
+
+
+def test_a_mark_with_endless_replacements_is_invisible(tmp_path: Path) -> None:
+    path = plant(tmp_path, f"{BASE}.scale with {'x->y,' * 101}\ndef scale(y):\n    return 2 * y\n")
+    assert verdict(path) == "invisible"
+    assert "more than 100 replacements" in marks(tmp_path).stderr
 
 
 def test_a_mark_in_a_case_is_seen(tmp_path: Path) -> None:

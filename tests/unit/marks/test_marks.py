@@ -188,7 +188,7 @@ def test_identity_is_judged_after_formatting(library: Path) -> None:
 
 
 def test_all_casing_means_three_replacements() -> None:
-    assert Replacement("Base", "New", True).apply("Base base BASE") == "New new NEW"
+    assert Replacement("Base", "New", True).apply("Base base BASE", 20) == "New new NEW"
     (mark,) = find_marks(
         "# Copied from transformers.a.b.C with X->Y, Base->New all-casing\nclass C:\n    pass\n",
         "Copied from",
