@@ -49,13 +49,14 @@ def align(new: Sequence[str], old: Sequence[str]) -> list[list[int]]:
 def _pairs(new: list[Word], old: list[Word]) -> list[tuple[int, int]]:
     """The lines of the words that agree, in their order in both texts."""
     pairs: list[tuple[int, int]] = []
+    ours, theirs = [one.text for one in new], [one.text for one in old]
     left = right = 0
     while left < len(new) and right < len(old):
-        if new[left].text == old[right].text:
+        if ours[left] == theirs[right]:
             pairs.append((new[left].line, old[right].line))
             left, right = left + 1, right + 1
         else:
-            skipped = _skips(new, old, left, right)
+            skipped = _skips(ours, theirs, left, right)
             if skipped is None:  # both texts go on differently: only the rest of `new` is given up
                 left += 1
                 continue
@@ -63,12 +64,13 @@ def _pairs(new: list[Word], old: list[Word]) -> list[tuple[int, int]]:
     return pairs
 
 
-def _skips(new: list[Word], old: list[Word], left: int, right: int) -> tuple[int, int] | None:
+def _skips(new: list[str], old: list[str], left: int, right: int) -> tuple[int, int] | None:
     """The fewest words to skip in both texts until they agree again."""
     for total in range(1, WINDOW):
         for skipped in range(total + 1):
-            ours, theirs = new[left + skipped :][:AGREEMENT], old[right + total - skipped :][:AGREEMENT]
-            if ours and [one.text for one in ours] == [one.text for one in theirs]:
+            here, there = left + skipped, right + total - skipped
+            ours = new[here : here + AGREEMENT]
+            if ours and ours == old[there : there + AGREEMENT]:
                 return skipped, total - skipped
     return None
 
