@@ -14,7 +14,7 @@ import torch
 
 from modular_converter.parallel.pipeline.balance import spans
 from modular_converter.parallel.pipeline.flow import flow_of, layer_paths
-from modular_converter.parallel.pipeline.stage import StageModule
+from modular_converter.parallel.pipeline.stage import StageModule, first_names
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.proof.compare import run_model
 from modular_converter.parallel.proof.judge import Reference
@@ -64,11 +64,9 @@ def run_in_stages(
             received = tuple(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in sent)
             borders.append((sent, received))
     found = run_model(_Fed(stages[-1], received), _named(stages[-1], inputs), gradients, together=True)
-    first_names = _first_names(model)
+    names = first_names(model)
     total = {
-        first_names[name.removeprefix(_PREFIX)]: gradient
-        for last in found.gradients
-        for name, gradient in last.items()
+        names[name.removeprefix(_PREFIX)]: gradient for last in found.gradients for name, gradient in last.items()
     }
     if not gradients:
         return Reference(found.outputs, [])
@@ -76,7 +74,7 @@ def run_in_stages(
         _backward(sent, received)
         for alias, parameter in stage.model.named_parameters():
             if parameter.grad is not None:
-                name = first_names[alias]
+                name = names[alias]
                 total[name] = total[name] + parameter.grad if name in total else parameter.grad
     return Reference(found.outputs, [total])
 
@@ -87,12 +85,6 @@ def _named(stage: StageModule, inputs: Mapping[str, Any]) -> dict[str, Any]:
         name: torch.zeros_like(value) if isinstance(value, torch.Tensor) and name not in stage.needs else value
         for name, value in inputs.items()
     }
-
-
-def _first_names(model: torch.nn.Module) -> dict[str, str]:
-    """Each parameter name -> the first name of the same parameter, for weights that are tied across stages."""
-    first: dict[int, str] = {}
-    return {name: first.setdefault(id(p), name) for name, p in model.named_parameters(remove_duplicate=False)}
 
 
 def _backward(sent: Sequence[torch.Tensor], received: Sequence[torch.Tensor]) -> None:

@@ -59,6 +59,8 @@ def batch_of(inputs: Mapping[str, Any], config: Any, chunks: int, device: torch.
         raise ApplyError(f"{wanted[0]}: no stage has the results of all layers; leave it out, or run the model whole")
     if inputs.get("use_cache") or inputs.get("past_key_values") is not None:
         raise ApplyError("caches are not kept by stages: leave use_cache and past_key_values out")
+    if inputs.get("num_items_in_batch") is not None:
+        raise ApplyError("num_items_in_batch: a step takes the mean of micro-batches, not their sum; leave it out")
     moved = {name: v.to(device) if isinstance(v, torch.Tensor) else v for name, v in inputs.items()}
     size = next((v.shape[0] for v in moved.values() if isinstance(v, torch.Tensor) and v.dim()), 0)
     if not size:
@@ -68,7 +70,8 @@ def batch_of(inputs: Mapping[str, Any], config: Any, chunks: int, device: torch.
         said = ", ".join(map(str, fitting[-6:]))
         raise ApplyError(f"{size} rows do not divide into {chunks} micro-batches: give chunks= one of {said}")
     divided = {n: v for n, v in moved.items() if isinstance(v, torch.Tensor) and v.dim() and v.shape[0] == size}
-    _refuse_unequal_labels(divided.get("labels"), chunks)
+    for name in ("labels", "shift_labels"):
+        _refuse_unequal_labels(divided.get(name), chunks)
     return Batch(size, divided, {name: value for name, value in moved.items() if name not in divided})
 
 

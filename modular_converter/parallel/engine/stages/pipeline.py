@@ -21,7 +21,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
 from modular_converter.parallel.pipeline.prove import cuts_of
-from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute, first_names
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup
@@ -92,8 +92,9 @@ class Pipeline:
             for number, owner in enumerate(order.stage_ranks)
             if owner == rank
         }
-        names = _first_names(model)
-        self._own = {names[name]: value for stage in self.stages.values() for name, value in _named(stage)}
+        names = first_names(model)
+        held = (one for stage in self.stages.values() for one in stage.model.named_parameters())
+        self._own = {names[name]: value for name, value in held}
         _free(model, {id(value) for value in self._own.values()})
         for stage in self.stages.values():
             stage.to(self._place)
@@ -125,15 +126,15 @@ class Pipeline:
             inputs: the model's, of the whole batch, on every process.
 
         Returns:
-            The mean loss of the micro-batches, on every process.
+            The mean loss of the micro-batches in float32, on every process.
 
         Raises:
             ApplyError: no target or labels, or what `batch_of` refuses.
         """
         if self._loss is None and "labels" not in inputs:
             raise ApplyError("the model's own loss needs labels=; or give Pipeline a loss= and step a target=")
-        if self._loss is not None and target is None:
-            raise ApplyError("the loss that was given needs target=")
+        if (self._loss is None) != (target is None):
+            raise ApplyError("target= is for the loss= of Pipeline: give both, or neither and labels=")
         batch = self._batch(inputs)
         losses: list[torch.Tensor] = []
         goal = (inputs["labels"] if target is None else target).to(self._place)
@@ -221,7 +222,8 @@ class Pipeline:
         return found / self._chunks
 
     def _everywhere(self, losses: Sequence[torch.Tensor]) -> torch.Tensor:
-        total = torch.stack(list(losses)).detach().sum() if losses else torch.zeros((), device=self._place)
+        # Of one type everywhere: the others do not know that of the last stage's losses.
+        total = torch.stack(list(losses)).detach().sum().float() if losses else torch.zeros((), device=self._place)
         dist.all_reduce(total, group=self._group)
         return total
 
@@ -251,16 +253,6 @@ def _cuts(model: Any, plan: PipelinePlan, stages: int, balance: Sequence[int] | 
 
 def _even(layers: int, stages: int) -> tuple[int, ...]:
     return tuple(layers // stages + (number < layers % stages) for number in range(stages))
-
-
-def _first_names(model: torch.nn.Module) -> dict[str, str]:
-    """Each parameter name -> the first name of the same parameter."""
-    first: dict[int, str] = {}
-    return {name: first.setdefault(id(p), name) for name, p in model.named_parameters(remove_duplicate=False)}
-
-
-def _named(stage: StageModule) -> Iterator[tuple[str, torch.nn.Parameter]]:
-    yield from stage.model.named_parameters()
 
 
 def _free(model: torch.nn.Module, kept: set[int]) -> None:

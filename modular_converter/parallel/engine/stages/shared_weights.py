@@ -47,11 +47,19 @@ def shared_weights(own: Mapping[str, torch.nn.Parameter], group: dist.ProcessGro
 
 @contextmanager
 def summed_gradients(shared: Sequence[SharedWeight]) -> Iterator[None]:
-    """Sum the gradients of a step over the processes that have a weight; those of earlier steps are summed already."""
+    """Sum the gradients of a step over the processes that have a weight; those of earlier steps are summed already.
+
+    A step that fails leaves those of earlier steps.
+    """
     earlier = [one.parameter.grad for one in shared]
     for one in shared:
         one.parameter.grad = None
-    yield
+    try:
+        yield
+    except BaseException:
+        for one, before in zip(shared, earlier):
+            one.parameter.grad = before
+        raise
     for one, before in zip(shared, earlier):
         if one.parameter.requires_grad:
             gradient = torch.zeros_like(one.parameter) if one.parameter.grad is None else one.parameter.grad

@@ -5,12 +5,16 @@ from __future__ import annotations
 import copy
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 
 from modular_converter.parallel.engine.base.without_data import guesses, on_meta
 from modular_converter.parallel.engine.stages.micro_batches import batch_of
+from modular_converter.parallel.engine.stages.pipeline import Pipeline
+from modular_converter.parallel.engine.stages.shared_weights import SharedWeight, summed_gradients
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.derive import derive_pipeline
 from modular_converter.parallel.pipeline.flow import flow_of
@@ -101,12 +105,37 @@ IDS = torch.ones(6, 4, dtype=torch.long)
         ({"input_ids": IDS, "use_cache": True}, 2, "caches are not kept by stages"),
         ({"input_ids": IDS, "output_attentions": True}, 2, "no stage has the results of all layers"),
         ({}, 2, "input_ids=ids"),
+        ({"input_ids": IDS, "labels": IDS, "num_items_in_batch": 24}, 2, "mean of micro-batches"),
+        ({"input_ids": IDS, "shift_labels": torch.tensor([[-100, 1, 1, 1], *[[1] * 4] * 5])}, 2, "11 to 12 labels"),
         ({"input_ids": IDS, "labels": torch.tensor([[1, 1, 1, -100], *[[1, 1, 1, 1]] * 5])}, 2, "11 to 12 labels"),
     ],
 )
 def test_a_batch_that_stages_cannot_serve_is_refused(inputs: dict, chunks: int, said: str) -> None:
     with pytest.raises(ApplyError, match=said):
         batch_of(inputs, None, chunks, CPU)
+
+
+@pytest.mark.parametrize("loss", [None, torch.nn.functional.mse_loss])
+def test_a_target_that_no_loss_takes_is_refused(loss: Any) -> None:
+    target = IDS if loss is None else None
+    with pytest.raises(ApplyError, match="give both, or neither and labels="):
+        Pipeline.step(cast(Pipeline, SimpleNamespace(_loss=loss)), input_ids=IDS, labels=IDS, target=target)
+
+
+def test_processes_without_losses_sum_the_type_of_those_that_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda tensor, group: None)
+    stages = cast(Pipeline, SimpleNamespace(_place=CPU, _group=None))
+    found = [Pipeline._everywhere(stages, losses) for losses in ([], [torch.ones((), dtype=torch.bfloat16)] * 2)]
+    assert [one.dtype for one in found] == [torch.float32] * 2 and float(found[1]) == 2.0
+
+
+def test_a_step_that_fails_leaves_the_gradients_of_earlier_ones() -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.grad = torch.full((2,), 3.0)
+    shared = [SharedWeight("weight", weight, cast(Any, None), (0, 1))]
+    with pytest.raises(ValueError, match="lost"), summed_gradients(shared):
+        raise ValueError("lost")
+    assert weight.grad is not None and weight.grad.tolist() == [3.0, 3.0]
 
 
 def test_what_has_other_rows_goes_to_every_micro_batch() -> None:
