@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import tempfile
 from pathlib import Path
@@ -70,10 +71,69 @@ def blocks():
     return Blocks().double()
 
 
+class Routed(nn.Module):
+    """Rows go to one of two experts; an expert without rows is not called."""
+
+    def __init__(self):
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+
+    def forward(self, x):
+        chosen = (x[:, 0] > 0).long()
+        parts = {number: self.experts[number](x[chosen == number]) for number in chosen.unique().tolist()}
+        return sum(part.square().sum() for part in parts.values()) / len(x)
+
+
+class Layers(nn.Module):
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        return sum(layer(x) for layer in self.layers)
+
+
 def in_layout(layout, **training):
     plan = PLAN if "tp" in layout else None
     options = Training(**training) if training else None
-    return parallelize(blocks(), layout=layout, plan=plan, training=options, device="cpu", probe=False)
+    whole = blocks()
+    whole.layers[0].scale.requires_grad_(False)  # and trained all the same later
+    model = parallelize(whole, layout=layout, plan=plan, training=options, device="cpu", probe=False)
+    model.get_parameter("layers.0.scale").requires_grad_(True)
+    return model
+
+
+def evaluate(model):
+    """A forward without a backward, after which `fully_shard` leaves weights whole."""
+    with torch.no_grad():
+        return model(torch.arange(10).view(2, 5))
+
+
+def routed():
+    """The largest difference from one process after a step in which each data rank uses one expert."""
+    torch.manual_seed(0)
+    whole, rows = Layers(Routed(), Routed()).double(), torch.randn(4, 8).double()
+    rows[:, 0] = torch.tensor([1.0, -1.0, 1.0, -1.0])
+    model = parallelize(copy.deepcopy(whole), layout="fsdp4", device="cpu", probe=False)
+    for one, part in ((whole, rows), (model, rows[dist.get_rank()][None])):
+        optimizer = torch.optim.SGD(one.parameters(), lr=0.1)
+        one(part).backward()
+        optimizer.step()
+    return furthest(model.full_state_dict(), whole.state_dict())
+
+
+def whole_again():
+    """The difference of a loss from one process after products of another type were asked for and taken back."""
+    model = in_layout("tp4", compute_type=torch.bfloat16)
+    evaluate(model)
+    return float((evaluate(model.unshard()) - evaluate(blocks())).abs())
+
+
+def skipping():
+    model = blocks()
+    model.layerdrop = 0.1
+    said = refused(lambda: parallelize(model, layout="ddp4", device="cpu", probe=False))
+    return said, type(model).__name__
 
 
 def optimizer_of(model):
@@ -107,6 +167,7 @@ def compared(layout, **training):
     optimizers = optimizer_of(whole), optimizer_of(model)
     pairs = [(step(whole, optimizers[0], n), step(model, optimizers[1], n)) for n in range(3)]
     worst = max(abs(a - b) for one, other in pairs for a, b in zip(one, other))
+    evaluate(model)
     worst = max(worst, furthest(model.full_state_dict(), whole.state_dict()))
     said, kinds = 0.0, set()
     for one in each_once(model):
@@ -125,6 +186,7 @@ def resumed(layouts):
     optimizer = optimizer_of(model)
     for number in range(2):
         step(model, optimizer, number)
+        evaluate(model)
         model.save_checkpoint(path, optimizer, number + 1, {"place": number}, keep=1)
     went_on = [step(model, optimizer, number) for number in range(2, 5)]
     found = {"folders": sorted(one.name for one in path.iterdir())}
@@ -133,11 +195,16 @@ def resumed(layouts):
         with torch.no_grad():
             for one in again.parameters():
                 one.mul_(0.0)
-        other = torch.optim.AdamW(again.parameters(), lr=0.3)
+        other = torch.optim.AdamW(again.parameters(), lr=0.3, foreach=False)
+        evaluate(again)
         said = again.load_checkpoint(path, other)
         assert said.step == 2 and said.notes == {"place": 1}
+        assert other.param_groups[0]["lr"] == 1e-2 and other.param_groups[0]["foreach"] is False
         losses = [step(again, other, number) for number in range(2, 5)]
         found[layout] = max(abs(a - b) for one, two in zip(losses, went_on) for a, b in zip(one, two))
+    found["notes"] = refused(lambda: model.save_checkpoint(path, optimizer, 3, {"when": dist}))
+    model.save_checkpoint(path, optimizer, 1, keep=1)
+    found["earlier"] = sorted(one.name for one in path.iterdir())
     return found
 
 
@@ -153,6 +220,7 @@ def main():
     found = {"layouts": {layout: compared(layout) for layout in ("fsdp2.tp2", "ddp2.tp2", "tp4", "ddp2.fsdp2")}}
     found["layouts"]["zero 2"] = compared("fsdp2.tp2", reshard=False)
     found["resumed"] = resumed(["fsdp2.tp2", "tp4", "ddp4", "fsdp4"])
+    found["routed"], found["again"], found["skipping"] = routed(), whole_again(), skipping()
     found["too many"] = refused(lambda: in_layout("fsdp4.tp2"))
     found["no data"] = refused(lambda: in_layout("tp4", offload=True))
     found["both"] = refused(lambda: in_layout("tp4", compile=True, recompute=True))

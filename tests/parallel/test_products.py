@@ -31,7 +31,17 @@ def test_every_layout_trains_as_one_process(found):
 def test_a_checkpoint_is_resumed_in_another_layout(found):
     resumed = found["resumed"]
     assert resumed.pop("folders") == ["step-00000002"]
+    assert resumed.pop("earlier") == ["step-00000001"]  # what was just written stays
+    assert resumed.pop("notes").startswith("ApplyError: notes= must be plain values")
     assert len(resumed) == 4 and max(resumed.values()) < 1e-12
+
+
+def test_data_ranks_may_use_other_experts_of_a_layer(found):
+    assert found["routed"] < 1e-12
+
+
+def test_an_unsharded_model_has_its_own_forward_again(found):
+    assert found["again"] < 1e-12
 
 
 def test_wrong_products_are_told_before_the_first_step(found):
@@ -40,6 +50,8 @@ def test_wrong_products_are_told_before_the_first_step(found):
     assert found["both"].startswith("ApplyError: recompute and compile together need tp1")
     assert "takes no DTensors: give parallelize layout='ddp2.tp4'" in found["replicas"]
     assert "over processes that hold other shares" in found["wrong group"]
+    said, kind = found["skipping"]
+    assert said.startswith("ApplyError: layerdrop=0.1: data ranks would skip different layers") and kind == "Blocks"
     assert found["seeds"].startswith("ApplyError: words.weight has other values on process 2")
 
 

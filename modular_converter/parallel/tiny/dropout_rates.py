@@ -8,3 +8,8 @@ def dropout_rates(holder: object) -> list[str]:
     return [
         name for name, value in vars(holder).items() if isinstance(value, float) and ("drop" in name or name == "p")
     ]
+
+
+def skips_layers(name: str, rate: object) -> bool:
+    """Whether an attribute is the rate at which whole layers are left out."""
+    return "layerdrop" in name and isinstance(rate, float)

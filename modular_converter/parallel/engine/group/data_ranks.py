@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.tiny.dropout_rates import skips_layers
 from modular_converter.parallel.training import Training
 
 
@@ -20,24 +21,15 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
     """Apply the options of training and the data dimensions of a layout to a model, in place.
 
     Replicas are one more dimension of ``fully_shard``: a mesh with one process to shard over keeps weights whole.
-
-    Raises:
-        ApplyError: an option that this model or layout cannot have.
     """
     options = training or Training()
     layers = list(own_layers(model))
-    if options.recompute and options.compile and grid.layout.tp > 1:
-        raise ApplyError(
-            "recompute and compile together need tp1: compiled code cannot save DTensors to compute again"
-        )
     if options.recompute:
         _recompute(model)
     if options.compile:
         for layer in layers:
             layer.compile()
     if grid.data is None:
-        if options.offload:
-            raise ApplyError(f"offload= needs a layout with fsdp, such as fsdp2; this one is {grid.layout}")
         if options.compute_type is not None:
             _autocast(model, options.compute_type)
         return
@@ -49,8 +41,33 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
         _average(one, grid.data)
     reshard = options.reshard and grid.layout.dp_shard > 1
     for layer in layers:
-        fully_shard(layer, reshard_after_forward=reshard, ignored_params=single, **shared)
+        unit = fully_shard(layer, reshard_after_forward=reshard, ignored_params=single, **shared)
+        if any(isinstance(part, (torch.nn.ModuleList, torch.nn.ModuleDict)) for part in layer.modules()):
+            # Data ranks may use other experts, and would sum the gradients of different ones.
+            unit.set_reduce_scatter_unused_params(True)
     fully_shard(model, reshard_after_forward=False, ignored_params=single, **shared)
+
+
+def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> None:
+    """Raise ``ApplyError`` for an option that this model or layout cannot have, before anything is changed."""
+    options = training or Training()
+    if options.recompute and options.compile and grid.layout.tp > 1:
+        raise ApplyError(
+            "recompute and compile together need tp1: compiled code cannot save DTensors to compute again"
+        )
+    if options.recompute and not getattr(model, "supports_gradient_checkpointing", False):
+        raise ApplyError(f"recompute: {type(model).__name__} has no gradient checkpointing; leave it out")
+    if grid.data is None:
+        if options.offload:
+            raise ApplyError(f"offload= needs a layout with fsdp, such as fsdp2; this one is {grid.layout}")
+        return
+    holders = [holder for module in model.modules() for holder in (module, getattr(module, "config", None))]
+    for name, rate in (one for holder in holders for one in getattr(holder, "__dict__", {}).items()):
+        if skips_layers(name, rate) and rate:
+            raise ApplyError(
+                f"{name}={rate}: data ranks would skip different layers, and sums between them would be of different "
+                "weights; set it to 0"
+            )
 
 
 def own_layers(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
@@ -70,18 +87,22 @@ def own_layers(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def _outermost(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    is_list = isinstance(module, torch.nn.ModuleList) and _is_container(module)
     for child in module.children():
-        if isinstance(child, torch.nn.ModuleList):
-            yield from (layer for layer in child if layer is not None)
+        if is_list and not _is_container(child):
+            yield child
         else:
             yield from _outermost(child)
 
 
+def _is_container(module: torch.nn.Module) -> bool:
+    """Whether a module has no forward of its own, around which weights could be gathered."""
+    kinds = (torch.nn.ModuleList, torch.nn.ModuleDict)
+    return isinstance(module, kinds) and type(module).forward is torch.nn.Module.forward
+
+
 def _recompute(model: Any) -> None:
-    enable = getattr(model, "gradient_checkpointing_enable", None)
-    if enable is None or not getattr(model, "supports_gradient_checkpointing", False):
-        raise ApplyError(f"recompute: {type(model).__name__} has no gradient checkpointing; leave it out")
-    enable({"use_reentrant": False})
+    model.gradient_checkpointing_enable({"use_reentrant": False})
     config: Any = getattr(model, "config", None)
     if getattr(config, "use_cache", None):
         config.use_cache = False
@@ -93,15 +114,16 @@ def _widest(model: torch.nn.Module, compute: torch.dtype | None) -> torch.dtype 
 
 
 def _autocast(model: Any, kind: torch.dtype) -> None:
-    own: Callable[..., Any] = model.forward
+    made: Any = type(model)  # of this model alone; `unshard` takes it off again
+    own: Callable[..., Any] = made.forward
     device = next(model.parameters()).device.type
 
     @functools.wraps(own)
-    def forward(*args: Any, **kwargs: Any) -> Any:
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         with torch.autocast(device, kind):
-            return own(*args, **kwargs)
+            return own(self, *args, **kwargs)
 
-    model.forward = forward
+    made.forward = forward
 
 
 def _average(parameter: Any, mesh: Any) -> None:
@@ -117,4 +139,7 @@ def _average(parameter: Any, mesh: Any) -> None:
             return local
         return DTensor.from_local(local, gradient.device_mesh, gradient.placements, run_check=False)
 
+    trained = parameter.requires_grad
+    parameter.requires_grad_(True)  # torch takes no hooks for a frozen one, which may be trained later
     parameter.register_hook(averaged)
+    parameter.requires_grad_(trained)

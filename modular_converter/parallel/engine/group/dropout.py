@@ -19,7 +19,7 @@ from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_m
 from modular_converter.parallel.engine.base.without_data import META, run_without_data
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup, borders_of
-from modular_converter.parallel.tiny.dropout_rates import dropout_rates
+from modular_converter.parallel.tiny.dropout_rates import dropout_rates, skips_layers
 
 
 # The module that drops, and how many have been dropped in this call of it before.
@@ -208,7 +208,7 @@ class SharedDropout:
 
         model = assemble_model(self.skeleton, META)[0].train()
         for module in model.modules():
-            module.__dict__.update({name: 0.0 for name, rate in vars(module).items() if _skips_layers(name, rate)})
+            module.__dict__.update({name: 0.0 for name, rate in vars(module).items() if skips_layers(name, rate)})
         _Watch(note, 0).attach(model)
         with torch.random.fork_rng(devices=[]):  # its code may draw numbers on the CPU
             try:
@@ -224,10 +224,6 @@ class SharedDropout:
             run_without_data(model.to(torch.bfloat16), args, kwargs)
         except Exception:
             raise ApplyError(f"the places of its dropout cannot be found ({error}); set dropout to 0") from error
-
-
-def _skips_layers(name: str, rate: Any) -> bool:
-    return "layerdrop" in name and isinstance(rate, float)
 
 
 def _rates(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str]]:

@@ -27,7 +27,7 @@ from modular_converter.parallel.engine.group.agreed_plan import (
     refuse_difference_in_group,
     refuse_other_weights,
 )
-from modular_converter.parallel.engine.group.data_ranks import spread_over_data
+from modular_converter.parallel.engine.group.data_ranks import refuse_options, spread_over_data
 from modular_converter.parallel.engine.group.dropout import SharedDropout
 from modular_converter.parallel.engine.group.for_inference import make_inference, no_training, without_gradients
 from modular_converter.parallel.engine.group.from_files import FileShares, same_checkpoint
@@ -65,6 +65,7 @@ def parallelize_here(given: Arguments) -> Any:
         model, given = files.checkpoint.model, replace(given, fp16=False, dtype=None)
     else:
         refuse_other_weights(model, grid.everyone, place)
+    refuse_options(model, grid, given.training)
     kept = kept_types(model, given.weight_type)
     with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
         plan, skeleton = _plan(model, given, kept, grid, place, files)

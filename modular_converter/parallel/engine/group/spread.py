@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.group.held_weights import HeldWeight
@@ -113,7 +114,13 @@ class Spread:
 
 
 def spread_of(model: torch.nn.Module) -> Iterator[Spread]:
-    """The parameters of a model, by each of their names."""
+    """The parameters of a model, by each of their names, as its optimizer has them.
+
+    A forward without a backward leaves some whole, in the type of products: ``fully_shard`` gives them back first.
+    """
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
     for path, module in model.named_modules(remove_duplicate=False):
         held = module.__dict__.get("_held", {})
         for leaf, stored in module._parameters.items():

@@ -36,6 +36,8 @@ from modular_converter.parallel.errors import ApplyError
 _FOLDER = re.compile(r"step-(\d+)")
 _NOTES = "training.json"
 _STEP = "step"
+# How an optimizer computes, not what: a resumed run chooses for its own devices.
+_FORMS = ("foreach", "fused", "capturable", "differentiable")
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,13 @@ def save_checkpoint(
     """Write ``folder/step-N`` under another name, and rename it when all processes are done; all must call it.
 
     Raises:
-        ApplyError: the optimizer has a state that does not lie as its weight.
+        ApplyError: the optimizer has a state that does not lie as its weight, or notes are not of JSON.
     """
+    groups = [_plain(group) for group in optimizer.param_groups]
+    try:
+        text = json.dumps({"step": step, "groups": groups, "notes": notes}, indent=1)
+    except (TypeError, ValueError) as error:  # in all processes, before any waits for another
+        raise ApplyError(f"notes= must be plain values, as JSON has them: {error}") from error
     final = folder / f"step-{step:08d}"
     part = folder / f".{final.name}.part"
     if _first():
@@ -64,14 +71,13 @@ def save_checkpoint(
     state = dict(_weights(model)) | dict(_states(model, optimizer))
     save(state, storage_writer=FileSystemWriter(part))
     if _first():
-        groups = [_plain(group) for group in optimizer.param_groups]
-        text = json.dumps({"step": step, "groups": groups, "notes": notes}, indent=1)
         (part / _NOTES).write_text(text, encoding="utf-8")
         if final.exists():
-            shutil.rmtree(final)
+            _remove(final)
         os.rename(part, final)
-        for old in _complete(folder)[:-keep]:
-            shutil.rmtree(old)
+        others = [one for one in _complete(folder) if one != final]  # an earlier run can have gone further
+        for old in others[: max(0, len(others) + 1 - keep)]:
+            _remove(old)
     dist.barrier()
     return final
 
@@ -102,7 +108,8 @@ def load_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer) 
     state = weights | dict(_states(model, optimizer))
     load(state, storage_reader=FileSystemReader(path))
     for group, values in zip(optimizer.param_groups, said["groups"]):
-        group.update({key: tuple(v) if isinstance(group.get(key), tuple) else v for key, v in values.items()})
+        known_values = {key: value for key, value in values.items() if key not in _FORMS}
+        group.update({key: tuple(v) if isinstance(group.get(key), tuple) else v for key, v in known_values.items()})
     return Resumed(said["step"], said["notes"])
 
 
@@ -202,6 +209,13 @@ def _complete(folder: Path) -> list[Path]:
     """The complete checkpoints of a folder, the last one at the end."""
     found = [path for path in folder.glob("step-*") if _FOLDER.fullmatch(path.name) and (path / _NOTES).exists()]
     return sorted(found, key=lambda path: int(path.name.partition("-")[2]))
+
+
+def _remove(path: Path) -> None:
+    """Delete a checkpoint under another name: a kill in between leaves none that looks complete."""
+    gone = path.with_name(f".{path.name}.old.part")
+    os.rename(path, gone)
+    shutil.rmtree(gone)
 
 
 def _first() -> bool:
