@@ -25,6 +25,8 @@ def test_every_layout_trains_as_one_process(found):
     layouts = found["layouts"].values()
     assert len(layouts) == 5 and all(one["worst"] < 1e-12 for one in layouts)
     assert all(one["said"] == 0.0 for one in layouts)  # torch puts each DTensor together rightly
+    synced = {layout for layout, one in found["layouts"].items() if one["synced"]}
+    assert synced == {"fsdp2.tp2", "ddp2.fsdp2", "zero 2"}  # `generate` gathers weights from all data ranks
     assert {kind for one in layouts for kind in one["kinds"]} == {"DTensor", "Parameter"}
 
 

@@ -35,7 +35,7 @@ from modular_converter.parallel.engine.group.gradient_scaler import share_overfl
 from modular_converter.parallel.engine.group.held_weights import hold_weights, note
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
 from modular_converter.parallel.engine.group.refused_replicas import refuse_wrong_replicas
-from modular_converter.parallel.engine.group.sharded_model import Sharded, with_whole_heads
+from modular_converter.parallel.engine.group.sharded_model import Sharded, until_all_are_done, with_whole_heads
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
@@ -133,6 +133,8 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     body: dict[str, Any] = {
         name: with_whole_heads(getattr(own, name)) for name in ("forward", "generate") if hasattr(own, name)
     }
+    if grid.layout.dp_shard > 1 and "generate" in body:
+        body["generate"] = until_all_are_done(body["generate"])
     if inference:
         body = {name: without_gradients(method, given.compile) for name, method in body.items()} | no_training()
     body |= agreeing_methods(own, grid.group)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -195,6 +196,18 @@ def one_device(model: Any) -> torch.device:
     """The device of a model's first parameter."""
     device: torch.device = next(model.parameters()).device
     return device
+
+
+def until_all_are_done(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``generate`` that goes on until all data ranks are done: each forward gathers weights from all of them."""
+    if "synced_gpus" not in inspect.signature(own).parameters:
+        return own
+
+    @functools.wraps(own)
+    def synced(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return own(self, *args, **{"synced_gpus": True, **kwargs})
+
+    return synced
 
 
 def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
