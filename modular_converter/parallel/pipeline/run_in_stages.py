@@ -14,8 +14,9 @@ import torch
 
 from modular_converter.parallel.pipeline.balance import spans
 from modular_converter.parallel.pipeline.flow import flow_of, layer_paths
-from modular_converter.parallel.pipeline.stage import StageModule, first_names
+from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.resolve import first_names
 from modular_converter.parallel.proof.compare import run_model
 from modular_converter.parallel.proof.judge import Reference
 from modular_converter.parallel.tiny.seed import seed_cpu

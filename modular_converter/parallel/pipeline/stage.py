@@ -181,12 +181,6 @@ def do_not_recompute(module: torch.nn.Module) -> None:
             part.gradient_checkpointing = False  # type: ignore[assignment]
 
 
-def first_names(model: torch.nn.Module) -> dict[str, str]:
-    """Each parameter name -> the first name of the same parameter, for weights that are tied across stages."""
-    first: dict[int, str] = {}
-    return {name: first.setdefault(id(p), name) for name, p in model.named_parameters(remove_duplicate=False)}
-
-
 def copy_without_data(model: torch.nn.Module) -> torch.nn.Module:
     """The same model on the meta device; no weight is copied."""
     memo: dict[int, Any] = {}

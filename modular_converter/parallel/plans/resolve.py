@@ -160,6 +160,12 @@ def _merged(old: Piece | None, new: Piece, name: str) -> Piece:
     return replace(old, roles=old.roles | new.roles, rule=f"{old.rule}, {new.rule}")
 
 
+def first_names(model: torch.nn.Module) -> dict[str, str]:
+    """Each parameter name -> the first name of the same parameter, for weights that are tied."""
+    first: dict[int, str] = {}
+    return {name: first.setdefault(id(p), name) for name, p in model.named_parameters(remove_duplicate=False)}
+
+
 def _tied(pieces: dict[str, Piece], parameters: dict[str, torch.nn.Parameter]) -> dict[str, Piece]:
     """Tied parameters get one piece with the roles of all their names."""
     by_identity: dict[int, Piece] = {}

@@ -9,8 +9,9 @@ import torch
 
 from modular_converter.parallel.engine.base.adapted import path_of_base, state_of_adapters, wrap
 from modular_converter.parallel.engine.remote.placement import Placement
-from modular_converter.parallel.engine.remote.proxy import OUT_OF_REACH, first_names
+from modular_converter.parallel.engine.remote.proxy import OUT_OF_REACH
 from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.plans.resolve import first_names
 
 
 class AdaptedOnRanks:

@@ -23,6 +23,7 @@ from modular_converter.parallel.engine.remote.config_changes import pickled, set
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
 from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.plans.resolve import first_names
 from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_layers, packed_state
 
 
@@ -73,7 +74,7 @@ class Parallelized(MemoryFigures):
         found = super().state_dict(*args, **kwargs)  # type: ignore[misc]
         prefix = kwargs.get("prefix", "")
         whole = {item.name: tensor for item, tensor in self._placement.whole()}
-        for name, tied in first_names(self).items():
+        for name, tied in first_names(self).items():  # type: ignore[arg-type]
             if prefix + name in found and tied in whole:
                 found[prefix + name] = whole[tied]
         packed_state(self, found, prefix)  # type: ignore[arg-type]
@@ -136,15 +137,6 @@ class _Fixed(dict[str, Any]):
 
     def __delitem__(self, name: str) -> None:
         raise PlanError(_UNREACHED.format(name=name))
-
-
-def first_names(model: Any) -> dict[str, str]:
-    """Every parameter name -> the first name of the same parameter."""
-    first: dict[int, str] = {}
-    names = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names[name] = first.setdefault(id(parameter), name)
-    return names
 
 
 def install(model: torch.nn.Module, placement: Placement) -> None:

@@ -21,8 +21,9 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
 from modular_converter.parallel.pipeline.prove import cuts_of
-from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute, first_names
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.resolve import first_names
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.trace.call_names import forward_names
