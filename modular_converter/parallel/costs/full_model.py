@@ -74,7 +74,10 @@ def _subject(request: CountRequest) -> tuple[Target, Any]:
     saved = place / "config.json" if place.is_dir() else place
     if saved.suffix == ".json":
         layers = {} if request.layers is None else {"num_hidden_layers": request.layers}
-        return _from_file(saved, {**request.overrides, **layers})
+        target, config = _from_file(saved, {**request.overrides, **layers})
+        unknown = [name for name in request.overrides if not hasattr(config, name.partition(".")[0])]
+        check_fields(type(config), unknown)  # the library takes no notice of them
+        return target, config
     try:
         target = target_of(request.model, "causal")
     except BuildError:

@@ -105,6 +105,8 @@ def test_a_configuration_in_a_folder(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(values))
     assert len(counted(str(tmp_path), {}).layers) == 6
     assert len(counted(str(tmp_path / "config.json"), {"num_hidden_layers": 5}).layers) == 5
+    with pytest.raises(BuildError, match="no value 'num_hiden_layers'; did you mean num_hidden_layers"):
+        counted(str(tmp_path), {"num_hiden_layers": 5})
 
 
 def test_the_length_is_that_of_the_positions():
