@@ -11,7 +11,12 @@ import torch
 from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.main_guard import refuse_import_in_child
 from modular_converter.parallel.engine.checkpoint.adapter_folder import is_adapter, open_adapter
-from modular_converter.parallel.engine.choice.arguments import Arguments, check_arguments, in_process_group
+from modular_converter.parallel.engine.choice.arguments import (
+    LOST_WEIGHTS,
+    Arguments,
+    check_arguments,
+    in_process_group,
+)
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.quantised.torchao_int8 import pack_layers, unpack_layers
@@ -95,7 +100,7 @@ def parallelize(
     try:
         made = put(dataclasses.replace(given, model=base))
     except BaseException:
-        if isinstance(base, torch.nn.Module):
+        if isinstance(base, torch.nn.Module) and LOST_WEIGHTS not in base.__dict__:
             pack_layers(base)
         raise
     return made if base is given.model else wrap(given.model, made)

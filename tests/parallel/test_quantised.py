@@ -11,6 +11,7 @@ from torchao.quantization import (  # noqa: E402
     Int8Tensor,
     Int8WeightOnlyConfig,
     PerGroup,
+    PerRow,
     PerTensor,
     quantize_,
 )
@@ -18,8 +19,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, TorchAoConfig  # noqa: E
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.ranks.session import Session  # noqa: E402
-from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
-from modular_converter.parallel.quantised.int8_linear import Int8Linear  # noqa: E402
+from modular_converter.parallel.engine.remote import put_on_ranks  # noqa: E402
+from modular_converter.parallel.errors import ApplyError, PlanError, RankError  # noqa: E402
+from modular_converter.parallel.quantised.int8_linear import Int8Linear, become_int8  # noqa: E402
 from modular_converter.parallel.quantised.torchao_int8 import pack_layers, unpack_layers  # noqa: E402
 
 
@@ -71,6 +73,24 @@ def test_plain_layers_compute_what_torchao_computes(folder):
         assert isinstance(model.model.layers[0].mlp.up_proj.weight, Int8Tensor)
 
 
+def test_outputs_have_the_type_of_inputs():
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 4)).to(torch.bfloat16)
+    layer[0].bias = torch.nn.Parameter(torch.randn(4))
+    quantize_(layer, Int8WeightOnlyConfig())
+    rows = torch.randn(3, 8, dtype=torch.bfloat16)
+    before = layer(rows)
+    unpack_layers(layer)
+    assert layer(rows).dtype == before.dtype == torch.bfloat16 and torch.equal(layer(rows), before)
+
+
+def test_an_input_of_whole_numbers_is_refused():
+    """A model's code may turn inputs into the type of a weight; the product would be zeros everywhere, and agree."""
+    layer = torch.nn.Linear(8, 4)
+    become_int8(layer, torch.ones(4, 8, dtype=torch.int8), torch.full((4,), 0.01))
+    with pytest.raises(ApplyError, match="input of torch.int8: the model's code"):
+        layer(torch.ones(3, 8).to(layer.weight.dtype))
+
+
 def test_ranks_compute_what_the_quantised_model_computes(folder, ranks, tmp_path):
     model = quantised(folder)
     before, said, own = logits(model), tokens(model), model.state_dict()
@@ -101,7 +121,8 @@ def test_ranks_compute_what_the_quantised_model_computes(folder, ranks, tmp_path
     "config, said",
     [
         (Int8DynamicActivationInt8WeightConfig(), "its inputs are quantised"),
-        (Int8WeightOnlyConfig(granularity=PerGroup(16)), "scales for groups of 16 entries"),
+        (Int8WeightOnlyConfig(granularity=PerGroup(16)), "scales for blocks of 1 x 16 entries"),
+        (Int8WeightOnlyConfig(granularity=PerRow(dim=0)), "scales for blocks of 48 x 1 entries"),  # as many as rows
     ],
 )
 def test_other_forms_are_refused(folder, config, said):
@@ -124,3 +145,19 @@ def test_a_failure_leaves_the_model_as_it_was(folder, ranks):
         parallelize(model, plan={"no_such_layer": "colwise"}, session=ranks)
     assert torch.equal(logits(model), before)
     assert isinstance(model.model.layers[0].mlp.up_proj.weight, Int8Tensor)
+
+
+def test_a_failure_that_loses_weights_is_told(folder, ranks, monkeypatch):
+    """Packing weights that are no more would raise an error of its own."""
+
+    def lose(given, session, ready):
+        for tensor in ready.tensors:
+            tensor.data = tensor.new_empty(0)
+        raise RankError("rank 1 has ended")
+
+    monkeypatch.setattr(put_on_ranks, "_place", lose)
+    model = quantised(folder)
+    with pytest.raises(RankError, match="rank 1 has ended"):
+        parallelize(model, session=ranks, probe=False)
+    with pytest.raises(ApplyError, match="lost weights"):
+        parallelize(model, session=ranks)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import torch
 
+from modular_converter.parallel.errors import ApplyError
+
 
 _LARGEST = 127
 
 
 class Int8Linear(torch.nn.Module):
     """``x @ weight.T * scale + bias``, in the type of ``x``, step by step as torchao computes it.
+
+    Inputs of whole numbers are refused: code that turns them into ``weight.dtype`` means the type before int8.
 
     Attributes:
         weight: int8, ``[out_features, in_features]``.
@@ -27,12 +31,17 @@ class Int8Linear(torch.nn.Module):
     @staticmethod
     def product(input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """The product with whole numbers, ``[rows, out_features]``: a sum over input features, which ranks can share."""
+        if not input.is_floating_point():
+            raise ApplyError(
+                f"an int8 layer got an input of {input.dtype}: the model's code gives its input the type of a weight, which "
+                "is int8 here; leave this layer out of the quantisation"
+            )
         return torch.mm(input.reshape(-1, input.shape[-1]), weight.t().to(input.dtype))
 
     def finished(self, product: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
         """The output of the layer, of its whole product."""
         found = (product * self.scale.to(product.dtype)).reshape(*input.shape[:-1], product.shape[-1])
-        return found if self.bias is None else found + self.bias
+        return (found if self.bias is None else found + self.bias).to(input.dtype)
 
     def draw(self, generator: torch.Generator) -> None:
         """Random weights, of the size that ``1 / sqrt(in_features)`` has as a floating weight."""

@@ -129,8 +129,8 @@ def _form(model: torch.nn.Module, name: str, weight: Any) -> _Form:
         said = f"it is of the type {type(weight).__name__}"
     elif weight.act_quant_kwargs is not None or weight.act_pre_scale is not None:
         said = "its inputs are quantised or scaled, too"
-    elif weight.scale.numel() not in (1, weight.shape[0]):
-        said = f"it has scales for groups of {weight.block_size[-1]} entries"
+    elif list(weight.block_size) not in ([1, weight.shape[1]], list(weight.shape)):
+        said = f"it has scales for blocks of {' x '.join(map(str, weight.block_size))} entries"
     elif weight.zero_point is not None and bool(weight.zero_point.any()):
         said = "it has zero points"
     if said:
