@@ -67,8 +67,6 @@ def _no_files(folder: Path) -> str:
             f"{folder}: has .bin files, which hold pickled objects and are not read; load the model with from_pretrained "
             "and save it with save_pretrained, which writes safetensors"
         )
-    if adapter := holds_adapter(folder):
-        return adapter
     others = sorted(path.name for path in folder.glob("*.safetensors"))
     more = f"; it has {', '.join(others[:3])}" if others else ""
     return f"{folder}: has neither {ONE_FILE} nor {INDEX}{more}"

@@ -54,6 +54,11 @@ def _settings(folder: Path) -> dict[str, Any]:
         raise BuildError(f"{path}: cannot be read: {one_line(error)}") from error
     if not isinstance(found, dict):
         raise BuildError(f"{path}: is no table of settings")
+    if holds_adapter(folder):  # which from_pretrained would put into the model
+        raise BuildError(
+            f"{folder}: holds a model and an adapter; give parallelize the model that from_pretrained makes of it, or move "
+            "adapter_config.json or config.json away"
+        )
     return found
 
 

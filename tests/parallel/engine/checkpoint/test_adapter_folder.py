@@ -32,6 +32,16 @@ def test_the_model_is_that_of_peft(saved):
     assert half.lm_head.weight.dtype == torch.bfloat16
 
 
+def test_a_model_with_an_adapter_in_its_folder_is_refused(saved):
+    """``from_pretrained`` puts the adapter into the model; its weights alone would be another model."""
+    adapter, base, _ = saved
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (base / name).write_bytes((adapter / name).read_bytes())
+    for folder in (base, adapter):
+        with pytest.raises(BuildError, match="base: holds a model and an adapter"):
+            parallelize(folder, num_gpus=2, device="cpu")
+
+
 def test_what_cannot_be_read_is_said(saved):
     adapter, base, _ = saved
     settings = json.loads((adapter / "adapter_config.json").read_text())

@@ -114,6 +114,8 @@ def test_no_model_at_all(tmp_path):
     (tmp_path / "config.json").write_text("[1")
     assert "cannot be read" in refused(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "no such type"}')
+    assert "holds a model and an adapter" in refused(tmp_path)
+    (tmp_path / "adapter_config.json").unlink()
     assert "cannot be read" in refused(tmp_path)
 
 
