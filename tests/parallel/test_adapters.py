@@ -8,7 +8,15 @@ import torch
 
 
 pytest.importorskip("peft")
-from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model  # noqa: E402
+from peft import (  # noqa: E402
+    AdaptionPromptConfig,
+    LoraConfig,
+    PeftModel,
+    PromptTuningConfig,
+    get_peft_model,
+)
+from peft.helpers import rescale_adapter_scale  # noqa: E402
+from peft.tuners.lora.config import MontecloraConfig, VeloraConfig  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
@@ -21,6 +29,7 @@ from modular_converter.parallel.engine.choice.small_instances import (  # noqa: 
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.plans.patterns import SomeLayers  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
+from modular_converter.parallel.tiny.adapters import adapters_of  # noqa: E402
 from tests.parallel import adapters_script  # noqa: E402
 from tests.parallel.adapted import adapted, drawn, furthest, gpt2, llama, logits, tokens  # noqa: E402
 
@@ -81,6 +90,9 @@ def test_a_wrapped_model_is_used_as_before(ranks, tmp_path):
         ):
             with pytest.raises(PlanError, match=STAYS):
                 change()
+        with rescale_adapter_scale(model, 0.5), pytest.raises(PlanError, match="scale of an adapter was changed"):
+            logits(model)
+        assert furthest(logits(model), before) < 1e-5
     assert torch.equal(logits(model), before) and type(model) is PeftModel
     loaded = PeftModel.from_pretrained(llama(), tmp_path)
     assert torch.equal(logits(loaded.eval()), before)
@@ -168,6 +180,8 @@ def test_training_of_adapters_is_that_of_one_process(tmp_path):
     [
         ({"target_modules": ["q_proj"], "layer_replication": [(0, 2), (1, 2)]}, "layer_replication.*merge"),
         ({"target_modules": [], "target_parameters": ["q_proj.weight"]}, "target_parameters.*merge"),
+        ({"target_modules": ["q_proj"], "monteclora_config": MontecloraConfig()}, "monteclora_config.*merge"),
+        ({"target_modules": ["q_proj"], "velora_config": VeloraConfig(num_groups=4)}, "velora_config.*merge"),
     ],
 )
 def test_settings_without_a_plan_are_refused(settings, said):
@@ -175,7 +189,36 @@ def test_settings_without_a_plan_are_refused(settings, said):
         select_plan(get_peft_model(llama(), LoraConfig(**settings)).get_base_model(), None, 2)
 
 
-def test_wrappers_that_compute_are_refused():
-    prompts = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)
+def test_merged_adapters_that_are_switched_off_are_refused():
+    """The first call would unmerge them on the ranks, and the caller's layers would not know."""
+    model = adapted(llama(), r=4, target_modules=["q_proj"])
+    model.merge_adapter()
+    model.base_model.disable_adapter_layers()
+    with pytest.raises(ApplyError, match="default are merged and switched off.*unmerge_adapter"):
+        adapters_of(model.get_base_model())
+
+
+def test_a_small_instance_computes_with_the_saved_modules_that_are_active():
+    model = adapted(llama(), r=4, target_modules=["q_proj"], modules_to_save=["lm_head"])
+    model.add_adapter("two", LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["lm_head"]))
+    for active in ("default", "two"):
+        model.set_adapter(active)
+        small = llama()
+        adapters_of(model.get_base_model()).put_into(small)
+        assert small.lm_head.active_adapters == model.get_base_model().lm_head.active_adapters == [active]
+    model.base_model.disable_adapter_layers()
+    small = llama()
+    adapters_of(model.get_base_model()).put_into(small)
+    assert small.lm_head.disable_adapters
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [
+        PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4),
+        AdaptionPromptConfig(task_type="CAUSAL_LM", adapter_len=2, adapter_layers=1),
+    ],
+)
+def test_wrappers_that_compute_are_refused(prompts):
     with pytest.raises(ApplyError, match="PeftModelForCausalLM of peft: .*inside of layers"):
         parallelize(get_peft_model(llama(), prompts), num_gpus=2, device="cpu")

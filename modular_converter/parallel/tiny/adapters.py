@@ -40,8 +40,10 @@ _REFUSED = {
     "arrow_config": "chooses among adapters outside of the layers",
     "layer_replication": "repeats layers of the model",
     "megatron_config": "has parallel layers of its own",
+    "monteclora_config": "draws random weights in each process while it trains",
     "target_parameters": "changes a parameter instead of a layer",
     "trainable_token_indices": "exchanges rows of an embedding",
+    "velora_config": "computes gradients from groups of a layer's inputs",
 }
 _MERGE = "merge the adapters first: model = model.merge_and_unload()"
 
@@ -73,6 +75,7 @@ class Adapters:
     def put_into(self, model: torch.nn.Module) -> None:
         """Put the same adapters into a small instance, in place; all weights can be trained."""
         from peft import inject_adapter_in_model  # takes seconds to import
+        from peft.utils.other import AuxiliaryTrainingWrapper
 
         for adapter in self.adapters:
             if paths := adapter.layers.same_in(model):
@@ -84,6 +87,10 @@ class Adapters:
             if self.merged:
                 layer.merge(adapter_names=list(self.merged))
             layer.enable_adapters(self.enabled)
+        for module in model.modules():
+            if isinstance(module, AuxiliaryTrainingWrapper):  # of modules_to_save: the last one put in would compute
+                module.set_adapter([name for name in self.active if name in module._get_available_adapters()])
+                module.enable_adapters(self.enabled)
         for weight in model.parameters():
             weight.requires_grad_(weight.is_floating_point())
         model.eval()
@@ -111,6 +118,11 @@ def adapters_of(model: Any) -> Adapters | None:
     for path, layer in layers:
         if set(layer.merged_adapters) != set(merged) & layer._get_available_adapters():
             raise ApplyError(f"the adapters {', '.join(merged)} are merged in some layers and not in {path}; {_MERGE}")
+    if merged and not all(enabled):
+        raise ApplyError(
+            f"the adapters {', '.join(merged)} are merged and switched off, so that the next call would take them out of "
+            "the weights on the devices alone; call model.unmerge_adapter() first"
+        )
     if not {*active, *merged} <= set(configs):
         raise ApplyError(
             f"the adapters {', '.join(active)} have no configuration in the model's peft_config; {_MERGE}"

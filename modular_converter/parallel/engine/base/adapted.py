@@ -56,8 +56,10 @@ def base_of(model: Any) -> Any:
     """
     if not is_wrapper(model):
         return model
+    from peft.tuners.tuners_utils import BaseTuner  # others, such as adaption prompts, put their own forward around it
+
     tuner = model._modules.get("base_model")
-    base = tuner._modules.get("model") if isinstance(tuner, torch.nn.Module) and is_wrapper(tuner) else None
+    base = tuner._modules.get("model") if isinstance(tuner, BaseTuner) else None
     if base is None or getattr(model, "_is_prompt_learning", True):
         raise ApplyError(
             f"{type(model).__name__} of peft: plans are derived for adapters inside of layers (LoraConfig); use the "
@@ -102,6 +104,23 @@ def let_go(base: torch.nn.Module) -> None:
         wrapper.__class__ = own
         _change_again(wrapper)
     _change_again(base)
+
+
+def scales_of(model: torch.nn.Module) -> list[tuple[Any, dict[str, float]]]:
+    """The layers of peft in a model, with the scales of their adapters as they are now."""
+    if "peft" not in sys.modules:
+        return []
+    scales = ((layer, layer.__dict__.get("scaling")) for layer in model.modules() if is_wrapper(layer))
+    return [(layer, dict(scale)) for layer, scale in scales if isinstance(scale, dict)]
+
+
+def refuse_new_scales(known: list[tuple[Any, dict[str, float]]]) -> None:
+    """Raise ``PlanError`` where a scale was set since ``scales_of``: no method is called then that could refuse it."""
+    if any(layer.scaling != before for layer, before in known):
+        raise PlanError(
+            "the scale of an adapter was changed, which would not reach the ranks; take the model back with .cpu(), "
+            "change it, and parallelize it again"
+        )
 
 
 def _change_again(model: torch.nn.Module) -> None:

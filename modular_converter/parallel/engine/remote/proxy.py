@@ -15,7 +15,13 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.adapted import keep_adapters, let_go, refuse_saving_adapters
+from modular_converter.parallel.engine.base.adapted import (
+    keep_adapters,
+    let_go,
+    refuse_new_scales,
+    refuse_saving_adapters,
+    scales_of,
+)
 from modular_converter.parallel.engine.base.memory import MemoryFigures
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names, saves_as_library
@@ -165,6 +171,7 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
     placement.settings = pickled(settings_of(model))
     model.__dict__["_placement"] = placement
     model.__dict__["_homes"] = homes
+    model.__dict__["_scales"] = scales_of(model)
     model.__dict__["_own_class"] = type(model)
     model.__class__ = _routed_class(type(model))  # type: ignore[arg-type]
     keep_adapters(model, PlanError, OUT_OF_REACH)
@@ -194,7 +201,7 @@ def give_back(model: Any) -> torch.nn.Module:
     for module in model.modules():
         for name in ("forward", *_HOOKS):
             module.__dict__.pop(name, None)
-    del model.__dict__["_placement"]
+    del model.__dict__["_placement"], model.__dict__["_scales"]
     let_go(model)
     pack_layers(model)
     found: torch.nn.Module = model
@@ -262,6 +269,7 @@ def _there(value: Any, placement: Placement) -> Any:
 
 def _send_settings(model: Any) -> None:
     """Tell the ranks what was changed in the settings since the last call. A look costs 13 us for a Llama."""
+    refuse_new_scales(model._scales)
     settings, placement = settings_of(model), model._placement
     data = pickled(settings)
     if data != placement.settings:
