@@ -185,8 +185,11 @@ def test_training_of_adapters_is_that_of_one_process(tmp_path):
     ],
 )
 def test_settings_without_a_plan_are_refused(settings, said):
+    model = get_peft_model(llama(), LoraConfig(**settings))
     with pytest.raises(ApplyError, match=said):
-        select_plan(get_peft_model(llama(), LoraConfig(**settings)).get_base_model(), None, 2)
+        select_plan(model.get_base_model(), None, 2)
+    with pytest.raises(ApplyError, match=said):
+        parallelize(model, plan={"model.layers.*.mlp.up_proj": "colwise_gather_output"}, num_gpus=2, device="cpu")
 
 
 def test_merged_adapters_that_are_switched_off_are_refused():

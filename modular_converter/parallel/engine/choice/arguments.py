@@ -14,6 +14,7 @@ from modular_converter.parallel.engine.base.refused_weights import refuse_quanti
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.training import Training
 
 
@@ -113,6 +114,7 @@ def _check_model(given: Arguments) -> None:
         raise ApplyError("the model is parallelized already; take it back with .cpu() first")
     if "_applied" in model.__dict__:
         raise ApplyError("the model is sharded already; make it whole with .unshard() first")
+    adapters_of(model)  # refuses kinds and states of adapters that no plan serves, a given one neither
 
 
 def _check_values(given: Arguments) -> None:
