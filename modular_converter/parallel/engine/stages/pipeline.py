@@ -37,6 +37,23 @@ class Pipeline:
 
     The weights of the process's own stages are those of the model, on the process's device; the others are freed. The
     model itself is not to be used any more.
+
+    Args:
+        model: whole, the same on all processes.
+        chunks: micro-batches of a step.
+        schedule: of torch: ``GPipe``, ``1F1B``, ``LoopedBFS``, ``Interleaved1F1B``, ``InterleavedZeroBubble`` or
+            ``ZBVZeroBubble``.
+        stages_per_process: for the last four; 2 if None.
+        balance: layers of each stage, such as ``(10, 12, 10)``; stages of about the same bytes if None.
+        plan: derived from the model and proven on a small instance if None.
+        loss: of a micro-batch, from the model's output and its rows of ``target``; the model's own from ``labels``
+            if None.
+        group: all processes if None.
+        device: this process's; its GPU, or the CPU, if None.
+
+    Raises:
+        ScheduleError: the schedule does not allow these numbers; the message has those that it would.
+        ApplyError: processes have other weights, the model is no chain of layers, or the balance does not fit.
     """
 
     def __init__(
@@ -52,25 +69,6 @@ class Pipeline:
         group: dist.ProcessGroup | None = None,
         device: str | torch.device | None = None,
     ) -> None:
-        """Cut a model into stages.
-
-        Args:
-            model: whole, the same on all processes.
-            chunks: micro-batches of a step.
-            schedule: of torch: ``GPipe``, ``1F1B``, ``LoopedBFS``, ``Interleaved1F1B``, ``InterleavedZeroBubble`` or
-                ``ZBVZeroBubble``.
-            stages_per_process: for the last four; 2 if None.
-            balance: layers of each stage, such as ``(10, 12, 10)``; stages of about the same bytes if None.
-            plan: derived from the model and proven on a small instance if None.
-            loss: of a micro-batch, from the model's output and its rows of ``target``; the model's own from ``labels``
-                if None.
-            group: all processes if None.
-            device: this process's; its GPU, or the CPU, if None.
-
-        Raises:
-            ScheduleError: the schedule does not allow these numbers; the message has those that it would.
-            ApplyError: processes have other weights, the model is no chain of layers, or the balance does not fit.
-        """
         self._place = _join(device)
         own_group: Any = dist.group.WORLD if group is None else group
         self._group, self._loss, self._chunks = own_group, loss, chunks
