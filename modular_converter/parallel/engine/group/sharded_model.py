@@ -215,6 +215,8 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(own)
     def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "_applied" not in self.__dict__:  # a whole model of the same class: `type(model).from_pretrained(folder)`
+            return own(self, *args, **kwargs)
         group = self._applied.group
         if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
             result = own(self, *args, **kwargs)

@@ -118,7 +118,7 @@ def test_ranks_share_out_the_query_heads_of_a_key_value_head():
 
 
 def test_too_few_heads_leave_their_attention_whole_alone(caplog):
-    model = llama(num_attention_heads=4, num_key_value_heads=2)
+    model = llama(num_attention_heads=2, num_key_value_heads=2)
     with caplog.at_level(logging.WARNING):
         plan, origin = select_plan(model, None, 3)
     assert not any("self_attn" in rule.pattern for rule in plan.rules)
@@ -129,7 +129,7 @@ def test_too_few_heads_leave_their_attention_whole_alone(caplog):
 
 def test_an_error_remains_where_nothing_would_be_left():
     with pytest.raises(ApplyError, match="2 do not reach for 3 ranks.*nothing would be left to share out"):
-        fitted(llama(num_attention_heads=4, num_key_value_heads=2), Plan.parse(f"plan x\n{ATTENTION}"), 3)
+        fitted(llama(num_attention_heads=2, num_key_value_heads=2), Plan.parse(f"plan x\n{ATTENTION}"), 3)
 
 
 def test_an_axis_that_cannot_be_followed_is_not_cut_anywhere(monkeypatch):

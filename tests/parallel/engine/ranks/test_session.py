@@ -240,6 +240,13 @@ def script(then, guard=True):
     return textwrap.dedent(text)
 
 
+def own_words(errors):
+    """What was said on standard error, without what torchao says when transformers imports it on a machine without GPUs."""
+    return [
+        line for line in errors.splitlines() if line.strip() and "/torchao/" not in line and "_pytree.py" not in line
+    ]
+
+
 def launch(path, text):
     path.write_text(text)
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
@@ -272,7 +279,7 @@ def test_ranks_end_with_the_main_process_in_the_middle_of_a_call(tmp_path, how):
 def test_the_interpreters_end_ends_the_ranks_and_leaves_nothing(tmp_path):
     process = launch(tmp_path / "main.py", script("model(torch.ones(2, 16))"))
     output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0 and not errors.strip(), errors
+    assert process.returncode == 0 and not own_words(errors), errors
     ranks = output.split()
     assert gone([int(pid) for pid in ranks])
     # Torch names its shared files by the process that made them; those of other tests come and go meanwhile.
