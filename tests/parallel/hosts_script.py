@@ -8,6 +8,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.errors import PlanError
@@ -25,7 +26,8 @@ def main(folder, other):
     whole = type(model).from_pretrained(folder)
     ids = torch.arange(12).reshape(2, 6) + 3
     found = {"types": len({p.dtype for p in model.parameters()})}
-    found["share"] = sum(p.numel() for p in model.parameters()) / sum(p.numel() for p in whole.parameters())
+    own = [p.to_local() if isinstance(p, DTensor) else p for p in model.parameters()]
+    found["share"] = sum(p.numel() for p in own) / sum(p.numel() for p in whole.parameters())
     found["read"] = read * 2**20 / sum(p.numel() * p.element_size() for p in whole.parameters())
     want, got = whole(input_ids=ids, labels=ids), model(input_ids=ids, labels=ids)
     found["outputs"] = relative_error(got.logits, want.logits)
