@@ -33,7 +33,9 @@ class ScheduledStage(torch.nn.Module):
     def forward(self, *received: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, ...]:
         """The tensors for the next stage, or those of the model's output."""
         result = self.stage(*received, **inputs, **self.common)
-        return tuple(_entries(result).values()) if self.stage.is_last else result
+        tensors = _entries(result).values() if self.stage.is_last else result
+        # torch detaches what a stage gives in place, which views do not allow: those of opt's layers, say
+        return tuple(tensor if tensor._base is None else tensor.clone() for tensor in tensors)
 
     def output(self, tensors: Any) -> Any:
         """The model's output from its tensors."""
