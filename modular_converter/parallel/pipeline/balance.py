@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from modular_converter.parallel.errors import ScheduleError
+
 
 def balanced(costs: Sequence[int], stages: int, head: int = 0, tail: int = 0) -> tuple[int, ...]:
     """The first layer of each stage after the first, so that the most expensive stage costs as little as possible.
@@ -41,6 +43,23 @@ def balanced(costs: Sequence[int], stages: int, head: int = 0, tail: int = 0) ->
             for last in range(stage + 1, len(costs) - stages + stage + 2)
         }
     return best[len(costs)][1]
+
+
+def cuts_of_balance(balance: Sequence[int], layers: int, stages: int) -> tuple[int, ...]:
+    """The first layer of each stage after the first, from the number of layers of each.
+
+    Raises:
+        ScheduleError: the numbers are not as many as stages, do not add up to the layers, or one is below 1.
+    """
+    said = f"balance {','.join(map(str, balance))}"
+    if len(balance) != stages:
+        raise ScheduleError(f"{said} has {len(balance)} numbers, there are {stages} stages; give the layers of each")
+    if min(balance, default=0) < 1 or sum(balance) != layers:
+        raise ScheduleError(
+            f"{said} adds up to {sum(balance)} layers, the model has {layers}; give each stage at least one layer, and "
+            "all layers a stage"
+        )
+    return tuple(accumulate(balance[:-1]))
 
 
 def spans(cuts: Sequence[int], layers: int) -> list[range]:

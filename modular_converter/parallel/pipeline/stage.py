@@ -48,7 +48,9 @@ class StageModule(torch.nn.Module):
         self.span, self.is_first, self.is_last = span, span.start == 0, span.stop == len(paths)
         self.model = _part_of(model, absent)
         self._own = [paths[number] for number in span]
+        self._absent = absent
         self._flow: LayerFlow | None = None
+        self._results: dict[torch.device, dict[str, list[Any]]] = {}
         self._blanks: dict[str, Iterator[Any]] = {}
         self._given: set[str] = set()
         self._received: dict[str, Any] = {}
@@ -64,7 +66,7 @@ class StageModule(torch.nn.Module):
 
     def prepare(self, flow: LayerFlow) -> None:
         """Take the shapes of a run of the whole model: later calls have inputs of the same shapes."""
-        self._flow = flow
+        self._flow, self._results = flow, {}
         if not self.is_first:  # in a backward, a layer would be computed again from what its caller gave, not received
             passing = set(self._at(self.span.start)) - set(self._layers.outputs)
             for path in self._own if passing else self._own[:1]:
@@ -98,9 +100,10 @@ class StageModule(torch.nn.Module):
         device = next((t.device for t in (*self.parameters(), *received, *_tensors(inputs))), torch.device("cpu"))
         self._given = {*inputs, *forward_names(self.model)}
         self._received = {} if self.is_first else _filled(self._at(self.span.start), received)
-        self._blanks = {
-            path: iter([_nothing(one, device) for one in results]) for path, results in self._flow.results.items()
-        }
+        if device not in self._results:  # the same for every micro-batch
+            known = {path: self._flow.results[path] for path in self._absent}
+            self._results[device] = {path: [_nothing(one, device) for one in found] for path, found in known.items()}
+        self._blanks = {path: iter(found) for path, found in self._results[device].items()}
         try:
             result = self.model(**inputs)
         except _Stop:
@@ -145,10 +148,10 @@ class StageModule(torch.nn.Module):
     def _blank(self, path: str, forward: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(forward)  # its signature says what arguments are called
         def blank(*args: Any, **kwargs: Any) -> Any:
-            found = next(self._blanks[path], None)
-            if found is None:
-                raise ApplyError(f"{path}: called more often than in the run that showed its shapes")
-            return found
+            try:
+                return next(self._blanks[path])
+            except StopIteration:
+                raise ApplyError(f"{path}: called more often than in the run that showed its shapes") from None
 
         return blank
 
@@ -164,8 +167,8 @@ def _part_of(model: torch.nn.Module, absent: Sequence[str]) -> torch.nn.Module:
     for module in model.modules():
         target = lost if id(module) in gone else held
         target.update({id(t): t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None})
-    without_data = {key: t.detach().to("meta").requires_grad_(False) for key, t in lost.items() if key not in held}
-    local = copy.deepcopy(model, {**without_data, **held})
+    bare = {key: without_data(value) for key, value in lost.items() if key not in held}
+    local = copy.deepcopy(model, {**bare, **held})
     for path in absent:
         for part in local.get_submodule(path).modules():
             for store in (part._parameters, part._buffers):
@@ -187,11 +190,12 @@ def copy_without_data(model: torch.nn.Module) -> torch.nn.Module:
     for module in model.modules():
         for value in (*module._parameters.values(), *module._buffers.values()):
             if value is not None and id(value) not in memo:
-                memo[id(value)] = _without_data(value)
+                memo[id(value)] = without_data(value)
     return copy.deepcopy(model, memo)
 
 
-def _without_data(value: torch.Tensor) -> torch.Tensor:
+def without_data(value: torch.Tensor) -> torch.Tensor:
+    """A parameter or buffer on the meta device."""
     bare = value.detach().to("meta")
     return torch.nn.Parameter(bare, value.requires_grad) if isinstance(value, torch.nn.Parameter) else bare
 

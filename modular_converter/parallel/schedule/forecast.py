@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from modular_converter.parallel.errors import ScheduleError
+from modular_converter.parallel.pipeline.balance import cuts_of_balance
 from modular_converter.parallel.schedule.actions import ActionOrder, inference_order
 from modular_converter.parallel.schedule.best_balance import balance_by_cost, best_balance, even_balance
 from modular_converter.parallel.schedule.orders import SCHEDULES, order_of
@@ -83,11 +84,8 @@ def forecast(setting: PipelineSetting, costs: ChainCosts, balance: Sequence[int]
         ScheduleError: sizes that the schedule does not allow, or a balance that does not fit the layers.
     """
     order = setting.order()
-    if balance and len(balance) != setting.stages:
-        raise ScheduleError(
-            f"balance {','.join(map(str, balance))} has {len(balance)} numbers, there are {setting.stages} stages; "
-            "give the layers of each"
-        )
+    if balance:
+        cuts_of_balance(balance, len(costs.layers), setting.stages)
     cut = tuple(balance) or even_balance(len(costs.layers), setting.stages)
     stages = costs.stages(cut)
     if order.stage_ranks[0] == order.stage_ranks[-1]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from modular_converter.parallel.errors import ScheduleError
-from modular_converter.parallel.pipeline.balance import spans
+from modular_converter.parallel.pipeline.balance import cuts_of_balance, spans
 
 
 @dataclass(frozen=True)
@@ -67,12 +66,7 @@ class ChainCosts:
         Raises:
             ScheduleError: the numbers do not add up to the layers, or one is below 1.
         """
-        if min(balance, default=0) < 1 or sum(balance) != len(self.layers):
-            raise ScheduleError(
-                f"balance {','.join(map(str, balance))} adds up to {sum(balance)} layers, the model has "
-                f"{len(self.layers)}; give each stage at least one layer, and all layers a stage"
-            )
-        cuts = [sum(balance[:number]) for number in range(1, len(balance))]
+        cuts = cuts_of_balance(balance, len(self.layers), len(balance))
         found = [sum((self.layers[i] for i in span), NOTHING) for span in spans(cuts, len(self.layers))]
         found[0] = self.before + found[0]
         found[-1] = found[-1] + self.after

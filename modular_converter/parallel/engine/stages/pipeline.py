@@ -11,17 +11,17 @@ import torch.distributed as dist
 from torch.distributed import pipelining
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
 
-from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta
+from modular_converter.parallel.engine.base.without_data import guesses, on_meta
 from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
 from modular_converter.parallel.engine.stages.chosen_plan import agreed_pipeline_plan
 from modular_converter.parallel.engine.stages.micro_batches import Batch, batch_of
 from modular_converter.parallel.engine.stages.scheduled_stage import ScheduledStage, bare_leaves
 from modular_converter.parallel.engine.stages.shared_weights import shared_weights, summed_gradients
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.pipeline.balance import spans
+from modular_converter.parallel.pipeline.balance import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
 from modular_converter.parallel.pipeline.prove import cuts_of
-from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute, without_data
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import first_names
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
@@ -52,8 +52,9 @@ class Pipeline:
         device: this process's; its GPU, or the CPU, if None.
 
     Raises:
-        ScheduleError: the schedule does not allow these numbers; the message has those that it would.
-        ApplyError: processes have other weights, the model is no chain of layers, or the balance does not fit.
+        ScheduleError: the schedule does not allow these numbers, and the message has those that it would; or the balance
+            does not fit.
+        ApplyError: processes have other weights, or the model is no chain of so many layers.
     """
 
     def __init__(
@@ -79,13 +80,14 @@ class Pipeline:
         self._stages_in_all = order.stages
         refuse_other_weights(model, ProcessGroup(own_group), self._place)
         self._plan = agreed_pipeline_plan(model, plan, own_group)
-        cuts = _cuts(model, self._plan, self._stages_in_all, balance)
+        count, stages = len(layer_paths(model, self._plan)), self._stages_in_all
+        cuts = cuts_of(model, self._plan, stages) if balance is None else cuts_of_balance(balance, count, stages)
         self._shapes = copy_without_data(model)
         do_not_recompute(self._shapes)
         self._made: Any = None
         self._made_for: Any = None
         self._wrapped: dict[int, ScheduledStage] = {}
-        layers = spans(cuts, len(layer_paths(model, self._plan)))
+        layers = spans(cuts, count)
         self.stages = {
             number: StageModule(model, self._plan, layers[number])
             for number, owner in enumerate(order.stage_ranks)
@@ -151,8 +153,8 @@ class Pipeline:
             raise ApplyError(f"{self._schedule.name} has no forward without a backward: use another schedule for it")
         batch = self._batch(inputs)
         merged = self._scheduled(batch, trains=False).eval(**self._given(batch, None, None))
-        last = self.stages.get(self._stages_in_all - 1)
-        return None if last is None else self._wrapped[self._stages_in_all - 1].output(merged)
+        last = self._last_stage
+        return None if last is None else last.output(merged)
 
     def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
         """Scale all gradients so that their norm over all stages is at most ``max_norm``; shared weights count once.
@@ -175,12 +177,17 @@ class Pipeline:
             inputs = {"use_cache": False, **inputs}
         return batch_of(inputs, self._config, self._chunks, self._place)
 
+    @property
+    def _last_stage(self) -> ScheduledStage | None:
+        """The last stage, on the process that has it."""
+        return self._wrapped.get(self._stages_in_all - 1)
+
     def _given(self, batch: Batch, goal: torch.Tensor | None, losses: list[torch.Tensor] | None) -> dict[str, Any]:
         """The arguments of a step of torch's schedule."""
         for wrapped in self._wrapped.values():
             wrapped.common = dict(batch.common)
-        last = self._stages_in_all - 1 in self.stages
-        more = {} if goal is None else {"losses": losses if last else None, "return_outputs": False, "target": goal}
+        given = None if self._last_stage is None else losses
+        more = {} if goal is None else {"losses": given, "return_outputs": False, "target": goal}
         return {**batch.divided, **more}
 
     def _scheduled(self, batch: Batch, trains: bool) -> Any:
@@ -216,7 +223,8 @@ class Pipeline:
 
     def _loss_of_chunk(self, output: Any, target: torch.Tensor) -> torch.Tensor:
         """The share of a micro-batch in the mean loss."""
-        whole = self._wrapped[self._stages_in_all - 1].output(output)
+        assert self._last_stage is not None
+        whole = self._last_stage.output(output)
         found = whole["loss"] if self._loss is None else self._loss(whole, target)
         return found / self._chunks
 
@@ -238,25 +246,10 @@ def _join(device: str | torch.device | None) -> torch.device:
     return place
 
 
-def _cuts(model: Any, plan: PipelinePlan, stages: int, balance: Sequence[int] | None) -> tuple[int, ...]:
-    layers = len(layer_paths(model, plan))
-    if layers < stages:
-        raise ApplyError(f"{layers} layers cannot be cut into {stages} stages: use at most {layers} in all")
-    if balance is None:
-        return cuts_of(model, plan, stages)
-    if len(balance) != stages or sum(balance) != layers or min(balance) < 1:
-        said = f"{stages} numbers of at least 1 that are {layers} together"
-        raise ApplyError(f"balance={tuple(balance)} does not fit: {said}, such as {_even(layers, stages)}")
-    return tuple(sum(balance[:number]) for number in range(1, stages))
-
-
-def _even(layers: int, stages: int) -> tuple[int, ...]:
-    return tuple(layers // stages + (number < layers % stages) for number in range(stages))
-
-
 def _free(model: torch.nn.Module, kept: set[int]) -> None:
     """Give up the data of all parameters but some."""
     for module in model.modules():
-        for name, value in module._parameters.items():
+        parameters: dict[str, Any] = module._parameters
+        for name, value in parameters.items():
             if value is not None and id(value) not in kept:
-                module._parameters[name] = torch.nn.Parameter(value.detach().to(META), value.requires_grad)
+                parameters[name] = without_data(value)

@@ -36,8 +36,8 @@ def shared_weights(own: Mapping[str, torch.nn.Parameter], group: dist.ProcessGro
     for number, names in enumerate(held):
         for name in names:
             holders[name] = (*holders.get(name, ()), dist.get_global_rank(group, number))
-    several = sorted({ranks for ranks in holders.values() if len(ranks) > 1})
-    groups = {ranks: dist.new_group(list(ranks), use_local_synchronization=True) for ranks in several if _me(ranks)}
+    several = sorted({ranks for ranks in holders.values() if len(ranks) > 1 and dist.get_rank() in ranks})
+    groups = {ranks: dist.new_group(list(ranks), use_local_synchronization=True) for ranks in several}
     return [
         SharedWeight(name, own[name], groups[holders[name]], holders[name])
         for name in sorted(own)
@@ -65,7 +65,3 @@ def summed_gradients(shared: Sequence[SharedWeight]) -> Iterator[None]:
             gradient = torch.zeros_like(one.parameter) if one.parameter.grad is None else one.parameter.grad
             dist.all_reduce(gradient, group=one.group)
             one.parameter.grad = gradient if before is None else before.add_(gradient)
-
-
-def _me(ranks: Sequence[int]) -> bool:
-    return dist.get_rank() in ranks
