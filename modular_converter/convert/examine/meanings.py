@@ -177,6 +177,8 @@ class _Names:
 
         Where one of them cannot be followed, the last name within one package decides.
         """
+        if (one.module, one.imported) == (other.module, other.imported):
+            return True  # without reading the modules that lead there, a tenth of converting one model
         first, second = self._place(one), self._place(other)
         if first is not None and second is not None:
             return first == second
