@@ -1,9 +1,9 @@
-"""How well flat models become modular files: `python utils/bench_modularize.py --set people --sample 60`.
+"""How well flat models become modular files: `python utils/bench_modularize.py`.
 
 The set `people` are the models with a modular file that somebody wrote: they are modularized from their generated files
 alone, and the result is compared with that file. The set `flat` are the models without one. Each result is a line of
-JSON in `--results`, so that a run can go on where another has ended; `--write` puts the table of both sets into
-docs/modularize.md.
+JSON in `--results`, so that a run goes on where another has ended; `--write` puts the tables into docs/modularize.md and
+docs/modularized.md. Seconds are those of the processor, with those of the formatter's processes.
 """
 
 from __future__ import annotations
@@ -16,30 +16,33 @@ import platform
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import libcst
 from marked_pages import write_part
 
 from modular_converter.authoring.flat_model import models_in, read_flat_model
 from modular_converter.authoring.library_index import LibraryIndex, read_index
 from modular_converter.authoring.modularize import modularize
 from modular_converter.authoring.report import parents_of
+from modular_converter.authoring.suggest import suggest
 from modular_converter.convert.source.library import Library
 from modular_converter.files.packages import find_package
 from modular_converter.settings.load import load_settings
 
 
-PAGE = Path(__file__).parents[1] / "docs/modularize.md"
+DOCS = Path(__file__).parents[1] / "docs"
+SETS = ("people", "flat")
 
 
 def main() -> None:
-    """Run a sample of a set, or write the table."""
+    """Run both sets or a sample of them, or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--set", choices=("people", "flat"), default="people")
-    parser.add_argument("--sample", type=int, default=0, help="the number of models; 0 takes all")
+    parser.add_argument("--set", choices=(*SETS, "both"), default="both")
+    parser.add_argument("--sample", type=int, default=0, help="the number of models of each set; 0 takes all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e9, help="start no further model after so long")
     parser.add_argument("--results", type=Path, default=Path("bench_modularize.jsonl"))
@@ -47,26 +50,66 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     if options.write:
-        write_part(PAGE, "modularize", table(_read(options.results), options.package))
+        results = _read(options.results)
+        write_part(DOCS / "modularize.md", "modularize", table(results, options.package))
+        write_part(DOCS / "modularized.md", "models", table_of_models(results))
         return
     folder = find_package(options.package, os.getcwd())
     assert folder is not None
-    library = Library(load_settings(os.path.join(folder, "models")))
-    started = time.perf_counter()
-    index = read_index(os.path.join(folder, "models"), library)
-    print(f"index: {time.perf_counter() - started:.1f} s, {len(index.entries):,} definitions", flush=True)
-    names = list(_models(os.path.join(folder, "models"), options.set, library))
-    random.Random(options.seed).shuffle(names)
-    known = {(one["set"], one["model"]) for one in _read(options.results)}
-    for models_folder, model in names[: options.sample or None]:
-        if time.perf_counter() - started > options.minutes * 60:
-            break
-        if (options.set, model) in known:
-            continue
-        result, index = _measure(models_folder, model, options.set, index, library)
-        with options.results.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(result) + "\n")
-        print(result, flush=True)
+    models = os.path.join(folder, "models")
+    library = Library(load_settings(models))
+    known = {(one["set"], one["model"]): one for one in _read(options.results)}
+    end = time.monotonic() + options.minutes * 60
+    if ("speed", "") not in known:
+        _keep(options.results, _speed(models))
+    index = read_index(models, library)
+    for chosen in SETS if options.set == "both" else (options.set,):
+        names = list(_models(models, chosen, library))
+        random.Random(options.seed).shuffle(names)
+        for models_folder, model in names[: options.sample or None]:
+            if time.monotonic() > end:
+                return
+            result = known.get((chosen, model))
+            if result is None:
+                result = _measure(models_folder, model, chosen, index, library)
+                _keep(options.results, result)
+            if chosen == "flat":  # no later one may inherit from it in a circle
+                sources = frozenset(os.path.join(models, one) for one in result["sources"])
+                index = index.with_modular(os.path.join(models_folder, f"modular_{model}.py"), sources)
+
+
+def _keep(path: Path, result: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(result) + "\n")
+    print(result, flush=True)
+
+
+def _speed(models: str) -> dict[str, Any]:
+    """The seconds of the index and of one suggestion, and those that libcst needs to parse the library's modular files."""
+    library = Library(load_settings(models))
+    flat = read_flat_model(os.path.join(models, "phi"), "phi", library)
+    texts = [path.read_text(encoding="utf-8") for path in sorted(Path(models).glob("*/modular_*.py"))]
+    found: dict[str, Any] = {"set": "speed", "model": ""}
+    found["cold"] = _seconds(lambda: read_index(models, Library(library.settings), cached=False))
+    read_index(models, library)
+    found["warm"] = _seconds(lambda: read_index(models, Library(library.settings)))
+    index = read_index(models, library)
+    found["suggest"] = _seconds(lambda: suggest(flat, index, library)) + found["warm"]
+    found["definitions"] = len(index.entries)
+    found["libcst"] = _seconds(lambda: [libcst.parse_module(text) for text in texts])
+    found["files"] = len(texts)
+    return found
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = _processor()
+    work()
+    return round(_processor() - started, 2)
+
+
+def _processor() -> float:
+    """The processor time of this process and of those that it waited for."""
+    return sum(os.times()[:4])
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -84,16 +127,14 @@ def _models(models: str, chosen: str, library: Library) -> Iterator[tuple[str, s
                 yield from ((entry.path, model) for model in models_in(entry.path, library.settings))
 
 
-def _measure(
-    folder: str, model: str, chosen: str, index: LibraryIndex, library: Library
-) -> tuple[dict[str, Any], LibraryIndex]:
-    """The result of one model, and the index in which no later model of the flat set inherits from it in a circle."""
-    started = time.process_time()
+def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library: Library) -> dict[str, Any]:
+    """The result of one model."""
+    started = _processor()
     flat = read_flat_model(folder, model, library)
     result = modularize(flat, index, library)
     proof = result.proof
     human = Path(flat.modular)
-    values = {
+    return {
         "set": chosen,
         "model": model,
         "flat": flat.lines,
@@ -101,49 +142,80 @@ def _measure(
         "modular": proof.lines if proof else 0,
         "human": human.read_text(encoding="utf-8").count("\n") if human.exists() else 0,
         "left": {os.path.basename(path): reason for path, reason in result.left.items()},
+        "order": {os.path.basename(path): reason for path, reason in result.reordered.items()},
         "parents": parents_of(proof) if proof else {},
-        "seconds": round(time.process_time() - started, 1),
+        "sources": sorted(os.path.relpath(one, flat.models_folder) for one in proof.sources) if proof else [],
+        "seconds": round(_processor() - started, 1),
     }
-    if proof is not None and chosen == "flat":
-        index = index.with_modular(flat.modular, proof.sources)
-    return values, index
 
 
 def table(results: Sequence[dict[str, Any]], package: str) -> str:
-    """The results as a table, with what they were measured on."""
+    """The results as tables, with what they were measured on."""
     people = [one for one in results if one["set"] == "people"]
     flat = [one for one in results if one["set"] == "flat"]
-    lines = ["| models with a modular file by people | |", "| --- | --- |"]
-    if people:
-        whole = [one for one in people if not one["left"]]
+    lines = [*_table_of_people(people), "", *_table_of_flat(flat)]
+    for speed in (one for one in results if one["set"] == "speed"):
         lines += [
-            f"| models tried | {len(people)} |",
-            f"| all files come back byte for byte | {len(whole)} |",
-            f"| some files stay | {sum(bool(one['left'] and one['modular']) for one in people)} |",
-            f"| no file comes back | {sum(not one['modular'] for one in people)} |",
-            f"| of the models that come back: lines of the flat files | {_total(whole, 'flat'):,} |",
-            f"| lines of the modular files by people | {_total(whole, 'human'):,} |",
-            f"| lines of the modular files by the command | {_total(whole, 'modular'):,} |",
-            f"| models with no more lines than by people | {sum(one['modular'] <= one['human'] for one in whole)} |",
+            "",
+            "| seconds of one core | |",
+            "| --- | --- |",
+            f"| index of {speed['definitions']:,} definitions, nothing cached | {speed['cold']:.1f} |",
+            f"| the same from the cache | {speed['warm']:.1f} |",
+            f"| `suggest phi`, with the cached index | {speed['suggest']:.1f} |",
+            f"| all models tried, one after the other | {sum(one['seconds'] for one in people + flat):,.0f} |",
+            f"| yardstick: libcst parses {speed['files']} modular files | {speed['libcst']:.1f} |",
         ]
-    lines += ["", "| models without a modular file | |", "| --- | --- |"]
-    if flat:
-        covered = _total(flat, "covered")
-        saved = covered - _total(flat, "modular")
-        lines += [
-            f"| models tried | {len(flat)} |",
-            f"| all files come back | {sum(not one['left'] for one in flat)} |",
-            f"| some files stay | {sum(bool(one['left'] and one['modular']) for one in flat)} |",
-            f"| no file comes back | {sum(not one['modular'] for one in flat)} |",
-            f"| lines of all their files | {_total(flat, 'flat'):,} |",
-            f"| lines of the files that come back | {covered:,} |",
-            f"| lines saved in these | {saved:,} ({100 * saved / max(1, covered):.0f} %) |",
-        ]
-    seconds = [one["seconds"] for one in results]
+    seconds = [one["seconds"] for one in people + flat]
     if seconds:
-        lines += ["", f"CPU seconds of a model: median {statistics.median(seconds):.1f}, most {max(seconds):.1f}."]
+        lines += ["", f"Seconds of a model: median {statistics.median(seconds):.1f}, most {max(seconds):.1f}."]
     today = datetime.date.today().isoformat()
     lines += ["", f"{package} {version(package)}, Python {platform.python_version()}, {today}."]
+    return "\n".join(lines)
+
+
+def _table_of_people(people: Sequence[dict[str, Any]]) -> list[str]:
+    whole = [one for one in people if not one["left"] and one["modular"]]
+    shorter = sum(one["modular"] <= one["human"] for one in whole)
+    return [
+        "| models with a modular file by people | |",
+        "| --- | --- |",
+        f"| models tried | {len(people)} |",
+        f"| all files come back byte for byte | {sum(not one['order'] for one in whole)} |",
+        f"| all files come back, some with another order of definitions | {sum(bool(one['order']) for one in whole)} |",
+        f"| some files stay | {sum(bool(one['left'] and one['modular']) for one in people)} |",
+        f"| no file comes back | {sum(not one['modular'] for one in people)} |",
+        f"| of the models that come back: lines of the flat files | {_total(whole, 'flat'):,} |",
+        f"| lines of the modular files by people | {_total(whole, 'human'):,} |",
+        f"| lines of the modular files by the command | {_total(whole, 'modular'):,} |",
+        f"| models with no more lines than by people | {shorter} ({100 * shorter / max(1, len(whole)):.0f} %) |",
+    ]
+
+
+def _table_of_flat(flat: Sequence[dict[str, Any]]) -> list[str]:
+    covered = _total(flat, "covered")
+    saved = covered - _total(flat, "modular")
+    return [
+        "| models without a modular file | |",
+        "| --- | --- |",
+        f"| models tried | {len(flat)} |",
+        f"| all files come back | {sum(not one['left'] for one in flat)} |",
+        f"| some files stay | {sum(bool(one['left'] and one['modular']) for one in flat)} |",
+        f"| no file comes back | {sum(not one['modular'] for one in flat)} |",
+        f"| lines of all their files | {_total(flat, 'flat'):,} |",
+        f"| lines of the files that come back | {covered:,} |",
+        f"| lines saved in these | {saved:,} ({100 * saved / max(1, covered):.0f} %) |",
+    ]
+
+
+def table_of_models(results: Sequence[dict[str, Any]]) -> str:
+    """One line for each model: its lines, its parents, and what stays."""
+    lines = ["| model | lines of its files | by people | by the command | classes from | stays |"]
+    lines += ["| --- | --- | --- | --- | --- | --- |"]
+    for one in sorted((one for one in results if one["set"] in SETS), key=lambda one: str(one["model"])):
+        parents = ", ".join(f"{name} ({count})" for name, count in one["parents"].items())
+        stays = "; ".join(f"`{name}`" for name in (*one["left"], *one["order"]))
+        human = one["human"] or ""
+        lines.append(f"| {one['model']} | {one['flat']} | {human} | {one['modular'] or ''} | {parents} | {stays} |")
     return "\n".join(lines)
 
 

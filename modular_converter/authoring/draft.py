@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from modular_converter.authoring.choice import Placed
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
+from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.module import ImportedName, Role, Statement
@@ -90,13 +91,13 @@ def explicit(name: str, draft: Draft) -> How:
 
 def _used(draft: Draft) -> set[str]:
     """The names in the code of the file's own definitions, also in annotations that are strings."""
-    used: set[str] = set()
-    for name in draft.how:
-        piece = draft.piece(name)
-        used |= lexer.identifiers(piece)
-        for quoted in re.findall(r"""["']([\w.\[\], |]+)["']""", piece):
-            used.update(word for word in re.findall(r"\w+", quoted) if word[:1].isupper())
-    return used
+    return set[str]().union(*(_uses_of(draft.piece(name), draft.flat.names) for name in draft.how))
+
+
+@lru_cache(maxsize=4096)
+def _uses_of(piece: str, known: frozenset[str]) -> frozenset[str]:
+    """The names in the code of one definition; in strings those of `known` count, where a string stands for a type."""
+    return lexer.identifiers(piece) | names_in_annotations(piece, known)
 
 
 def modular_text(draft: Draft) -> str:

@@ -72,6 +72,11 @@ class FlatModel:
                 found.setdefault(name, (file, statement))
         return found
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every name that the files define or import."""
+        return frozenset().union(*(file.module.names for file in self.files))
+
     def without(self, paths: Collection[str]) -> FlatModel:
         """The model without some of its files, which then stay written by hand."""
         return replace(self, files=tuple(file for file in self.files if file.path not in paths))

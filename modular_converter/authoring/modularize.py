@@ -36,6 +36,11 @@ class Modularized:
     accepted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Class whose docstrings or comments become its parent's -> its text before and after."""
 
+    @property
+    def reordered(self) -> Mapping[str, str]:
+        """Generated file that comes back with its definitions in another order -> where the order differs."""
+        return self.proof.reordered if self.proof else {}
+
 
 def modularize(flat: FlatModel, index: LibraryIndex, library: Library, preferred: Collection[str] = ()) -> Modularized:
     """Write a flat model as the smallest modular file that a conversion proves. Nothing is written to disk.
@@ -57,6 +62,8 @@ def modularize(flat: FlatModel, index: LibraryIndex, library: Library, preferred
         full = written_out(rest, library.settings)
         if full.has_come_back:
             return Modularized(flat, full, left)
+        if same := [one for one in (short, partly, full) if one.has_same_code]:
+            return Modularized(flat, min(same, key=lambda one: one.lines), left)
         left.update(_in_the_way(max(short, partly, full, key=lambda one: one.lines_back), library.settings))
         rest = rest.without(left)
     return Modularized(flat, None, left)

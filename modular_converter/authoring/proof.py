@@ -49,6 +49,19 @@ class Proof:
         return not self.conversion.failed and all(one.has_come_back for one in self.differences)
 
     @property
+    def reordered(self) -> Mapping[str, str]:
+        """Generated file that has come back but for the order of its definitions -> where the order differs."""
+        places = {one.file.path: one.order for one in self.differences if one.file.is_generated and one.is_same_code}
+        return {path: f"from `{order[0]}` on" for path, order in places.items() if order}
+
+    @property
+    def has_same_code(self) -> bool:
+        """Whether every file is proven, or at least has the same definitions in another order."""
+        if self.conversion.failed:
+            return False
+        return all(one.has_come_back or one.file.path in self.reordered for one in self.differences)
+
+    @property
     def lines_back(self) -> int:
         """The lines of the flat files that have come back."""
         if self.conversion.failed:

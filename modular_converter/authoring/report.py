@@ -58,9 +58,10 @@ def _definitions(proof: Proof) -> list[dict[str, Any]]:
 def changes_of(difference: FileDifference) -> Iterator[str]:
     """What generating changes in a file that was written by hand, a few words each."""
     name = os.path.basename(difference.file.path)
-    if not difference.bytes_differ or difference.file.is_generated:
+    if not difference.bytes_differ:
         return
-    yield f"{name}: a notice on top says that it is generated"
+    if not difference.file.is_generated:
+        yield f"{name}: a notice on top says that it is generated"
     if difference.order:
         yield f"{name}: another order of definitions, from `{difference.order[0]}` on"
     if difference.dropped:
