@@ -49,6 +49,8 @@ class Rule(NamedTuple):
     """Files whose conversion gives this diagnostic and no other; `()` where files cannot show it."""
     good: Example = ()
     """The same files put right; their conversion gives no diagnostic."""
+    by_default: bool = True
+    """Whether it is reported without being asked for by its code."""
 
     @property
     def can_be_ignored(self) -> bool:

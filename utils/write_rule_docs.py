@@ -22,7 +22,7 @@ HEAD = """\
 The findings of `modular-convert` and `check-modular-conversion`. An error stops the conversion of its file and of no
 other. A warning does not, unless `--strict` makes it an error. `modular-convert --explain CODE` prints the page of one rule.
 
-`fix` marks the rules that `modular-convert --fix` cures.
+`fix` marks the rules that `modular-convert --fix` cures, `off` those that are only reported where they are asked for.
 
 | code | name | | | |
 | --- | --- | --- | --- | --- |
@@ -33,7 +33,7 @@ def render() -> str:
     """The whole page: a table of the rules, then each of them at length."""
     rows = "".join(
         f"| [{rule.code}](#{anchor(rule.code, rule.name)}) | {rule.name} | {rule.severity.value} | {rule.summary} "
-        f"| {'fix' if rule.code in fixes() else ''} |\n"
+        f"| {'fix' if rule.code in fixes() else '' if rule.by_default else 'off'} |\n"
         for rule in all_rules()
     )
     return HEAD + rows + "".join("\n" + lowered(page(rule)) for rule in all_rules())

@@ -148,24 +148,26 @@ def _imports(draft: Draft) -> Iterator[str]:
     for statement in (one for file in flat.files for one in file.module.statements):
         if any(name.bound in wanted for name in statement.imports):
             wanted |= statement.condition  # of a protected import
+    statements = [one for file in flat.files for one in file.module.statements if one.imports]
+    # What one file imports plainly and another one protects is imported plainly: the conversion protects it again.
+    statements.sort(key=lambda one: one.role is not Role.IMPORT)
     siblings = {"." + module_name(file.kind, flat.model) for file in flat.files}
     bound: set[str] = set()
     protected: list[str] = []
-    for file in flat.files:
-        for statement in file.module.statements:
-            names = [one for one in statement.imports if one.module not in siblings]
-            names = [one for one in names if one.bound in wanted and one.key not in bound]
-            if not names:
-                continue
-            bound.update(one.key for one in names)
-            if statement.role is Role.IMPORT:
-                # Linters, this tool's formatter among them, remove what seems unused.
-                yield from (
-                    f"{_line(one)}{'' if one.bound in wanted - draft.needed | used else '  # noqa: F401'}\n"
-                    for one in names
-                )
-            else:
-                protected.append(f"{statement.lead}{statement.text}\n")
+    for statement in statements:
+        names = [one for one in statement.imports if one.module not in siblings]
+        names = [one for one in names if one.bound in wanted and one.key not in bound]
+        if not names:
+            continue
+        bound.update(one.key for one in names)
+        if statement.role is Role.IMPORT:
+            # Linters, this tool's formatter among them, remove what seems unused.
+            yield from (
+                f"{_line(one)}{'' if one.bound in wanted - draft.needed | used else '  # noqa: F401'}\n"
+                for one in names
+            )
+        else:
+            protected.append(f"{statement.lead}{statement.text}\n")
     yield from _from_neighbours(draft)
     yield from protected
 

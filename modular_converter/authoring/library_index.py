@@ -142,7 +142,7 @@ def _facts(path: str, names: ModelNames, library: Library) -> list[object]:
     split = split_stem(os.path.basename(path)[:-3], library.settings.file_kinds)
     assert split is not None
     abstraction = Abstraction(module, split[1], names)
-    return [_year(module), [facts_of(name, module, abstraction) for name in module.definitions]]
+    return [year_of(module), [facts_of(name, module, abstraction) for name in module.definitions]]
 
 
 class DefinitionFacts(NamedTuple):
@@ -166,7 +166,7 @@ def facts_of(name: str, module: Module, abstraction: Abstraction) -> DefinitionF
     )
 
 
-def _year(module: Module) -> int:
+def year_of(module: Module) -> int:
     """The year of the copyright notice; a late one without a notice."""
     head, _, rest = module.header.partition("Copyright")
     digits = rest.replace("(c)", "").replace("(C)", "").strip()[:4]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from modular_converter.authoring.attempt import Proof
 from modular_converter.authoring.choice import Placed, choose_parents, estimates, inherit_from
+from modular_converter.authoring.comparison import FileDifference
 from modular_converter.authoring.draft import Draft, How, Import, definitions_of
 from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.normal_form import normal
-from modular_converter.authoring.proof import Proof, prove_draft
+from modular_converter.authoring.proof import prove_draft
 from modular_converter.authoring.relax import Parent, relax
 from modular_converter.authoring.sources import SourceFile, find_sources, open_source
+from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
 from modular_converter.settings.values import Settings
@@ -164,8 +169,9 @@ def _in_the_way(proof: Proof, settings: Settings) -> dict[str, str]:
     failing = [one for one in proof.differences if not one.has_come_back]
     if not proof.conversion.failed and failing:
         # The other differences may follow from definitions that one file lacks: `__all__` is one list for all files.
-        lacking = [one for one in failing if one.missing or one.other or one.extra]
-        return {one.file.path: one.reason for one in lacking or failing}
+        lacking = [one for one in failing if one.missing or one.other or one.extra] or failing
+        smaller = _smaller_file(lacking, proof, settings)
+        return smaller or {one.file.path: _reason(one, settings) for one in lacking}
     flat = proof.draft.flat
     if len(flat.files) == 1:
         errors = [one.message for one in proof.conversion.diagnostics if one.is_error]
@@ -176,6 +182,35 @@ def _in_the_way(proof: Proof, settings: Settings) -> dict[str, str]:
         if not alone.has_come_back:
             found.update(_in_the_way(alone, settings))
     return found or {flat.files[0].path: "it cannot be converted together with the other files"}
+
+
+def _smaller_file(lacking: Sequence[FileDifference], proof: Proof, settings: Settings) -> dict[str, str]:
+    """A file without which the others come back, if it has fewer lines than those that do not, with the reason.
+
+    Two files may need what one modular file cannot say: `AutoConfig` from two modules, two classes of one name.
+    """
+    flat = proof.draft.flat
+    names = {one.file.path for one in lacking}
+    most = sum(one.file.text.count("\n") for one in lacking)
+    others = [one for one in flat.files if one.path not in names and one.text.count("\n") < most]
+    for file in sorted(others, key=lambda one: one.text.count("\n")):
+        if written_out(flat.without([file.path]), settings).has_come_back:
+            with_it = ", ".join(f"{os.path.basename(one.file.path)} ({one.reason})" for one in lacking)
+            return {file.path: f"with it these would not come back: {with_it}"}
+    return {}
+
+
+def _reason(difference: FileDifference, settings: Settings) -> str:
+    """Why a file does not come back, with the definitions that its formatter would change."""
+    file = difference.file
+    if not difference.other:
+        return difference.reason
+    formatted = index_module(format_files({file.path: file.text}, settings).texts[file.path], file.path).definitions
+    own = file.module.definitions
+    changed = [name for name in difference.other if name in formatted and formatted[name].text != own[name].text]
+    if not changed:
+        return difference.reason
+    return f"{difference.reason}; the formatter changes {', '.join(changed)}: format the file first"
 
 
 def first_draft(

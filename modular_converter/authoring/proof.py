@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from modular_converter.authoring.comparison import FileDifference, compare_models, compare_roughly
-from modular_converter.authoring.draft import Draft, How, Import, closed, explicit, headers, modular_text
-from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.emit.format import format_files
-from modular_converter.convert.pipeline import convert
-from modular_converter.convert.source.index import index_module
-from modular_converter.convert.source.library import Library
+from modular_converter.authoring.attempt import Proof, attempt
+from modular_converter.authoring.comparison import FileDifference
+from modular_converter.authoring.complaints import bound_by, complaints
+from modular_converter.authoring.draft import Draft, How, Import, explicit, headers
 from modular_converter.convert.source.module import ImportedName, Module, Role
-from modular_converter.diagnostics import Location
 from modular_converter.settings.values import Settings
 
 
@@ -27,69 +21,6 @@ MOST_ROUNDS = 40
 
 Change = tuple[str, How, "Import | None"]
 """A definition, how it is to be had, and where it is to be imported from."""
-
-
-@dataclass(frozen=True)
-class Proof:
-    """A draft with what it converts to."""
-
-    draft: Draft
-    text: str
-    """The modular file, formatted."""
-    conversion: Conversion
-    differences: tuple[FileDifference, ...]
-    texts: Mapping[str, str]
-    """Path -> generated text; where the conversion fails, what it had generated before it was examined, if anything."""
-    reasons: Mapping[str, str]
-    """Definition -> why it is not as short as it was first tried."""
-
-    @property
-    def has_come_back(self) -> bool:
-        """Whether every file is proven."""
-        return not self.conversion.failed and all(one.has_come_back for one in self.differences)
-
-    @property
-    def reordered(self) -> Mapping[str, str]:
-        """Generated file that has come back but for the order of its definitions -> where the order differs."""
-        places = {one.file.path: one.order for one in self.differences if one.file.is_generated and one.is_same_code}
-        return {path: f"from `{order[0]}` on" for path, order in places.items() if order}
-
-    @property
-    def has_same_code(self) -> bool:
-        """Whether every file is proven, or at least has the same definitions in another order."""
-        if self.conversion.failed:
-            return False
-        return all(one.has_come_back or one.file.path in self.reordered for one in self.differences)
-
-    @property
-    def lines_back(self) -> int:
-        """The lines of the flat files that have come back."""
-        if self.conversion.failed:
-            return 0
-        return sum(one.file.text.count("\n") for one in self.differences if one.has_come_back)
-
-    @property
-    def sources(self) -> frozenset[str]:
-        """The neighbours' files that the modular file takes from."""
-        return self.conversion.requires
-
-    @property
-    def lines(self) -> int:
-        """The lines of the modular file."""
-        return self.text.count("\n")
-
-
-def attempt(draft: Draft, settings: Settings, reasons: Mapping[str, str]) -> Proof:
-    """Convert a draft in memory and compare the result with the flat model. Nothing is written."""
-    draft = closed(draft)
-    path = draft.flat.modular
-    text = format_files({path: modular_text(draft)}, settings).texts[path]
-    conversion = Run(settings, {path: text}, workers=1).convert([path])[0]
-    if not conversion.failed:
-        differences = compare_models(draft.flat, conversion.files, settings.customary_names)
-        return Proof(draft, text, conversion, differences, conversion.files, reasons)
-    rough = convert(path, Library(settings, {path: text})).files
-    return Proof(draft, text, conversion, compare_roughly(draft.flat, rough) if rough else (), rough, reasons)
 
 
 def prove_draft(draft: Draft, settings: Settings) -> Proof:
@@ -137,7 +68,7 @@ def _mend(proof: Proof, reasons: dict[str, str]) -> Draft | None:
     changes: dict[str, How] = {}
     placed = dict(draft.placed)
     needed: set[str] = set()
-    for name, reason in _complaints(proof):
+    for name, reason in complaints(proof):
         if draft.how.get(name) is How.HEIR and name not in changes and draft.others.get(name):
             placed[name] = draft.others[name][0]
             changes[name] = How.HEIR
@@ -148,57 +79,10 @@ def _mend(proof: Proof, reasons: dict[str, str]) -> Draft | None:
     draft = replace(draft, placed=placed, others=others)
     if not changes:
         for difference in proof.differences:
-            needed |= {name for name in map(_bound, difference.imports) if name not in draft.needed}
+            needed |= {name for name in map(bound_by, difference.imports) if name not in draft.needed}
     if not changes and not needed:
         return None
     return replace(draft.with_how(changes), needed=draft.needed | needed)
-
-
-def _bound(key: str) -> str:
-    return key.partition(".")[0]
-
-
-def _complaints(proof: Proof) -> Iterator[tuple[str, str]]:
-    """The definitions to be written longer, with the reasons."""
-    for finding in proof.conversion.diagnostics:
-        if finding.is_error:
-            yield from ((name, finding.message) for name in _at_line(proof, finding.location))
-    for difference in proof.differences:
-        yield from ((name, "it did not come") for name in difference.missing)
-        yield from ((name, "it came with another text") for name in difference.other)
-        for name in difference.other:
-            if proof.draft.how[name] is How.WRITTEN:  # and yet the neighbour's came
-                yield from ((heir, f"with it came another {name}") for heir in _pullers(name, difference, proof))
-    if any(one.missing or one.other for one in proof.differences):
-        return  # of which the definitions that are too much are often a consequence
-    for difference in proof.differences:
-        for name in difference.extra:
-            yield from ((heir, f"with it came {name}") for heir in _pullers(name, difference, proof))
-
-
-def _at_line(proof: Proof, place: Location) -> Iterator[str]:
-    """The definition of the modular file that a place belongs to."""
-    line = place.line or 0
-    if os.path.abspath(place.path) != proof.draft.flat.modular or not line:
-        return
-    module = proof.draft.flat.as_modular(proof.text).module
-    above = [one for one in module.statements if one.line <= line and one.name in proof.draft.how]
-    if above:
-        yield above[-1].name
-
-
-def _pullers(name: str, difference: FileDifference, proof: Proof) -> Iterator[str]:
-    """The definitions that are not written out and, as they are generated, use one that is too much."""
-    made = index_module(proof.texts.get(difference.file.path, ""), difference.file.path)
-    how = proof.draft.how
-    seen = {name}
-    todo = [name]
-    while todo:
-        used = todo.pop()
-        users = [one for one in made.definitions.values() if used in one.uses and one.name not in seen]
-        seen.update(one.name for one in users)
-        yield from (one.name for one in users if how.get(one.name) not in (None, How.WRITTEN))
-        todo += (one.name for one in users if one.name not in how)
 
 
 def _longer(name: str, draft: Draft) -> How | None:

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from modular_converter.authoring.attempt import Proof
 from modular_converter.authoring.comparison import FileDifference
 from modular_converter.authoring.draft import How
 from modular_converter.authoring.modularize import Modularized
-from modular_converter.authoring.proof import Proof
 from modular_converter.reporting.counts import count
 
 

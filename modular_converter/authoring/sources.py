@@ -64,7 +64,7 @@ def find_sources(
             name: {
                 entry: score
                 for entry, score in some.items()
-                if _may_give(entry, flat, forbidden, library) and _is_old_enough(entry, file, index, preferred)
+                if may_give(entry, flat, forbidden, library) and _is_old_enough(entry, file, index, preferred)
             }
             for name, some in scores.items()
         }
@@ -92,7 +92,7 @@ def _sources_of_functions(
             whole = facts_of(name, file.module, abstraction).whole
             twins = [index.entries[place] for place in index.places(whole)]
             twins = [one for one in twins if one.role == Role.FUNCTION.value and one.name == name]
-            twins = [one for one in twins if _may_give(one, flat, forbidden, library)]
+            twins = [one for one in twins if may_give(one, flat, forbidden, library)]
             twins = [one for one in twins if _is_old_enough(one, file, index, preferred)]
             if twins:
                 paths[
@@ -136,7 +136,7 @@ def _scores(
     return found
 
 
-def _may_give(entry: IndexEntry, flat: FlatModel, forbidden: frozenset[str], library: Library) -> bool:
+def may_give(entry: IndexEntry, flat: FlatModel, forbidden: frozenset[str], library: Library) -> bool:
     """Whether a definition may be taken from where it is."""
     if os.path.dirname(entry.path) == flat.folder or modular_of(entry.path, library.settings) in forbidden:
         return False

@@ -23,6 +23,7 @@ from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.listing import Listings, Unignored
 from modular_converter.files.model_folders import ModelFolders
 from modular_converter.files.selection import Selection, select_files
+from modular_converter.settings.values import Settings
 
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class CheckResult(NamedTuple):
     """Whether something could not be checked or written."""
     converted: int = 0
     """The number of conversions that the cache did not know."""
+    settings: Settings | None = None
+    """The settings of the checked files; None where none were found."""
 
     @property
     def exit_code(self) -> int:
@@ -96,6 +99,7 @@ def check(options: CheckOptions) -> CheckResult:
         differences.written,
         incomplete=bool(unchecked or differences.failures),
         converted=len(found.made),
+        settings=settings,
     )
 
 

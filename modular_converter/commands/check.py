@@ -31,7 +31,8 @@ from modular_converter.commands.options import (
 @package_option
 @root_option
 @format_option
-@click.option("--statistics", is_flag=True, help="Count the findings by rule.")
+@click.option("--statistics", is_flag=True, help="Count the findings by rule, also of rules that are off by default.")
+@click.option("--select", multiple=True, metavar="CODE", help="Report also this rule, which is off by default.")
 @click.option("--no-cache", is_flag=True, help="Convert every file, and store nothing for the next run.")
 @click.option(
     "--clear-cache", is_flag=True, help="Remove the results that earlier runs have stored, before the check."

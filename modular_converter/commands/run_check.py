@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import click
 
@@ -32,25 +34,76 @@ def run(
     package: str | None,
     root: str | None,
     strict: bool,
+    select: Sequence[str] = (),
 ) -> int:
     """Check the files that the command line means, print the result, and return the exit code."""
     started = time.perf_counter()
+    selected = frozenset(map(_code_of_rule_off, select))
     if clear_cache:
         _clear(cache_folder(), quiet)
     cache = None if no_cache else cache_folder()
     errors_only = quiet and not statistics
     options = CheckOptions(arguments, package, root, fix, changed_since, workers, strict, cache, errors_only)
     result = check(options)
+    extra = _of_rules_off(result, selected, counted=statistics)
+    if extra.is_reported:
+        result = result._replace(diagnostics=[*result.diagnostics, *extra.findings])
     if not quiet:
         for difference in result.differences:
             print_diff(difference.path, difference.old, difference.new, output_format, DIFF_LINES)
     report(result.diagnostics, output_format, quiet=quiet)
     if statistics:
-        print_statistics(result.diagnostics)
+        print_statistics([*result.diagnostics, *(() if extra.is_reported else extra.findings)])
     if not quiet:
         _report_cache(result, cache)
         _summarize(result, time.perf_counter() - started)
     return result.exit_code
+
+
+class _OfRulesOff(NamedTuple):
+    """The findings of the rules that are off by default, and whether they are reported or only counted."""
+
+    findings: Sequence[Diagnostic] = ()
+    is_reported: bool = False
+
+
+def _of_rules_off(result: CheckResult, selected: Collection[str], *, counted: bool) -> _OfRulesOff:
+    """What rules that are off by default find in the checked files; nothing is read where none is asked for.
+
+    Args:
+        result: the check.
+        selected: the codes that the command line asks for.
+        counted: whether `--statistics` counts them all.
+    """
+    settings = result.settings
+    if settings is None or not (selected or counted or settings.select != ("MC",)):
+        return _OfRulesOff()
+    from modular_converter.rules import off_by_default
+
+    reported = off_by_default().intersection((*settings.select, *selected))
+    if not (reported or counted):
+        return _OfRulesOff()
+    from modular_converter.authoring.inheritable import find_inheritable
+
+    settings = replace(settings, select=(*settings.select, *off_by_default()))
+    paths = [conversion.path for conversion in result.conversions]
+    return _OfRulesOff(find_inheritable(paths, settings), bool(reported))
+
+
+def _code_of_rule_off(entry: str) -> str:
+    """The code of a rule that is off by default. Raises `UsageError` for any other."""
+    from modular_converter.rules import UnknownRuleError, by_code, off_by_default
+
+    try:
+        rule = by_code(entry)
+    except UnknownRuleError as error:
+        raise click.UsageError(str(error)) from None
+    if rule.by_default:
+        off = ", ".join(sorted(off_by_default()))
+        raise click.UsageError(
+            f"{rule.code} is reported anyway; --select is for rules that are off by default: {off}."
+        )
+    return rule.code
 
 
 def _clear(folder: str, quiet: bool) -> None:

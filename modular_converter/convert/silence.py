@@ -23,12 +23,13 @@ def judged(conversion: Conversion, settings: Settings) -> Conversion:
         return conversion
     kept = found
     if settings.silences:
-        kept = tuple(one for one in found if not _is_silenced(one, conversion.path, settings))
+        kept = tuple(one for one in found if not is_silenced(one, conversion.path, settings))
     result = replace(conversion, diagnostics=kept, found=found)
     return result.strictly() if settings.strict else result
 
 
-def _is_silenced(finding: Diagnostic, path: str, settings: Settings) -> bool:
+def is_silenced(finding: Diagnostic, path: str, settings: Settings) -> bool:
+    """Whether the settings leave out a finding about a modular file."""
     if not finding.rule.can_be_ignored:
         return False
     code = finding.code
@@ -81,7 +82,7 @@ def _silenced_by(
     entries: Sequence[str], place: Location, findings: Sequence[Diagnostic], failed: bool
 ) -> tuple[list[Diagnostic], list[Diagnostic]]:
     """The findings that one comment silences, and those about its entries."""
-    from modular_converter.rules import bad_ignore, unused_ignore
+    from modular_converter.rules import bad_ignore, off_by_default, unused_ignore
 
     silenced: list[Diagnostic] = []
     about_entries = [] if entries else [bad_ignore.names_none(place)]
@@ -91,7 +92,8 @@ def _silenced_by(
             about_entries.append(unknown)
             continue
         now = [one for one in findings if _is_about(one, place, prefix)]
-        if not now and not failed:  # an error keeps some rules from being checked
+        # An error keeps some rules from being checked, and a rule that is off may have been on in another run.
+        if not now and not failed and prefix not in off_by_default():
             about_entries.append(unused_ignore.diagnose(place, entry))
         silenced += now
     return silenced, about_entries

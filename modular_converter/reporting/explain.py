@@ -6,12 +6,19 @@ from modular_converter.diagnostics import Example, Rule
 from modular_converter.rules import fixes
 
 
+_OFF = (
+    " It is off by default: `check-modular-conversion --select {code}` reports it, `select` in the settings too, and "
+    "`--statistics` counts it."
+)
+
+
 def page(rule: Rule) -> str:
     """The rule in Markdown: its explanation, files that break it, and the same files corrected."""
     parts = [
         f"# {rule.code} {rule.name}",
         f"*{rule.severity.value.capitalize()}*: {rule.summary}. It {'can' if rule.can_be_ignored else 'cannot'} be "
-        f"ignored.{' `modular-convert --fix` cures it.' if rule.code in fixes() else ''}",
+        f"ignored.{' `modular-convert --fix` cures it.' if rule.code in fixes() else ''}"
+        f"{'' if rule.by_default else _OFF.format(code=rule.code)}",
         rule.explanation.strip(),
     ]
     if rule.bad:

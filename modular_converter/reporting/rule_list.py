@@ -12,7 +12,7 @@ from modular_converter.rules import fixes
 def render(rules: Iterable[Rule], output_format: str = "text") -> str:
     """The list as `text` or `json`, one line or object for each rule.
 
-    An object has the keys `code`, `name`, `severity`, `summary`, `can_be_ignored` and `has_fix`.
+    An object has the keys `code`, `name`, `severity`, `summary`, `can_be_ignored`, `by_default` and `has_fix`.
     """
     entries = [_entry(rule) for rule in rules]
     if output_format == "json":
@@ -30,5 +30,6 @@ def _entry(rule: Rule) -> dict[str, str | bool]:
         "severity": rule.severity.value,
         "summary": rule.summary,
         "can_be_ignored": rule.can_be_ignored,
+        "by_default": rule.by_default,
         "has_fix": rule.code in fixes(),
     }

@@ -100,6 +100,12 @@ def fixes() -> Mapping[str, FixOf]:
 
 
 @functools.lru_cache(maxsize=1)
+def off_by_default() -> frozenset[str]:
+    """The codes of the rules that are only reported where `select` has the whole code."""
+    return frozenset(rule.code for rule in all_rules() if not rule.by_default)
+
+
+@functools.lru_cache(maxsize=1)
 def _modules() -> tuple[ModuleType, ...]:
     """The files of all rules, imported, which takes 4 ms. A file that fails to import raises: no rule is skipped."""
     return tuple(sorted(map(importlib.import_module, _names()), key=lambda module: module.RULE.code))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import subprocess
+import sys
 from pathlib import Path
 
 from modular_converter.authoring.flat_model import read_flat_model
@@ -20,7 +22,19 @@ class Return(enum.Enum):
     NOT_CONVERTED = "not converted"
     SHORTER = "comes back from fewer lines"
     NOT_SHORTER = "comes back from as many lines as it has"
+    NOT_FORMATTED = "the formatter changes its own output, which therefore cannot come back"
     STAYED = "does not come back"
+
+
+def _formatted_by_ruff(path: str) -> str:
+    """A generated file as ruff writes it once more: it takes one of several pairs of parentheses at a time."""
+    text = Path(path).read_text(encoding="utf-8")
+    config = Path(path).with_name("ruff.toml")
+    config.write_text(settings("ruff").ruff_config, encoding="utf-8")
+    for command in (["check", "--fix", "--exit-zero", "--quiet"], ["format"]):
+        words = [sys.executable, "-m", "ruff", *command, "--no-cache", "--config", str(config), "-"]
+        text = subprocess.run(words, input=text, capture_output=True, check=True, encoding="utf-8").stdout
+    return text
 
 
 def go_back(program: Program, folder: Path) -> tuple[Return, str]:
@@ -43,6 +57,8 @@ def go_back(program: Program, folder: Path) -> tuple[Return, str]:
     flat = read_flat_model(str(modular.parent), "emu", library)
     result = modularize(flat, read_index(str(folder / "models"), library, cached=False), library)
     if result.proof is None or result.left:
+        if any(_formatted_by_ruff(file.path) != file.text for file in flat.files):
+            return Return.NOT_FORMATTED, ""
         return Return.STAYED, "; ".join(result.left.values())
     assert result.proof.conversion.files == {file.path: file.text for file in flat.files}
     return (Return.SHORTER if result.proof.lines < flat.lines else Return.NOT_SHORTER), ""

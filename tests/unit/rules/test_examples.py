@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 from modular_converter import rules
+from modular_converter.authoring.inheritable import find_inheritable
 from modular_converter.convert.batch import Run
 from modular_converter.diagnostics import Diagnostic, Example, Rule
 from modular_converter.settings.load import profile_settings
@@ -16,6 +17,8 @@ WHOLE_RUN = {"cycle"}
 """Rules about several modular files at once: their examples are converted in `tests/unit/convert/test_batch.py`."""
 
 WITH_EXAMPLES = [rule for rule in rules.all_rules() if rule.bad and rule.name not in WHOLE_RUN]
+OFF = {"inheritable-definition": find_inheritable}
+"""Rules that are off by default, each with the function that finds what breaks them."""
 
 
 def findings(example: Example, folder: pathlib.Path) -> tuple[list[str], tuple[Diagnostic, ...]]:
@@ -26,7 +29,11 @@ def findings(example: Example, folder: pathlib.Path) -> tuple[list[str], tuple[D
         file.write_text(text, encoding="utf-8")
     [modular] = [folder / path for path, _ in example if "/modular_" in path]
     [conversion] = Run(profile_settings()).convert([str(modular)])
-    return [diagnostic.code for diagnostic in conversion.diagnostics], conversion.diagnostics
+    found = [
+        *conversion.diagnostics,
+        *(one for find in OFF.values() for one in find([str(modular)], profile_settings())),
+    ]
+    return [diagnostic.code for diagnostic in found], tuple(found)
 
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.name)
@@ -43,6 +50,10 @@ def test_a_bad_example_breaks_its_rule_alone(rule: Rule, tmp_path: pathlib.Path)
 def test_a_good_example_breaks_no_rule(rule: Rule, tmp_path: pathlib.Path) -> None:
     codes, _ = findings(rule.good, tmp_path)
     assert codes == []
+
+
+def test_every_rule_that_is_off_can_be_asked_for() -> None:
+    assert {rule.name for rule in rules.all_rules() if not rule.by_default} == OFF.keys()
 
 
 @pytest.mark.parametrize("rule", rules.all_rules(), ids=lambda rule: rule.name)
