@@ -43,6 +43,11 @@ def main() -> None:
         raise SystemExit(
             f"--batch {options.batch} does not divide over the {model.layout.data} data ranks of {model.layout}"
         )
+    if len(tokens) < options.length:
+        raise SystemExit(
+            f"{options.text} has {len(tokens)} tokens, and a sequence is --length {options.length}: give a longer text, "
+            "or a shorter length"
+        )
     device = next(model.parameters()).device
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr)
     resumed = model.load_checkpoint(options.folder, optimizer)

@@ -11,10 +11,6 @@ from modular_converter.parallel.errors import ApplyError
 
 _NAMES = {"ddp": "dp_replicate", "fsdp": "dp_shard", "tp": "tp", "ep": "ep", "pp": "pp"}
 _PART = re.compile(r"([a-z]+)([0-9]+)")
-_LATER = {
-    "ep": "a plan shares out experts over the tensor dimension; use tp",
-    "pp": "stages are not part of a layout; see Pipeline in docs/stages.md",
-}
 
 
 @dataclass(frozen=True)
@@ -25,7 +21,7 @@ class Layout:
         dp_replicate: each holds all weights and has its own part of the batch, as in DDP.
         dp_shard: each holds a part of the weights between layers and has its own part of the batch, as in ZeRO 3.
         tp: each computes a part of every layer that the plan cuts, on the same part of the batch.
-        ep: reserved, 1.
+        ep: each has a part of the experts of every layer, and all else whole, on the same part of the batch.
         pp: reserved, 1.
     """
 
@@ -40,9 +36,14 @@ class Layout:
             number = getattr(self, one.name)
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise ApplyError(f"{one.name}={number!r}: give a whole number of 1 or more")
-        for name, reason in _LATER.items():
-            if getattr(self, name) > 1:
-                raise ApplyError(f"{name}={getattr(self, name)} is not built yet: {reason}")
+        if self.tp > 1 and self.ep > 1:
+            raise ApplyError(
+                f"tp{self.tp}.ep{self.ep}: tp shares out experts, too; take tp{self.tp * self.ep} or ep{self.tp * self.ep}"
+            )
+        if self.pp > 1:
+            raise ApplyError(
+                f"pp={self.pp} is not built yet: stages are not part of a layout; see Pipeline in docs/stages.md"
+            )
 
     @classmethod
     def parse(cls, text: str) -> Layout:
@@ -67,6 +68,11 @@ class Layout:
     def size(self) -> int:
         """The number of processes."""
         return prod(getattr(self, one.name) for one in fields(self))
+
+    @property
+    def shares(self) -> int:
+        """The number of processes that share out each layer."""
+        return self.tp * self.ep
 
     @property
     def data(self) -> int:

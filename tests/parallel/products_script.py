@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel import Training, parallelize
 from modular_converter.parallel.engine.group.spread import each_once
+from tests.parallel.wrong_products import tried, zero_one
 
 
 PLAN = """plan blocks
@@ -222,15 +222,13 @@ def main():
     dist.init_process_group("gloo")
     found = {"layouts": {layout: compared(layout) for layout in ("fsdp2.tp2", "ddp2.tp2", "tp4", "ddp2.fsdp2")}}
     found["layouts"]["zero 2"] = compared("fsdp2.tp2", reshard=False)
+    found["layouts"]["host"] = compared("fsdp2.tp2", offload=True)
     found["resumed"] = resumed(["fsdp2.tp2", "tp4", "ddp4", "fsdp4"])
     found["routed"], found["again"], found["skipping"] = routed(), whole_again(), skipping()
     found["too many"] = refused(lambda: in_layout("fsdp4.tp2"))
     found["no data"] = refused(lambda: in_layout("tp4", offload=True))
     found["both"] = refused(lambda: in_layout("tp4", compile=True, recompute=True))
-    found["replicas"] = refused(lambda: nn.parallel.DistributedDataParallel(in_layout("tp4")))
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tp"))
-    meshed = parallelize(blocks(), mesh=mesh["tp"], plan=PLAN, device="cpu", probe=False)
-    found["wrong group"] = refused(lambda: nn.parallel.DistributedDataParallel(meshed))
+    found["wrong"], found["zero 1"] = tried(blocks, refused), zero_one(blocks, furthest)
 
     def other_seeds():
         torch.manual_seed(dist.get_rank() // 2)

@@ -13,7 +13,10 @@ from modular_converter.parallel.layout import Layout, layouts_of
 NUMBERS = st.integers(1, 8)
 
 
-@given(st.builds(Layout, dp_replicate=NUMBERS, dp_shard=NUMBERS, tp=NUMBERS))
+@given(
+    st.builds(Layout, dp_replicate=NUMBERS, dp_shard=NUMBERS, tp=NUMBERS)
+    | st.builds(Layout, dp_shard=NUMBERS, ep=NUMBERS)
+)
 def test_text_and_layout_are_inverse(layout):
     assert Layout.parse(str(layout)) == layout
     layout.check(layout.size)
@@ -34,7 +37,7 @@ def test_layouts_that_are_named_fit(processes):
         ("tp2.tp2", "tp twice"),
         ("tp0", "tp=0: give a whole number of 1 or more"),
         ("pp2", "pp=2 is not built yet"),
-        ("ep4.fsdp2", "ep=4 is not built yet"),
+        ("ep4.tp2", "tp2.ep4: tp shares out experts, too; take tp8 or ep8"),
         ("", "'' is none of"),
     ],
 )

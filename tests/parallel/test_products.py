@@ -23,10 +23,10 @@ def found():
 
 def test_every_layout_trains_as_one_process(found):
     layouts = found["layouts"].values()
-    assert len(layouts) == 5 and all(one["worst"] < 1e-12 for one in layouts)
+    assert len(layouts) == 6 and all(one["worst"] < 1e-12 for one in layouts)
     assert all(one["said"] == 0.0 for one in layouts)  # torch puts each DTensor together rightly
     synced = {layout for layout, one in found["layouts"].items() if one["synced"]}
-    assert synced == {"fsdp2.tp2", "ddp2.fsdp2", "zero 2"}  # `generate` gathers weights from all data ranks
+    assert synced == {"fsdp2.tp2", "ddp2.fsdp2", "zero 2", "host"}  # `generate` gathers weights from all data ranks
     assert {kind for one in layouts for kind in one["kinds"]} == {"DTensor", "Parameter"}
 
 
@@ -49,12 +49,38 @@ def test_an_unsharded_model_has_its_own_forward_again(found):
 def test_wrong_products_are_told_before_the_first_step(found):
     assert "8 processes, and there are 4: start 8, or take one of fsdp4" in found["too many"]
     assert found["no data"] == "ApplyError: offload= needs a layout with fsdp, such as fsdp2; this one is tp4"
-    assert found["both"].startswith("ApplyError: recompute and compile together need tp1")
-    assert "takes no DTensors: give parallelize layout='ddp2.tp4'" in found["replicas"]
-    assert "over processes that hold other shares" in found["wrong group"]
+    assert found["both"].startswith("ApplyError: recompute and compile together need whole layers")
     said, kind = found["skipping"]
     assert said.startswith("ApplyError: layerdrop=0.1: data ranks would skip different layers") and kind == "Blocks"
     assert found["seeds"].startswith("ApplyError: words.weight has other values on process 2")
+
+
+OTHER_SHARES = "over processes that hold other shares of the model: give it the dimension for data"
+WRONG = {
+    "replicas of DTensors": "takes no DTensors: give parallelize layout='ddp2.tp4'",
+    **dict.fromkeys(("replicas over all", "replicas over a mesh", "replicas over a group"), OTHER_SHARES),
+    **dict.fromkeys(("replicas of a layer", "ZeRO 1 over all"), OTHER_SHARES),
+    **dict.fromkeys(("fully_shard over tensors", "fully_shard over all", "fully_shard of layers"), OTHER_SHARES),
+    "ZeRO 1 of DTensors": "ZeroRedundancyOptimizer takes no DTensors: give parallelize a layout with fsdp",
+    "twice": "sharded already",
+    "a part again": "sharded already: parallelize the whole model, once",
+    "around": "0 is sharded already",
+    "wrapped": "the model is in DistributedDataParallel: give parallelize its .module",
+    "without data": "words.weight has no data (meta device)",
+    "other layouts": "process 1 was given layout=fsdp2.tp2",
+    "other models": "process 1 has another model than process 0, from weight on",
+    "other batches": "processes 0 and 1 share out the same layers and were given different batches",
+}
+
+
+def test_wrappers_of_torch_are_refused_over_other_shares_alone(found):
+    said = found["wrong"]
+    right = {"fully_shard over data", "ZeRO 1 over data", "other batches of data ranks"}
+    assert said.keys() == WRONG.keys() | right
+    assert {name for name, text in said.items() if text == "no error: None"} == right
+    assert not [(name, said[name]) for name, text in WRONG.items() if not said[name].startswith("ApplyError: ")]
+    assert not [(name, said[name]) for name, text in WRONG.items() if text not in said[name]]
+    assert found["zero 1"] < 1e-12
 
 
 def test_a_kill_leaves_the_last_complete_checkpoint(tmp_path):

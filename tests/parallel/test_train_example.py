@@ -28,6 +28,12 @@ def train(tmp_path, processes, *more):
     return {int(step): float(loss) for step, loss in lines}
 
 
+def test_a_text_that_is_too_short_is_told(tmp_path):
+    (tmp_path / "text.txt").write_text("to be")
+    with pytest.raises(AssertionError, match="text.txt has 5 tokens, and a sequence is --length 16: give a longer"):
+        train(tmp_path, 1, "--steps", "1")
+
+
 def test_the_script_learns_resumes_and_exports(tmp_path):
     from transformers import AutoModelForCausalLM
 

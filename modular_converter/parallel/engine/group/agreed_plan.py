@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
+from itertools import zip_longest
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.engine.choice.expert_plan import expert_plan
 from modular_converter.parallel.engine.choice.probe import probe_of
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan, given_plan, select_plan
 from modular_converter.parallel.engine.group.from_files import FileShares
+from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
@@ -26,17 +29,20 @@ logger = logging.getLogger(__name__)
 _PROBES = 256
 
 
-def agreed_plan(model: torch.nn.Module, given: GivenPlan | None, group: ProcessGroup, ranks: int) -> tuple[Plan, str]:
+def agreed_plan(
+    model: torch.nn.Module, given: GivenPlan | None, group: ProcessGroup, ranks: int, experts: bool = False
+) -> tuple[Plan, str]:
     """The plan that the first process selects, and where it is from. All processes must call it.
 
     Args:
         group: all processes.
         ranks: that a plan shares the model out to; with one, the plan is empty.
+        experts: share out these alone.
 
     Raises:
         ApplyError: on all processes alike: they were given different plans, or the first one has none.
     """
-    texts = _everywhere(_text_of(given, type(model).__name__), group)
+    texts = everywhere(_text_of(given, type(model).__name__), group)
     other = next((rank for rank, text in enumerate(texts) if text != texts[0]), None)
     if other is not None:
         raise ApplyError(f"process {other} was given another plan= than process 0: give the same one everywhere")
@@ -45,16 +51,22 @@ def agreed_plan(model: torch.nn.Module, given: GivenPlan | None, group: ProcessG
     found: list[Any] = [None]
     if group.rank == 0:
         try:
-            plan, origin = select_plan(model, given, ranks)
+            plan, origin = (expert_plan if experts else select_plan)(model, given, ranks)
             found = [("", str(plan), origin)]
         except PlanError as error:
             found = [(str(error), "", "")]
-    dist.broadcast_object_list(found, src=_first(group), group=group.group)
+        except Exception as error:  # the others wait for an answer
+            found = [(f"process 0 found no plan: {type(error).__name__}: {one_line(error, 200)}", "", "")]
+            raise
+        finally:
+            dist.broadcast_object_list(found, src=_first(group), group=group.group)
+    else:
+        dist.broadcast_object_list(found, src=_first(group), group=group.group)
     failure, text, origin = found[0]
     if failure:
         raise ApplyError(failure)
     plan = Plan.parse(text)
-    digests = _everywhere(hashlib.sha256(f"{ranks}\n{plan}".encode()).hexdigest(), group)
+    digests = everywhere(hashlib.sha256(f"{ranks}\n{plan}".encode()).hexdigest(), group)
     if len(set(digests)) > 1:
         raise ApplyError("the processes do not read the same plan: use the same version of this package everywhere")
     return plan, origin
@@ -96,7 +108,7 @@ def refuse_difference_in_group(
         said = probe.difference(run, half)
     except Exception as error:  # a wrong plan breaks a model's own code in any way
         said = one_line(error, 200)
-    said = next(filter(None, _everywhere(said, everyone)), "")
+    said = next(filter(None, everywhere(said, everyone)), "")
     if said:
         raise ApplyError(
             f"one layer of each kind gives other numbers when it is shared out ({said}): give another plan=, or "
@@ -106,12 +118,17 @@ def refuse_difference_in_group(
 
 def refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) -> None:
     """Raise ``ApplyError`` on all processes if one has other weights: their shares would be of different models."""
+    known = everywhere([(name, tuple(p.shape)) for name, p in model.named_parameters()], group)
+    for rank, names in enumerate(known):
+        if names != known[0]:
+            first = next(one or other for one, other in zip_longest(names, known[0]) if one != other)
+            raise ApplyError(f"process {rank} has another model than process 0, from {first[0]} on: make the same")
     sums = [p.detach().reshape(-1)[:: max(1, p.numel() // _PROBES)].double().sum() for p in model.parameters()]
     own = torch.stack([one.cpu() for one in sums]) if sums else torch.zeros(1, dtype=torch.float64)
-    everywhere = group.all_gather(own.to(place))
+    shares = group.all_gather(own.to(place))
     names = [name for name, _ in model.named_parameters()]
-    for rank, other in enumerate(everywhere):
-        differs = ~torch.isclose(other, everywhere[0], rtol=0.0, atol=0.0, equal_nan=True)
+    for rank, other in enumerate(shares):
+        differs = ~torch.isclose(other, shares[0], rtol=0.0, atol=0.0, equal_nan=True)
         if bool(differs.any()):
             raise ApplyError(
                 f"{names[int(differs.nonzero()[0])]} has other values on process {rank} than on process 0: load the "
@@ -124,12 +141,6 @@ def _text_of(given: GivenPlan | None, name: str) -> str:
         return "" if given is None else str(given_plan(given, name))
     except PlanError as error:
         return f"unreadable: {error}"
-
-
-def _everywhere(value: str, group: ProcessGroup) -> list[str]:
-    found: list[Any] = [None] * group.size
-    dist.all_gather_object(found, value, group=group.group)
-    return found
 
 
 def _first(group: ProcessGroup) -> int:

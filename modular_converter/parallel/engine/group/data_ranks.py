@@ -34,7 +34,8 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
             _autocast(model, options.compute_type)
         return
     policy = MixedPrecisionPolicy(param_dtype=options.compute_type, reduce_dtype=_widest(model, options.compute_type))
-    offload = CPUOffloadPolicy() if options.offload else OffloadPolicy()
+    pinned = grid.place.type == "cuda"
+    offload = CPUOffloadPolicy(pin_memory=pinned) if options.offload else OffloadPolicy()
     shared: dict[str, Any] = {"mesh": grid.data, "mp_policy": policy, "offload_policy": offload}
     single = {one for one in model.parameters() if one.dim() == 0}
     for one in single:
@@ -51,9 +52,9 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
 def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> None:
     """Raise ``ApplyError`` for an option that this model or layout cannot have, before anything is changed."""
     options = training or Training()
-    if options.recompute and options.compile and grid.layout.tp > 1:
+    if options.recompute and options.compile and grid.layout.shares > 1:
         raise ApplyError(
-            "recompute and compile together need tp1: compiled code cannot save DTensors to compute again"
+            "recompute and compile together need whole layers, as in fsdp4: compiled code cannot save DTensors to compute again"
         )
     if options.recompute and not getattr(model, "supports_gradient_checkpointing", False):
         raise ApplyError(f"recompute: {type(model).__name__} has no gradient checkpointing; leave it out")

@@ -149,9 +149,14 @@ class SharedDropout:
     """The dropout of a sharded model; ``detach`` gives it back its own."""
 
     def __init__(
-        self, model: torch.nn.Module, skeleton: Skeleton, group: dist.ProcessGroup | None, watched: bool = True
+        self,
+        model: torch.nn.Module,
+        skeleton: Skeleton,
+        group: dist.ProcessGroup | None,
+        place: torch.device,
+        watched: bool = True,
     ) -> None:
-        self.model, self.skeleton, self.group = model, skeleton, group
+        self.model, self.skeleton, self.group, self.place = model, skeleton, group, place
         self.shared: dict[Place, Shared | None] = {}
         self.whole: dict[Place, tuple[int, ...]] | None = None
         self.given: tuple[Any, Any] | None = None
@@ -175,7 +180,7 @@ class SharedDropout:
             return None
         if module is self.model:
             self.given, self.whole = (args, kwargs), None
-        return _first_ones_numbers(self.group, next(self.model.parameters()).device)
+        return _first_ones_numbers(self.group, self.place)
 
     def _found(self, place: Place, tensor: torch.Tensor) -> Shared | None:
         if place not in self.shared:

@@ -27,7 +27,7 @@ def share_overflows() -> None:
 
     @functools.wraps(own)
     def shared(self: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        groups = list(_groups(optimizer))
+        groups = list(groups_of(optimizer))
         found = own(self, _local(optimizer) if groups else optimizer, *args, **kwargs)
         for group in groups:
             for overflow in found.values():
@@ -53,7 +53,7 @@ def _local(optimizer: torch.optim.Optimizer) -> Any:
     return SimpleNamespace(param_groups=groups)
 
 
-def _groups(optimizer: torch.optim.Optimizer) -> Iterator[Any]:
+def groups_of(optimizer: torch.optim.Optimizer) -> Iterator[Any]:
     """The process groups over which an optimizer's parameters are shared out, each once."""
     known: set[Any] = set()
     for parameter in (p for group in optimizer.param_groups for p in group["params"]):

@@ -34,7 +34,8 @@ from modular_converter.parallel.engine.group.from_files import FileShares, same_
 from modular_converter.parallel.engine.group.gradient_scaler import share_overflows
 from modular_converter.parallel.engine.group.held_weights import hold_weights, note
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
-from modular_converter.parallel.engine.group.refused_replicas import refuse_wrong_replicas
+from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped, refuse_wrong_wrappers
+from modular_converter.parallel.engine.group.same_calls import refuse_other_options
 from modular_converter.parallel.engine.group.sharded_model import Sharded, until_all_are_done, with_whole_heads
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
@@ -56,8 +57,13 @@ def parallelize_here(given: Arguments) -> Any:
         PlanError: the layout or mesh does not fit the processes, there is no plan, or it does not fit.
     """
     model = given.model
-    place = _join(given.device)
+    if not is_folder(model):
+        refuse_wrapped(model)
+    offload = given.training is not None and given.training.offload
+    place = _join(given.device, offload)
     inference = given.inference or given.compile
+    if given.mesh is None:
+        refuse_other_options(f"layout={given.layout}, training={given.training}, inference={inference}")
     grid = process_grid(given.layout, given.mesh, inference, place)
     files = None
     if is_folder(model):
@@ -77,9 +83,9 @@ def parallelize_here(given: Arguments) -> Any:
         note(applied, shapes)
     else:
         share_overflows()
-        refuse_wrong_replicas()
+        refuse_wrong_wrappers(model)
         watched = given.training is None or not given.training.compile
-        model.__dict__["_dropout"] = SharedDropout(model, skeleton, grid.group.group, watched)
+        model.__dict__["_dropout"] = SharedDropout(model, skeleton, grid.group.group, place, watched)
         model.__dict__["_held_modules"] = hold_weights(applied, shapes, grid.mesh, grid.data is None)
     model.__dict__.update(_applied=applied, _checked=checked, _grid=grid, _own_class=type(model))
     model.__class__ = _class_of(type(model), given, grid)
@@ -96,7 +102,7 @@ def _plan(
 ) -> tuple[Plan, Skeleton]:
     """The plan of all processes, as it fits the model, and the model without its weights."""
     ranks = grid.group.size
-    plan, origin = agreed_plan(model, given.plan, grid.everyone, ranks)
+    plan, origin = agreed_plan(model, given.plan, grid.everyone, ranks, grid.layout.ep > 1)
     skeleton = dismantle(model, kept)[0]
     if ranks > 1 or plan.rules:
         plan = check_fit(skeleton, plan, ranks)[0]
@@ -143,14 +149,22 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     return type(own.__name__, (Sharded, own), body)
 
 
-def _join(device: str | None) -> torch.device:
-    """This process's device; the process group is made if the script has not made one."""
+def _join(device: str | None, offload: bool) -> torch.device:
+    """This process's device; the process group is made if the script has not made one.
+
+    Raises:
+        ApplyError: the script's group takes no tensors of the host, and weights are to be there.
+    """
     gpu = device != "cpu" and torch.cuda.is_available()
     place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpu else torch.device("cpu")
     if gpu:
         torch.cuda.set_device(place)
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if gpu else "gloo")
+        dist.init_process_group(("cpu:gloo,cuda:nccl" if offload else "nccl") if gpu else "gloo")
+    if offload and "cpu" not in dist.get_backend_config():
+        raise ApplyError(
+            "offload=: the process group takes no CPU tensors; make it of 'cpu:gloo,cuda:nccl', or leave it"
+        )
     return place
 
 

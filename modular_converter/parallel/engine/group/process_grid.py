@@ -25,6 +25,7 @@ class ProcessGrid:
         mesh: the tensor dimension for DTensors; None where weights are plain parameters.
         data: the dimensions over which batches differ; None without.
         layout: the one that was given, or the one that ``num_gpus`` or a mesh of the caller's means.
+        place: this process's device; weights may be on the host.
     """
 
     group: ProcessGroup
@@ -32,6 +33,7 @@ class ProcessGrid:
     mesh: DeviceMesh | None
     data: DeviceMesh | None
     layout: Layout
+    place: torch.device
 
     @property
     def data_rank(self) -> int:
@@ -58,20 +60,20 @@ def process_grid(layout: Layout | None, mesh: Any, inference: bool, place: torch
         if mesh.ndim != 1:
             raise ApplyError(f"the mesh has {mesh.ndim} dimensions; give the one to shard over, such as mesh['tp']")
         group = kind(mesh.get_group())
-        return ProcessGrid(group, group, None, None, Layout(tp=group.size))
+        return ProcessGrid(group, group, None, None, Layout(tp=group.size), place)
     layout = layout or Layout(tp=dist.get_world_size())
     layout.check(dist.get_world_size())
     if inference or layout.size == 1:
         group = kind(None)
-        return ProcessGrid(group, group, None, None, layout)
-    shape = {"dp_replicate": layout.dp_replicate, "dp_shard": layout.dp_shard, "tp": layout.tp}
+        return ProcessGrid(group, group, None, None, layout, place)
+    shares = "ep" if layout.ep > 1 else "tp"
+    shape = {"dp_replicate": layout.dp_replicate, "dp_shard": layout.dp_shard, shares: layout.shares}
     if layout.data == 1:
-        shape = {"tp": layout.tp}
+        shape = {shares: layout.shares}
     made = init_device_mesh(place.type, tuple(shape.values()), mesh_dim_names=tuple(shape))
-    tensor = made["tp"]
+    tensor = made[shares]
     data = None
     if layout.data > 1:
         data = made["dp_replicate", "dp_shard"] if layout.dp_replicate > 1 else made["dp_shard"]
-    return ProcessGrid(
-        ProcessGroup(tensor.get_group()), ProcessGroup(None), tensor if layout.tp > 1 else None, data, layout
-    )
+    mesh_of_tensors = tensor if layout.shares > 1 else None
+    return ProcessGrid(ProcessGroup(tensor.get_group()), ProcessGroup(None), mesh_of_tensors, data, layout, place)

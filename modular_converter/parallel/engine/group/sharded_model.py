@@ -26,6 +26,7 @@ from modular_converter.parallel.engine.checkpoint.save_model import saves_as_lib
 from modular_converter.parallel.engine.group.gradient_norm import norm_of
 from modular_converter.parallel.engine.group.held_weights import release
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
+from modular_converter.parallel.engine.group.same_calls import refuse_other_inputs
 from modular_converter.parallel.engine.group.spread import each_once
 from modular_converter.parallel.engine.group.training_checkpoint import Resumed, load_checkpoint, save_checkpoint
 from modular_converter.parallel.engine.group.whole_state import load_whole_state, save_from_group, whole_state
@@ -115,7 +116,7 @@ class Sharded(MemoryFigures):
         own: Any = self
         weights = each_once(own)
         gradients = [one.local(one.stored.grad) for one in weights if one.stored.grad is not None]
-        norm = norm_of(weights, norm_type, self._grid.group, one_device(own))
+        norm = norm_of(weights, norm_type, self._grid.group, self._grid.place)
         scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
         for gradient in gradients:
             gradient.mul_(scale.to(gradient.device, gradient.dtype))
@@ -188,14 +189,7 @@ class Sharded(MemoryFigures):
         return self._grid.data_rank
 
     def _figures(self) -> dict[str, dict[str, Any]]:
-        device = one_device(self)
-        return {str(device): usage(device)}
-
-
-def one_device(model: Any) -> torch.device:
-    """The device of a model's first parameter."""
-    device: torch.device = next(model.parameters()).device
-    return device
+        return {str(self._grid.place): usage(self._grid.place)}
 
 
 def until_all_are_done(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -218,6 +212,9 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
         if "_applied" not in self.__dict__:  # a whole model of the same class: `type(model).from_pretrained(folder)`
             return own(self, *args, **kwargs)
         group = self._applied.group
+        if "_called" not in self.__dict__ and not torch.compiler.is_compiling():
+            self.__dict__["_called"] = True
+            refuse_other_inputs(args, kwargs, group)
         if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
             result = own(self, *args, **kwargs)
             forget_entered(group)

@@ -1,0 +1,126 @@
+"""Wrappers of torch around a sharded model over processes with other shares: refused before the first step.
+
+They would copy one process's share to all of them, average gradients of different weights, or put other shares together.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakSet
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from modular_converter.parallel.engine.group.gradient_scaler import groups_of
+from modular_converter.parallel.engine.group.spread import each_once
+from modular_converter.parallel.errors import ApplyError
+
+
+_ZERO = "torch.distributed.optim.zero_redundancy_optimizer"  # takes seconds to import
+_DATA = "give it the dimension for data, {given}, or take layout='{layout}' and no wrapper"
+# Models whose optimizer has made no step yet.
+_NEW: WeakSet[Any] = WeakSet()
+
+
+def refuse_wrapped(model: torch.nn.Module) -> None:
+    """Raise ``ApplyError`` for a model that is not whole any more, or has something around it."""
+    kinds = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
+    if isinstance(model, kinds):
+        raise ApplyError(f"the model is in {type(model).__name__}: give parallelize its .module, and no wrapper")
+    for path, module in model.named_modules():
+        where = path or "the model"
+        if "_applied" in module.__dict__ or "_held" in module.__dict__:
+            raise ApplyError(f"{where} is sharded already: parallelize the whole model, once")
+        if isinstance(module, (*kinds, FSDPModule)) or any(
+            isinstance(p, DTensor) for p in module._parameters.values()
+        ):
+            raise ApplyError(f"{where} is spread over processes already: give parallelize a model as it was loaded")
+    bare = next((name for name, one in model.named_parameters() if one.is_meta), None)
+    if bare is not None:
+        raise ApplyError(f"{bare} has no data (meta device): load the weights first, or give the path of the folder")
+
+
+def refuse_wrong_wrappers(model: torch.nn.Module) -> None:
+    """Make every ``DistributedDataParallel`` look at its module's shares, and every optimizer before its first step."""
+    _NEW.add(model)
+    kind: Any = torch.nn.parallel.DistributedDataParallel
+    own = kind.__init__
+    if hasattr(own, "__wrapped__"):
+        return
+    signature = inspect.signature(own)
+
+    @functools.wraps(own)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(self, *args, **kwargs).arguments
+        mesh = given.get("device_mesh")
+        _check_replicas(given["module"], given.get("process_group") if mesh is None else mesh.get_group())
+        own(self, *args, **kwargs)
+
+    kind.__init__ = checked
+    register_optimizer_step_pre_hook(_before_step)
+
+
+def _check_replicas(module: torch.nn.Module, group: dist.ProcessGroup | None) -> None:
+    for one in module.modules():
+        grid = one.__dict__.get("_grid")
+        if grid is not None and (grid.mesh is not None or grid.data is not None):
+            wanted = f"ddp2.{grid.layout}" if grid.data is None else str(grid.layout)
+            raise ApplyError(
+                f"DistributedDataParallel takes no DTensors: give parallelize layout={wanted!r} and no wrapper"
+            )
+        held = one.__dict__.get("_held", {}).values()
+        if any(weight.dtensor for weight in held):
+            raise ApplyError(
+                "DistributedDataParallel takes no DTensors: give parallelize a layout such as 'ddp2.tp2' and no wrapper"
+            )
+        if _holds_others([weight.group.group for weight in held], group):
+            said = _DATA.format(given="process_group=mesh['data'].get_group()", layout="ddp2.tp2")
+            raise ApplyError(f"DistributedDataParallel over processes that hold other shares of the model: {said}")
+
+
+def _before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    module = sys.modules.get(_ZERO)
+    if module is not None and isinstance(optimizer, module.ZeroRedundancyOptimizer):
+        _check_zero(optimizer)
+    if not _NEW:
+        return
+    own = {id(one) for group in optimizer.param_groups for one in group["params"]}
+    for model in [one for one in _NEW if any(id(parameter) in own for parameter in one.parameters())]:
+        _check_shards(model)
+        _NEW.discard(model)
+
+
+def _check_zero(optimizer: Any) -> None:
+    if any(isinstance(one, DTensor) for group in optimizer.param_groups for one in group["params"]):
+        raise ApplyError(
+            "ZeroRedundancyOptimizer takes no DTensors: give parallelize a layout with fsdp, which shares out the "
+            "optimizer's state too, and take AdamW itself"
+        )
+    if _holds_others(groups_of(optimizer), optimizer.process_group):
+        said = _DATA.format(given="process_group=mesh['data'].get_group()", layout="fsdp2.tp2")
+        raise ApplyError(f"ZeroRedundancyOptimizer over processes that hold other shares of the model: {said}")
+
+
+def _check_shards(model: Any) -> None:
+    """Raise ``ApplyError`` if ``fully_shard`` was called by hand over processes that hold other shares."""
+    grid = model.__dict__.get("_grid")
+    if grid is None or grid.group.size == 1:
+        return
+    for one in each_once(model):
+        data = one.data()
+        if data is not None and _holds_others([grid.group.group], data.group):
+            said = _DATA.format(given="mesh=mesh['data']", layout="fsdp2.tp2")
+            raise ApplyError(f"{one.name}: fully_shard over processes that hold other shares of the model: {said}")
+
+
+def _holds_others(shared: Iterable[dist.ProcessGroup | None], group: dist.ProcessGroup | None) -> bool:
+    """Whether a group has several of the processes over which something is shared out."""
+    ranks = set(dist.get_process_group_ranks(group))
+    return any(len(ranks & set(dist.get_process_group_ranks(one))) > 1 for one in shared)

@@ -1,0 +1,56 @@
+"""Processes that are called alike: what they were given is compared, since collectives of unlike calls mix numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils import _pytree as pytree
+
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.shard.collectives import ProcessGroup
+
+
+def everywhere(value: Any, group: ProcessGroup) -> list[Any]:
+    """The values of all processes of a group, in order; all must call it."""
+    found: list[Any] = [None] * group.size
+    dist.all_gather_object(found, value, group=group.group)
+    return found
+
+
+def refuse_other_options(said: str) -> None:
+    """Raise ``ApplyError`` on all processes if one was given other options; all processes must call it."""
+    found = everywhere(said, ProcessGroup(None))
+    other = next((rank for rank, text in enumerate(found) if text != found[0]), None)
+    if other is not None:
+        raise ApplyError(
+            f"process {other} was given {found[other]}, and process 0 {found[0]}: give the same everywhere"
+        )
+
+
+def refuse_other_inputs(args: Any, kwargs: Any, group: ProcessGroup) -> None:
+    """Raise ``ApplyError`` on all processes of a tensor group that were given different batches.
+
+    Their shares would be of different rows, and sums would mix them. Values of integers are compared, shapes of all.
+    """
+    found = everywhere([_mark(leaf) for leaf in pytree.tree_leaves((args, kwargs))], group)
+    other = next((rank for rank, marks in enumerate(found) if marks != found[0]), None)
+    if other is not None:
+        first, second = (dist.get_global_rank(group.group, n) if group.group else n for n in (0, other))
+        raise ApplyError(
+            f"processes {first} and {second} share out the same layers and were given different batches: give both "
+            "part model.data_rank of model.layout.data, which is the same for them"
+        )
+
+
+def _mark(leaf: Any) -> Any:
+    """What must be equal of one input."""
+    if not isinstance(leaf, torch.Tensor):
+        return type(leaf).__name__
+    about = tuple(leaf.shape), str(leaf.dtype)
+    if leaf.is_floating_point() or leaf.is_complex() or leaf.is_meta:
+        return about  # may have been computed, with other rounding on another device
+    data = leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return *about, hashlib.sha256(data.tobytes()).hexdigest()
