@@ -38,7 +38,10 @@ def _about(method: ast.FunctionDef, inherited: ast.FunctionDef) -> str:
     returns = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(inherited))
     takes_the_return = isinstance(method.body[call], ast.Expr) and call == len(method.body) - 1 and returns
     is_described = (
-        takes_the_return or _is_decorated_twice(method, inherited) or _deletes_the_parents(method, inherited)
+        takes_the_return
+        or _is_decorated_twice(method, inherited)
+        or _deletes_the_parents(method, inherited)
+        or _drops_a_value(method.body[call + 1 :], inherited.body)
     )
     return method.name if is_described else ""
 
@@ -80,6 +83,22 @@ def _is_placed_differently(after: list[ast.stmt], inherited: list[ast.stmt]) -> 
             if targets & reads:
                 return True
     return False
+
+
+def _drops_a_value(after: list[ast.stmt], inherited: list[ast.stmt]) -> bool:
+    """An assignment replaces the parent's, whose value is not computed, and cannot raise, any more."""
+    returns = bool(after) and isinstance(after[-1], ast.Return)
+    read_below = [one for one in inherited if not (returns and isinstance(one, ast.Return))]
+    return any(
+        isinstance(part, ast.Assign)
+        and isinstance(one, ast.Assign)
+        and set(_targets(part)) == set(_targets(one))
+        and any(isinstance(node, (ast.Call, ast.Attribute, ast.BinOp)) for node in ast.walk(one.value))
+        and not set(_targets(one))
+        & {ast.unparse(node) for later in read_below if later.lineno > one.lineno for node in _loads(later)}
+        for part in after
+        for one in inherited
+    )
 
 
 def _targets(statement: ast.stmt) -> Iterator[str]:

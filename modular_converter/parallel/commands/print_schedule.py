@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modular_converter.parallel.schedule.actions import Work
 from modular_converter.parallel.schedule.draw_text import text_legend, text_rows
 from modular_converter.parallel.schedule.forecast import Forecast, ScheduleComparison
+from modular_converter.parallel.schedule.measured import MeasuredStep, measured_lines, measured_table
 from modular_converter.parallel.schedule.report import rank_table, schedule_table, summary_line, time_text, title_of
 
 
@@ -31,9 +33,7 @@ def print_comparison(found: ScheduleComparison, unit: str, notes: list[str], sai
         said: the advice.
         balance: what to call the chosen balance.
     """
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, markup=False, emoji=False)
+    console = _console()
     chosen, best = found.chosen, found.best
     console.print(title_of(chosen), style="bold")
     for note in notes:
@@ -49,6 +49,24 @@ def print_comparison(found: ScheduleComparison, unit: str, notes: list[str], sai
     _table(console, *schedule_table(found, unit))
     for sentence in said:
         console.print(f"- {sentence}")
+
+
+def print_measured(chosen: Forecast, step: MeasuredStep) -> None:
+    """Print a step that ran beside its forecast."""
+    console = _console()
+    line = step.timeline(chosen.timeline)
+    console.print("\nmeasured:", style="bold")
+    _grid(console, replace(chosen, timeline=line))
+    console.print()
+    _table(console, *measured_table(chosen, step))
+    for sentence in measured_lines(chosen, step):
+        console.print(sentence)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, markup=False, emoji=False)
 
 
 def _grid(console: Console, chosen: Forecast) -> None:

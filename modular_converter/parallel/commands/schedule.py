@@ -9,12 +9,14 @@ from typing import Any
 import click
 
 from modular_converter.parallel.commands.common import reports_errors, set_option
-from modular_converter.parallel.commands.print_schedule import print_comparison
-from modular_converter.parallel.commands.schedule_costs import WIDTHS, costs_from_options
+from modular_converter.parallel.commands.measure_schedule import MeasuredModel
+from modular_converter.parallel.commands.print_schedule import print_comparison, print_measured
+from modular_converter.parallel.commands.schedule_costs import WIDTHS, costs_from_options, count_request
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.schedule.advice import advice
 from modular_converter.parallel.schedule.draw_svg import svg
-from modular_converter.parallel.schedule.forecast import PipelineSetting, compare_schedules
+from modular_converter.parallel.schedule.forecast import Forecast, PipelineSetting, compare_schedules
+from modular_converter.parallel.schedule.measured import MeasuredStep, measured_lines, measured_value
 from modular_converter.parallel.schedule.orders import schedule_named
 from modular_converter.parallel.schedule.report import summary_line, title_of, to_value
 
@@ -48,6 +50,11 @@ COUNT = click.IntRange(1)
 @click.option("--bytes-per-parameter", "state", type=POSITIVE, help="Of weight, gradient and optimizer state.")
 @click.option("--memory", type=POSITIVE, metavar="GIB", help="Of a device: say which ranks need more.")
 @click.option("--layer-times", type=click.Path(), metavar="FILE", help="Measured seconds of layers, as JSON.")
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Time MODEL's layers, run the pipeline, and compare; under torchrun, one process a rank.",
+)
 @click.option("--even", type=COUNT, metavar="LAYERS", help="No model: equal layers, 1 forward, 2 backward.")
 @click.option("--svg", "picture", type=click.Path(), metavar="FILE", help="Write the picture, too.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -59,23 +66,28 @@ def predict_schedule(model: str | None, **options: Any) -> None:
     folder or file with a configuration (config.json); its work is counted without its weights. Instead of a model,
     --even takes equal layers, and --layer-times what was measured.
 
-    All figures are predicted: nothing runs in parallel. Bytes are those of weights, gradients, optimizer state (two
+    All figures are predicted, and nothing runs in parallel, unless --measure is given. Bytes are those of weights, gradients, optimizer state (two
     numbers a parameter, as AdamW keeps) and activations, without temporary tensors.
     """
     setting = _setting(options)
     balance = _numbers(options["balance"])
-    costs, unit, notes = costs_from_options(model, setting, options)
+    subject = _measured_model(model, setting, options) if options["measure"] else None
+    costs, unit, notes = costs_from_options(model, setting, options, subject)
     found = compare_schedules(setting, costs, balance)
+    step = None if subject is None else subject.step(found.chosen)
+    if subject is not None and not subject.is_first:
+        return
     memory = options["memory"]
     said = advice(found, costs, None if memory is None else memory * 2**30)
     if options["picture"]:
-        _write(
-            options["picture"], svg(found.chosen.timeline, title_of(found.chosen), summary_line(found.chosen, unit))
-        )
+        _draw(options["picture"], found.chosen, unit, step)
     if options["form"] == "json":
-        click.echo(json.dumps(to_value(found, unit, notes, said), indent=2))
+        more = {} if step is None else {"measured": measured_value(found.chosen, step)}
+        click.echo(json.dumps({**to_value(found, unit, notes, said), **more}, indent=2))
     else:
         print_comparison(found, unit, notes, said, "balance as given" if balance else "even balance")
+        if step is not None:
+            print_measured(found.chosen, step)
 
 
 def _setting(options: dict[str, Any]) -> PipelineSetting:
@@ -91,6 +103,24 @@ def _setting(options: dict[str, Any]) -> PipelineSetting:
         )
     trains, overlaps = not options["inference"], not options["no_overlap"]
     return PipelineSetting(schedule.name, ranks or stages // each, each, options["chunks"], trains, overlaps)
+
+
+def _measured_model(model: str | None, setting: PipelineSetting, options: dict[str, Any]) -> MeasuredModel:
+    """The model on this process, for ``--measure``."""
+    if model is None or options["layer_times"] is not None or options["transfer"] is not None:
+        raise PlanError("--measure needs a MODEL, and takes no --layer-times and no --transfer: it measures them")
+    if setting.schedule == "ZBVZeroBubble" and not setting.trains:
+        raise PlanError("ZBVZeroBubble has no forward without a backward: leave --inference out, or measure another")
+    return MeasuredModel(count_request(model, setting, options), setting)
+
+
+def _draw(path: str, chosen: Forecast, unit: str, step: MeasuredStep | None) -> None:
+    """Write the picture, and beside it that of the measured step."""
+    _write(path, svg(chosen.timeline, title_of(chosen), summary_line(chosen, unit)))
+    if step is not None:
+        stem, suffix = os.path.splitext(path)
+        line = step.timeline(chosen.timeline)
+        _write(f"{stem}-measured{suffix}", svg(line, title_of(chosen), measured_lines(chosen, step)[0]))
 
 
 def _numbers(balance: str | None) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modular_converter.parallel.commands.common import overrides_of, quiet_library
 from modular_converter.parallel.errors import PlanError
@@ -13,6 +13,10 @@ from modular_converter.parallel.schedule.layer_times import read_layer_times, wi
 from modular_converter.parallel.schedule.stage_costs import ChainCosts, even_costs
 
 
+if TYPE_CHECKING:
+    from modular_converter.parallel.commands.measure_schedule import MeasuredModel
+    from modular_converter.parallel.costs.full_model import CountRequest
+
 WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4}
 UNIT_OF_EVEN = "forward passes of a layer"
 NUMBERS_TRAINED = 4
@@ -20,9 +24,12 @@ NUMBERS_TRAINED = 4
 
 
 def costs_from_options(
-    model: str | None, setting: PipelineSetting, options: dict[str, Any]
+    model: str | None, setting: PipelineSetting, options: dict[str, Any], measured: MeasuredModel | None = None
 ) -> tuple[ChainCosts, str, list[str]]:
     """The costs, the unit of their times, and lines that say where they come from.
+
+    Args:
+        measured: the model to time; its times take the place of those by operations.
 
     Raises:
         PlanError: no source of costs, or two of them; or as reading the model or the file does.
@@ -33,8 +40,15 @@ def costs_from_options(
     if even is not None:
         costs, notes = even_costs(even), [f"times in {UNIT_OF_EVEN}"]
     elif model is not None:
-        work, rows = _counted(model, setting, options)
-        costs, notes = _timed(work, rows, setting, options)
+        from modular_converter.parallel.costs.full_model import chain_work
+
+        request = count_request(model, setting, options)
+        work = chain_work(request)
+        costs, notes = _timed(work, request.samples, setting, options)
+        if measured is not None:
+            times = measured.times(work.output)
+            costs = replace(with_times(costs, times, "--measure"), transfer=times.transfer)
+            notes[1:] = [f"times of layers and transfers measured on {measured.device_name}"]
     elif file is not None:
         costs, notes = read_layer_times(file), []
     else:
@@ -47,8 +61,8 @@ def costs_from_options(
     return costs, "s" if even is None else UNIT_OF_EVEN, notes
 
 
-def _counted(model: str, setting: PipelineSetting, options: dict[str, Any]) -> tuple[ChainWork, int]:
-    """The work of a micro-batch, and its rows."""
+def count_request(model: str, setting: PipelineSetting, options: dict[str, Any]) -> CountRequest:
+    """The model and the micro-batch that the options mean. Raises ``PlanError`` for rows that do not divide."""
     batch, chunks = options["batch"] or setting.chunks, setting.chunks
     if batch % chunks:
         below = batch // chunks * chunks
@@ -56,15 +70,13 @@ def _counted(model: str, setting: PipelineSetting, options: dict[str, Any]) -> t
             f"a batch of {batch} rows does not divide into {chunks} micro-batches; --batch "
             f"{f'{below} or ' * bool(below)}{below + chunks} does"
         )
-    from modular_converter.parallel.costs.full_model import CountRequest, chain_work
+    from modular_converter.parallel.costs.full_model import CountRequest
 
     quiet_library()
     overrides = overrides_of(options["settings"])
-    rows = batch // chunks
-    request = CountRequest(
-        model, overrides, options["layers"], rows, options["length"], setting.trains, options["dtype"]
+    return CountRequest(
+        model, overrides, options["layers"], batch // chunks, options["length"], setting.trains, options["dtype"]
     )
-    return chain_work(request), rows
 
 
 def _timed(

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -25,6 +25,7 @@ from modular_converter.parallel.trace.record import record
 
 
 LENGTH = 2048
+SEED = 0
 
 
 @dataclass(frozen=True)
@@ -48,24 +49,41 @@ class CountRequest:
     dtype: str = "bfloat16"
 
 
+class FullModel(NamedTuple):
+    """A model of the size that is asked for, the path of its list of layers, and inputs of one micro-batch."""
+
+    model: Any
+    path: str
+    inputs: dict[str, Any]
+
+
 def chain_work(request: CountRequest) -> ChainWork:
     """The work of each layer of a model, and of what stands before and after them.
 
     Raises:
         PlanError: the model is unknown, cannot be built, or is no chain; or its work cannot be counted without data.
     """
+    model, path, inputs = model_at_size(request, torch.device("meta"))
+    length = inputs["input_ids"].shape[1] if "input_ids" in inputs else 0
+    return replace(count_chain(model, path, inputs), length=length)
+
+
+def model_at_size(request: CountRequest, device: torch.device) -> FullModel:
+    """A model with the weights of its own initialization, the same for each call, and random inputs.
+
+    Raises:
+        PlanError: the model is unknown, cannot be built, or is no chain.
+    """
     target, config = _subject(request)
     path = _layers_of(target)
-    model = _without_data(target, config, request)
+    model = _made(target, config, request, device)
     found = len(list(model.get_submodule(path).children()))
     if request.layers is not None and found != request.layers:
         raise ScheduleError(
             f"{request.model}: `{path}` has {found} layers, not {request.layers}; give the field that sets their number "
             "with --set, such as --set text_config.num_hidden_layers=8"
         )
-    inputs = _inputs(model, request)
-    length = inputs["input_ids"].shape[1] if "input_ids" in inputs else 0
-    return replace(count_chain(model, path, inputs), length=length)
+    return FullModel(model, path, _inputs(model, request, device))
 
 
 def _subject(request: CountRequest) -> tuple[Target, Any]:
@@ -140,21 +158,23 @@ def _layers_of(target: Target) -> str:
     return chain.groups[chain.layers].key
 
 
-def _without_data(target: Target, config: Any, request: CountRequest) -> torch.nn.Module:
+def _made(target: Target, config: Any, request: CountRequest, device: torch.device) -> torch.nn.Module:
     kind, _ = target.load()
     try:
-        with warnings.catch_warnings(), torch.device("meta"):
+        with warnings.catch_warnings(), torch.random.fork_rng(), device:
             warnings.simplefilter("ignore")
+            torch.manual_seed(SEED)
             model: torch.nn.Module = kind(config).to(getattr(torch, request.dtype))
     except PlanError:
         raise
     except Exception as error:  # a model's own code may read values
-        raise BuildError(f"{request.model}: cannot be made without data: {one_line(error)}") from error
+        without = " without data" if device.type == "meta" else ""
+        raise BuildError(f"{request.model}: cannot be made{without}: {one_line(error)}") from error
     return model.train(request.trains)
 
 
-def _inputs(model: Any, request: CountRequest) -> dict[str, Any]:
-    """Inputs of one micro-batch without data: ids of the wanted length, other tensors of the model's own sizes."""
+def _inputs(model: Any, request: CountRequest, device: torch.device) -> dict[str, Any]:
+    """Inputs of one micro-batch: ids of the wanted length, other tensors of the model's own sizes."""
     found = next(candidates(model, text_alone=True), None) or next(candidates(model), None)
     if found is None:
         raise BuildError(f"{request.model}: no inputs are known for it; give measured times with --layer-times")
@@ -165,7 +185,10 @@ def _inputs(model: Any, request: CountRequest) -> dict[str, Any]:
             f"{request.model}: rows of {length} tokens are longer than the {most} positions of its configuration; give "
             f"--length {most} or less, or --set the field of its positions"
         )
-    inputs = {name: _sized(name, value, request, length) for name, value in found.items()}
+    inputs = {
+        name: _sized(name, value, request, length).to(device) if isinstance(value, torch.Tensor) else value
+        for name, value in found.items()
+    }
     is_head = type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
     if request.trains and is_head and "input_ids" in inputs:
         inputs["labels"] = inputs["input_ids"]
@@ -179,11 +202,11 @@ def _positions(config: Any) -> int | None:
     return found if isinstance(found, int) and found > 0 else None
 
 
-def _sized(name: str, value: Any, request: CountRequest, length: int) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
+def _sized(name: str, value: torch.Tensor, request: CountRequest, length: int) -> torch.Tensor:
+    """The value repeated to the rows and, where it is ids, to the length."""
     rows = value.shape[0] // BATCH * request.samples
     is_text = name.endswith("input_ids") and value.dim() == 2
-    shape = (rows, length) if is_text else (rows, *value.shape[1:])
-    kind = getattr(torch, request.dtype) if value.is_floating_point() else value.dtype
-    return torch.empty(shape, dtype=kind, device="meta")
+    wanted = (rows, length) if is_text else (rows, *value.shape[1:])
+    times = [-(-new // old) if old else 1 for new, old in zip(wanted, value.shape)]
+    found = value.repeat(times)[tuple(slice(size) for size in wanted)]
+    return found.to(getattr(torch, request.dtype)) if value.is_floating_point() else found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from modular_converter.parallel.schedule.forecast import Forecast, ScheduleComparison
+from modular_converter.parallel.schedule.simulate import Timeline
 
 
 def summary_line(found: Forecast, unit: str = "s") -> str:
@@ -63,7 +64,7 @@ def to_value(comparison: ScheduleComparison, unit: str, notes: list[str], said: 
     return {
         "unit": unit,
         "notes": notes,
-        "chosen": {**_value(comparison.chosen), "actions": _actions(comparison.chosen)},
+        "chosen": {**_value(comparison.chosen), "actions": actions_value(comparison.chosen.timeline)},
         "best_balance": _value(comparison.best),
         "others": {
             name: {"refused": other} if isinstance(other, str) else _value(other) for name, other in comparison.others
@@ -97,8 +98,9 @@ def _value(found: Forecast) -> dict[str, Any]:
     }
 
 
-def _actions(found: Forecast) -> list[list[dict[str, Any]]]:
-    return [[{"action": str(t.action), "start": t.start, "end": t.end} for t in rank] for rank in found.timeline.ranks]
+def actions_value(line: Timeline) -> list[list[dict[str, Any]]]:
+    """For JSON: the actions of each rank with their start and end."""
+    return [[{"action": str(t.action), "start": t.start, "end": t.end} for t in rank] for rank in line.ranks]
 
 
 def time_text(value: float, unit: str = "s") -> str:

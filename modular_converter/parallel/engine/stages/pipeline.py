@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import pipelining
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
 
 from modular_converter.parallel.engine.base.without_data import guesses, on_meta
 from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
+from modular_converter.parallel.engine.stages.action_clock import ActionClock, ClockedStage
 from modular_converter.parallel.engine.stages.chosen_plan import agreed_pipeline_plan
 from modular_converter.parallel.engine.stages.micro_batches import Batch, batch_of
 from modular_converter.parallel.engine.stages.scheduled_stage import ScheduledStage, bare_leaves
@@ -36,7 +36,8 @@ class Pipeline:
     """A model of transformers in stages; every process of the group makes one, with the same model and arguments.
 
     The weights of the process's own stages are those of the model, on the process's device; the others are freed. The
-    model itself is not to be used any more.
+    model itself is not to be used any more. ``clock`` notes when actions start and end, for ``modular-plan schedule
+    --measure``.
 
     Args:
         model: whole, the same on all processes.
@@ -70,7 +71,7 @@ class Pipeline:
         group: dist.ProcessGroup | None = None,
         device: str | torch.device | None = None,
     ) -> None:
-        self._place = _join(device)
+        self._place = join_group(device)
         own_group: Any = dist.group.WORLD if group is None else group
         self._group, self._loss, self._chunks = own_group, loss, chunks
         self._config = getattr(model, "config", None)
@@ -84,6 +85,7 @@ class Pipeline:
         cuts = cuts_of(model, self._plan, stages) if balance is None else cuts_of_balance(balance, count, stages)
         self._shapes = copy_without_data(model)
         do_not_recompute(self._shapes)
+        self.clock = ActionClock(self._place)
         self._made: Any = None
         self._made_for: Any = None
         self._wrapped: dict[int, ScheduledStage] = {}
@@ -203,7 +205,8 @@ class Pipeline:
             wrapped = self._wrapped[number] = ScheduledStage(stage, flow)
             takes, gives = bare_leaves(stage.takes), bare_leaves(wrapped.gives)
             count, place = self._stages_in_all, self._place
-            stages.append(pipelining.PipelineStage(wrapped, number, count, place, takes, gives, group=self._group))
+            stages.append(ClockedStage(wrapped, number, count, place, takes, gives, group=self._group))
+            stages[-1].clock = self.clock
         made: Any = get_schedule_class(self._schedule.name)
         self._made = made(
             stages if issubclass(made, PipelineScheduleMulti) else stages[0],
@@ -235,7 +238,7 @@ class Pipeline:
         return total
 
 
-def _join(device: str | torch.device | None) -> torch.device:
+def join_group(device: str | torch.device | None) -> torch.device:
     if device is None and torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     place = torch.device(device or "cpu")

@@ -1,0 +1,167 @@
+"""Times of a model's layers on one device, of a transfer between two, and of steps of a pipeline."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.engine.stages.action_clock import Clock
+from modular_converter.parallel.engine.stages.pipeline import Pipeline
+from modular_converter.parallel.errors import ScheduleError
+from modular_converter.parallel.schedule.measured import MeasuredStep
+from modular_converter.parallel.schedule.stage_costs import ChainCosts, StageCost
+from modular_converter.parallel.trace.record import tensors_in
+
+
+REPEATS = 5
+WARM_UP = 2
+
+
+def layer_times(model: Any, path: str, inputs: Mapping[str, Any], trains: bool) -> ChainCosts:
+    """Seconds of each layer of a model, and of what stands before and after them, alone on its device.
+
+    Args:
+        path: of the list of layers.
+        inputs: of one micro-batch, with labels where it trains.
+
+    Returns:
+        Costs without bytes: medians of ``REPEATS`` runs. The backward of weights is the time by which a whole backward is
+        longer than one that computes the gradients of activations alone.
+
+    Raises:
+        ScheduleError: it trains without a loss of its own.
+    """
+    layers = list(model.get_submodule(path).children())
+    device = next(model.parameters()).device
+
+    def medians(whole: bool) -> list[list[float]]:
+        runs = [_Run(layers, device, whole).times(model, inputs, trains) for _ in range(WARM_UP + REPEATS)]
+        return [[statistics.median(times) for times in zip(*part)] for part in zip(*runs[WARM_UP:])]
+
+    all_of_it = medians(whole=True)
+    activations = medians(whole=False) if trains else all_of_it
+    costs = [
+        StageCost(forward, min(back, alone), max(back - alone, 0.0))
+        for (forward, back), (_, alone) in zip(all_of_it, activations)
+    ]
+    return ChainCosts(tuple(costs[1:-1]), costs[0], costs[-1])
+
+
+class _Run:
+    """The points at which a run passes from part to part: before the layers, each layer, and after them.
+
+    Args:
+        whole: compute the gradients of weights, too; else only that of what enters the first layer.
+    """
+
+    def __init__(self, layers: list[torch.nn.Module], device: torch.device, whole: bool) -> None:
+        self.layers, self.clock, self.whole = layers, Clock(device), whole
+        self.entering: Any = None
+        self.forward: list[Any] = []
+        self.backward: dict[int, Any] = {}
+
+    def times(self, model: Any, inputs: Mapping[str, Any], trains: bool) -> list[tuple[float, float]]:
+        """Seconds of forward and backward of each part."""
+        handles = [
+            layer.register_forward_pre_hook(functools.partial(self._enter, number), with_kwargs=True)
+            for number, layer in enumerate(self.layers)
+        ]
+        handles.append(self.layers[-1].register_forward_hook(self._leave))
+        try:
+            with torch.set_grad_enabled(trains):
+                start = self.clock.now()
+                result = model(**inputs)
+                forward = [start, *self.forward, self.clock.now()]
+        finally:
+            for handle in handles:
+                handle.remove()
+        backward = self._backward(model, result) if trains else [start] * len(forward)
+        seconds = self.clock.seconds
+        return [
+            (seconds(a, b), seconds(d, c))
+            for a, b, c, d in zip(forward, forward[1:], backward, backward[1:], strict=False)
+        ]
+
+    def _backward(self, model: Any, result: Any) -> list[Any]:
+        """The ends of the backward of each part, and the beginning of the last one's: the first part is done last."""
+        loss: Any = getattr(result, "loss", None)
+        if loss is None:
+            raise ScheduleError(f"{type(model).__name__} has no loss of its own: measure it with --inference")
+        began = self.clock.now()
+        if self.whole:
+            loss.backward()
+        else:
+            torch.autograd.backward(loss, inputs=[self.entering])
+        ended = self.clock.now()
+        # the gradient of what enters a part has come: the part is done
+        return [ended, *(self.backward.get(number, ended) for number in range(len(self.layers) + 1)), began]
+
+    def _enter(self, number: int, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        self.forward.append(self.clock.now())
+        tensor = self._mark_gradient(number, (args, kwargs))
+        self.entering = tensor if number == 0 else self.entering
+
+    def _leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
+        self.forward.append(self.clock.now())
+        self._mark_gradient(len(self.layers), result)
+
+    def _mark_gradient(self, number: int, value: Any) -> Any:
+        """Note when the gradient of a value comes: of its first tensor that has one, the hidden states."""
+        tensor: Any = next((one for one in tensors_in(value) if one.requires_grad), None)
+        if tensor is not None:
+            tensor.register_hook(functools.partial(self._note_gradient, number))
+        return tensor
+
+    def _note_gradient(self, number: int, gradient: torch.Tensor) -> None:
+        self.backward[number] = self.clock.now()
+
+
+def transfer_time(size: int, device: torch.device) -> float:
+    """Seconds that bytes need from the first process to the second, half of the median way there and back."""
+    if dist.get_world_size() < 2 or dist.get_rank() > 1:
+        return 0.0
+    clock, data, taken = Clock(device), torch.empty(size, dtype=torch.uint8, device=device), []
+    for _ in range(WARM_UP + REPEATS):
+        start = clock.now()
+        for sender in (0, 1):
+            (dist.send if dist.get_rank() == sender else dist.recv)(data, 1 - dist.get_rank())
+        taken.append(clock.seconds(start, clock.now()) / 2)
+    return statistics.median(taken[WARM_UP:])
+
+
+def measured_step(pipeline: Pipeline, inputs: Mapping[str, Any], trains: bool) -> MeasuredStep:
+    """The step of median length of ``REPEATS``, on every process; where it trains, AdamW follows each, not timed."""
+    run: Callable[[], object] = functools.partial(pipeline.step if trains else pipeline, **inputs)
+    optimizer = torch.optim.AdamW(pipeline.parameters()) if trains else None
+    steps = []
+    for number in range(WARM_UP + REPEATS):
+        found = _step(pipeline, run)
+        if optimizer is not None:
+            optimizer.step()
+            optimizer.zero_grad()
+        if number >= WARM_UP:
+            steps.append(found)
+    return sorted(steps, key=lambda step: step.seconds)[REPEATS // 2]
+
+
+def _step(pipeline: Pipeline, run: Callable[[], object]) -> MeasuredStep:
+    """One step, as all processes saw it."""
+    clock = Clock(pipeline.clock.device)
+    is_gpu = pipeline.clock.device.type == "cuda"
+    if is_gpu:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    dist.barrier()
+    start = clock.now()
+    with pipeline.clock.on():
+        run()
+    seconds = clock.seconds(start, clock.now())
+    peak = float(torch.cuda.max_memory_allocated()) if is_gpu else 0.0
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, (seconds, pipeline.clock.timed(), peak))
+    return MeasuredStep(max(one[0] for one in found), *(tuple(one[i] for one in found) for i in (1, 2)))

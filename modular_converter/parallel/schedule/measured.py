@@ -1,0 +1,105 @@
+"""A step that was measured, beside the one that was predicted, and what explains the difference."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
+
+from modular_converter.parallel.schedule.actions import Work
+from modular_converter.parallel.schedule.forecast import Forecast
+from modular_converter.parallel.schedule.report import actions_value, bytes_text, time_text
+from modular_converter.parallel.schedule.simulate import Timed, Timeline, step_time
+from modular_converter.parallel.schedule.stage_costs import StageCost
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """A step that ran.
+
+    Attributes:
+        seconds: from the common start to the end of the last process.
+        ranks: the actions of each rank, in order; times count from the common start.
+        peaks: the most bytes at once on each rank; 0 where that is not known, as on a CPU.
+    """
+
+    seconds: float
+    ranks: tuple[tuple[Timed, ...], ...]
+    peaks: tuple[float, ...]
+
+    def timeline(self, predicted: Timeline) -> Timeline:
+        """The step as a timeline, to be drawn and read like the predicted one."""
+        uses = []
+        for use, timed, peak in zip(predicted.uses, self.ranks, self.peaks):
+            busy = sum(one.end - one.start for one in timed)
+            uses.append(replace(use, busy=busy, bubble=1 - busy / self.seconds, peak=peak))
+        return Timeline(predicted.order, self.seconds, self.ranks, tuple(uses))
+
+    def stage_costs(self, stages: int) -> tuple[StageCost, ...]:
+        """The median times of each stage's actions. A whole backward counts as one of inputs."""
+        found: dict[tuple[int, Work], list[float]] = defaultdict(list)
+        for timed in (one for rank in self.ranks for one in rank):
+            found[timed.action.stage, timed.action.work].append(timed.end - timed.start)
+        medians = {key: statistics.median(times) for key, times in found.items()}
+
+        def seconds(stage: int, *kinds: Work) -> float:
+            return sum(medians.get((stage, kind), 0.0) for kind in kinds)
+
+        return tuple(
+            StageCost(
+                seconds(stage, Work.FORWARD),
+                seconds(stage, Work.BACKWARD, Work.INPUT_BACKWARD),
+                seconds(stage, Work.WEIGHT_BACKWARD),
+            )
+            for stage in range(stages)
+        )
+
+
+def compute_difference(predicted: Forecast, measured: MeasuredStep) -> float:
+    """The seconds by which the step gets longer when the stages take their measured times instead of the predicted."""
+    line, setting = predicted.timeline, predicted.setting
+    costs = measured.stage_costs(line.order.stages)
+    return step_time(line.order, costs, predicted.transfer, setting.overlaps) - line.step
+
+
+def measured_lines(predicted: Forecast, measured: MeasuredStep) -> list[str]:
+    """The measured step beside the predicted one, and the causes of the difference."""
+    line, before = measured.timeline(predicted.timeline), predicted.timeline
+    more = line.step - before.step
+    compute = compute_difference(predicted, measured)
+    return [
+        f"measured step {time_text(line.step)}, bubble {line.bubble:.1%}: {abs(more) / before.step:.1%} "
+        f"{'longer' if more >= 0 else 'shorter'} than predicted ({time_text(before.step)}, {before.bubble:.1%})",
+        f"  {_signed(compute)} because the stages take other times than their layers alone",
+        f"  {_signed(more - compute)} between the actions: launches of kernels, and transfers slower than predicted",
+    ]
+
+
+def _signed(seconds: float) -> str:
+    return f"{'-' if seconds < 0 else '+'}{time_text(abs(seconds))}"
+
+
+def measured_table(predicted: Forecast, measured: MeasuredStep) -> tuple[list[str], list[list[str]]]:
+    """Head and rows: compute, bubble and, where it is known, peak memory of each rank, predicted and measured."""
+    line = measured.timeline(predicted.timeline)
+    bytes_known = any(measured.peaks)
+    head = ["rank", "compute: predicted", "measured", "bubble: predicted", "measured"]
+    rows = []
+    for rank, (one, other) in enumerate(zip(predicted.timeline.uses, line.uses)):
+        row = [str(rank), time_text(one.busy), time_text(other.busy), f"{one.bubble:.1%}", f"{other.bubble:.1%}"]
+        rows.append([*row, bytes_text(one.peak), bytes_text(other.peak)] if bytes_known else row)
+    return [*head, "peak memory: predicted", "measured"] if bytes_known else head, rows
+
+
+def measured_value(predicted: Forecast, measured: MeasuredStep) -> dict[str, Any]:
+    """For JSON: seconds, bytes, and shares from 0 to 1."""
+    line = measured.timeline(predicted.timeline)
+    compute = compute_difference(predicted, measured)
+    return {
+        "step": line.step,
+        "bubble": line.bubble,
+        "difference": {"compute": compute, "between_actions": line.step - predicted.timeline.step - compute},
+        "by_rank": [{"compute": use.busy, "bubble": use.bubble, "peak_bytes": use.peak} for use in line.uses],
+        "actions": actions_value(line),
+    }
