@@ -2,7 +2,7 @@
 
 `torchrun --nproc-per-node 4 utils/bench_schedule.py --results FILE` takes layers that sleep, so that processes of one
 computer do not disturb each other: the times of forwards and of both halves of backwards are artificial, all else is real.
-On GPUs, the layers are those of llama shapes: `torchrun --nproc-per-node 2 utils/bench_schedule.py --results FILE`.
+On GPUs, the layers are those of llama shapes, in micro-batches of 4 x 2048 tokens: `torchrun --nproc-per-node 2 utils/bench_schedule.py --results FILE`.
 `python utils/bench_schedule.py --update docs/pipeline.md FILE ...` writes the tables of results into the page.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import gc
 import json
 import platform
 import sys
@@ -122,8 +123,8 @@ def put_to_sleep(model: Any) -> None:
 def measure(case: Case, ranks: int, on_gpu: bool) -> dict[str, Any]:
     """A row of the table."""
     shape = {**LLAMAS[case.model], "num_key_value_heads": LLAMAS[case.model]["num_attention_heads"]}
-    length, dtype, width = (2048, "bfloat16", 2) if on_gpu else (16, "float32", 4)
-    request = CountRequest("llama", shape, case.layers, 1, length, case.trains, dtype)
+    rows, length, dtype, width = (4, 2048, "bfloat16", 2) if on_gpu else (1, 16, "float32", 4)
+    request = CountRequest("llama", shape, case.layers, rows, length, case.trains, dtype)
     setting = PipelineSetting(case.schedule, ranks, case.per_rank, case.chunks, case.trains)
     subject = MeasuredModel(request, setting)
     if not on_gpu:
@@ -188,6 +189,7 @@ def main() -> None:
         if options.only not in case.name:
             continue
         row = measure(case, ranks, on_gpu)
+        gc.collect()  # the pipeline before, whose peak would count in the next row
         if os.environ["RANK"] == "0":
             print(table([row]).splitlines()[-1], flush=True)
             if options.results:
