@@ -15,7 +15,7 @@ import json
 import platform
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,7 @@ def measure(case: Case, ranks: int, on_gpu: bool) -> dict[str, Any]:
     times = subject.times(work.output)
     counted = work.costs(1.0, 1.0, width * (4 if case.trains else 1))
     costs = with_times(counted, times, "measured")
-    predicted = forecast(setting, type(costs)(costs.layers, costs.before, costs.after, times.transfer), case.balance)
+    predicted = forecast(setting, replace(costs, transfer=times.transfer), case.balance)
     step = subject.step(predicted)
     line = step.timeline(predicted.timeline)
     return {

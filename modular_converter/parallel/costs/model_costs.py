@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -48,7 +49,7 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
             _Attention(counter),
             _Operations(counter),
         ):
-            model(**inputs)
+            result = model(**inputs)
     except ScheduleError:
         raise
     except Exception as error:  # a model's own code may raise anything without data
@@ -64,7 +65,8 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
             f"`{path}.{idle}` does not run without data, so that the work of its layer is not known; give measured "
             "times with --layer-times"
         )
-    return counter.work(model, path, layers)
+    size = sum(float(tensor.numel() * tensor.element_size()) for tensor in tensors_in(result))
+    return replace(counter.work(model, path, layers), result=size)
 
 
 class _Counter:

@@ -45,6 +45,7 @@ class ChainWork:
         shared: parameters that both ``before`` and ``after`` use and count, such as tied embeddings.
         output: bytes that a layer hands to the next for one micro-batch.
         length: tokens of a row; 0 for a model that takes none.
+        result: bytes of the model's output for one micro-batch.
     """
 
     model: str
@@ -55,6 +56,7 @@ class ChainWork:
     shared: int
     output: float
     length: int = 0
+    result: float = 0.0
 
     def costs(self, tflops: float, bandwidth: float, bytes_per_parameter: float) -> ChainCosts:
         """Times and bytes.
@@ -71,6 +73,7 @@ class ChainWork:
             self.after.cost(flops, bytes_per_parameter),
             self.output / (bandwidth * 1e9),
             self.shared * bytes_per_parameter,
+            self.result,
         )
 
     @property

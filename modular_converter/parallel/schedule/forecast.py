@@ -90,6 +90,9 @@ def forecast(setting: PipelineSetting, costs: ChainCosts, balance: Sequence[int]
     stages = costs.stages(cut)
     if order.stage_ranks[0] == order.stage_ranks[-1]:
         stages = (*stages[:-1], replace(stages[-1], state=stages[-1].state - costs.shared))
+    if not setting.trains:  # the results of all micro-batches, and the batch that they are put together to
+        results = 2 * setting.chunks * costs.result
+        stages = (*stages[:-1], replace(stages[-1], state=stages[-1].state + results))
     return Forecast(setting, cut, stages, costs.transfer, simulate(order, stages, costs.transfer, setting.overlaps))
 
 

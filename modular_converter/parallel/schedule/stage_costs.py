@@ -52,6 +52,7 @@ class ChainCosts:
         after: outside of the layers, at the last stage (the last norm, the head, the loss).
         transfer: seconds that the output of a layer needs to the next rank; its gradient needs as long.
         shared: bytes of state that both ``before`` and ``after`` count (tied embeddings): one rank holds them once.
+        result: bytes of the output of a micro-batch, which stays where no backward follows.
     """
 
     layers: tuple[StageCost, ...]
@@ -59,6 +60,7 @@ class ChainCosts:
     after: StageCost = NOTHING
     transfer: float = 0.0
     shared: float = 0.0
+    result: float = 0.0
 
     def stages(self, balance: Sequence[int]) -> tuple[StageCost, ...]:
         """The cost of each stage, from its number of layers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ import torch
 from click.testing import CliRunner
 
 from modular_converter.parallel.cli import main
-from modular_converter.parallel.engine.stages.measure import REPEATS, WARM_UP, layer_times
+from modular_converter.parallel.engine.stages.measure import REPEATS, WARM_UP, _Run, layer_times
 from modular_converter.parallel.schedule.forecast import PipelineSetting, forecast
 from modular_converter.parallel.schedule.measured import (
     MeasuredStep,
@@ -100,6 +101,14 @@ def test_the_slow_layer_is_the_one_that_is_slow():
     assert len(calls) == 2 * (WARM_UP + REPEATS)
     assert model.embed.weight.grad is not None
     assert layer_times(model, "layers", {"ids": torch.tensor([[1, 2]])}, trains=False).layers[1].compute > 0.05
+
+
+def test_measuring_leaves_no_graph_behind():
+    model = Chain()
+    model.register_forward_hook(lambda module, args, result: Output(result))
+    layer_times(model, "layers", {"ids": torch.tensor([[1, 2]])}, trains=True)
+    gc.collect()
+    assert not [one for one in gc.get_objects() if type(one) is _Run]
 
 
 def test_a_pipeline_runs_beside_its_forecast(tmp_path):

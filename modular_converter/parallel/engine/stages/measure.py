@@ -62,25 +62,28 @@ class _Run:
     def __init__(self, layers: list[torch.nn.Module], device: torch.device, whole: bool) -> None:
         self.layers, self.clock, self.whole = layers, Clock(device), whole
         self.entering: Any = None
+        self.handles: list[Any] = []
         self.forward: list[Any] = []
         self.backward: dict[int, Any] = {}
 
     def times(self, model: Any, inputs: Mapping[str, Any], trains: bool) -> list[tuple[float, float]]:
         """Seconds of forward and backward of each part."""
-        handles = [
+        self.handles = [
             layer.register_forward_pre_hook(functools.partial(self._enter, number), with_kwargs=True)
             for number, layer in enumerate(self.layers)
         ]
-        handles.append(self.layers[-1].register_forward_hook(self._leave))
+        self.handles.append(self.layers[-1].register_forward_hook(self._leave))
         try:
             with torch.set_grad_enabled(trains):
                 start = self.clock.now()
                 result = model(**inputs)
                 forward = [start, *self.forward, self.clock.now()]
+            backward = self._backward(model, result) if trains else [start] * len(forward)
         finally:
-            for handle in handles:
+            # A hook of a tensor holds this object, and this object the tensor: a circle that Python does not see.
+            for handle in self.handles:
                 handle.remove()
-        backward = self._backward(model, result) if trains else [start] * len(forward)
+            self.entering = None
         seconds = self.clock.seconds
         return [
             (seconds(a, b), seconds(d, c))
@@ -114,7 +117,7 @@ class _Run:
         """Note when the gradient of a value comes: of its first tensor that has one, the hidden states."""
         tensor: Any = next((one for one in tensors_in(value) if one.requires_grad), None)
         if tensor is not None:
-            tensor.register_hook(functools.partial(self._note_gradient, number))
+            self.handles.append(tensor.register_hook(functools.partial(self._note_gradient, number)))
         return tensor
 
     def _note_gradient(self, number: int, gradient: torch.Tensor) -> None:
