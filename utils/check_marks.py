@@ -93,10 +93,15 @@ def comments(lines: list[str]) -> list[str]:
 
 
 def tree_text(node: ast.AST) -> str:
-    """The tree of a statement without places, and its strings without the layout of their words."""
+    """The tree of a statement without places, and its docstrings without what a formatter decides in them."""
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-            inner.value = " ".join(inner.value.split())
+        if (
+            isinstance(inner, ast.Expr)
+            and isinstance(inner.value, ast.Constant)
+            and isinstance(inner.value.value, str)
+        ):
+            lines = inspect.cleandoc(inner.value.value).split("\n")
+            inner.value.value = "\n".join(line.rstrip() for line in lines)
     return ast.dump(node)
 
 

@@ -35,20 +35,20 @@ def apply_fixes(path: str, settings: Settings) -> FixedFile:
     text = old = Library(settings).text(path)
     now = _converted(path, text, settings)
     applied: list[Diagnostic] = []
-    refused: dict[tuple[str, str], Diagnostic] = {}
+    refused: list[Diagnostic] = []  # of the text as it is: another cure may have been in the way
     while not now.failed:
-        waiting = (one for one in now.diagnostics if one.fix is not None and _key(one) not in refused)
+        waiting = (one for one in now.diagnostics if one.fix is not None and one not in refused)
         finding = next(waiting, None)
         if finding is None or finding.fix is None:
             break
         changed = apply_edits(text, finding.fix.edits)
         then = _converted(path, changed, settings)
         if _holds(finding, now, then):
-            text, now = changed, then
+            text, now, refused = changed, then, []
             applied.append(finding)
         else:
-            refused[_key(finding)] = finding
-    return FixedFile(path, old, text, tuple(applied), tuple(refused.values()))
+            refused.append(finding)
+    return FixedFile(path, old, text, tuple(applied), tuple(refused))
 
 
 def _converted(path: str, text: str, settings: Settings) -> Conversion:

@@ -45,7 +45,7 @@ def fix_files(
             elif writes:
                 _write(fixed, settings)
         if not quiet:
-            _tell(fixed)
+            _tell(fixed, "cured" if writes else "would be cured")
     return texts
 
 
@@ -55,12 +55,12 @@ def _write(fixed: FixedFile, settings: Settings) -> None:
     write_atomically(fixed.path, in_form_of(fixed.path, fixed.new), root_of(fixed.path, settings))
 
 
-def _tell(fixed: FixedFile) -> None:
-    """Say to stderr what was cured, and which cures did not hold."""
+def _tell(fixed: FixedFile, verb: str) -> None:
+    """Say to stderr what is cured, and which cures do not hold."""
     path = os.path.relpath(fixed.path)
     if fixed.applied:
         titles = ", ".join(f"{one.code} {one.fix.title}" for one in fixed.applied if one.fix)
-        print(report_line(f"{path}: {count(len(fixed.applied), 'finding')} cured: {titles}"), file=sys.stderr)
+        print(report_line(f"{path}: {count(len(fixed.applied), 'finding')} {verb}: {titles}"), file=sys.stderr)
     for one in fixed.refused:
         reason = "its cure would change more than it says, and is not applied"
         print(report_line(f"{path}:{one.location.line}: {one.code}: {reason}"), file=sys.stderr)

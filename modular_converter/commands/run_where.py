@@ -40,10 +40,11 @@ def run(places: Sequence[str], output_format: str) -> int:
             settings = load_settings_of([path])
             tracer = tracers.setdefault(settings, Tracer(settings, Library(settings)))
             answers.append(tracer.where(path, line))
+            findings += (one for one in answers[-1].findings if one not in findings)
         except ConversionError as error:
             findings += (one for one in error.diagnostics if one not in findings)
     if output_format == "json":
-        records = {"schema": "modular-converter/where", "version": 1, "lines": list(map(_record, answers))}
+        records = {"schema": "modular-converter/where", "version": 2, "lines": list(map(_record, answers))}
         click.echo(dump(records), nl=False)
     else:
         for answer in answers:
@@ -77,7 +78,8 @@ def _lines(answer: Answer) -> Iterator[str]:
     elif not answer.destinations:
         yield "  ends up in no generated file: the conversion reads it, or it stands for other lines"
     for one in answer.destinations:
-        yield f"  -> {_head(one.place, one.definition)}"
+        through = f" through {count(one.neighbours, 'neighbour')}" if one.neighbours else ""
+        yield f"  -> {_head(one.place, one.definition)}{through}"
         yield from _quoted(one.texts, 2)
 
 
@@ -87,8 +89,8 @@ def _sources(line: TracedLines, depth: int) -> Iterator[str]:
         yield f"{'  ' * depth}<- {_head(one.place, one.definition)}{hint}"
         yield from _quoted(one.texts, depth + 1)
         yield from _sources(one, depth + 1)
-    if depth == 1 and line.hands:
-        yield f"  through {count(line.hands, 'neighbour')}"
+    if depth == 1 and line.neighbours:
+        yield f"  through {count(line.neighbours, 'neighbour')}"
 
 
 def _head(place: LineRange, definition: str) -> str:
@@ -108,10 +110,15 @@ def _quoted(texts: Sequence[str], depth: int) -> Iterator[str]:
 def _record(answer: Answer) -> dict[str, object]:
     """The answer for programs."""
     destinations = [
-        {**_place(one.place), "definition": one.definition, "text": "\n".join(one.texts)}
+        {
+            **_place(one.place),
+            "definition": one.definition,
+            "text": "\n".join(one.texts),
+            "neighbours": one.neighbours,
+        }
         for one in answer.destinations
     ]
-    return {**_origin(answer.line), "hands": answer.line.hands, "destinations": destinations}
+    return {**_origin(answer.line), "neighbours": answer.line.neighbours, "destinations": destinations}
 
 
 def _origin(line: TracedLines) -> dict[str, object]:

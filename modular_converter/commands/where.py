@@ -17,7 +17,7 @@ def where_command(places: tuple[str, ...], output_format: str) -> None:
 
     A line of a generated file comes from the modular file or from a neighbour; where the neighbour is generated too,
     the answer goes on to the files that people have written. A line of a modular file may end up in several generated
-    files, or in none: imports and `super()` calls, for example, stand for other lines.
+    files, its heirs' among them, or in none: imports and `super()` calls, for example, stand for other lines.
 
     \b
     Exit code: 0 success; 1 a generated file is not what its modular file gives; 2 something could not be read.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modular_converter.convert.source import lexer
 from modular_converter.marks.comments import is_ignored, mark_lines
 from modular_converter.marks.units import BodyUnit, DefinitionUnits
 
@@ -12,7 +13,7 @@ Lines = tuple[str, ...]
 
 
 def agree(source: DefinitionUnits, copy: DefinitionUnits) -> bool:
-    """Whether two definitions have the same lines. Blank lines do not count.
+    """Whether two definitions have the same lines. Blank lines count in strings alone.
 
     An ignored method stands for the source's method of that name, which may be missing. Ignored statements stand for
     any number of statements: in a class, of those that are no methods.
@@ -30,7 +31,7 @@ def agree(source: DefinitionUnits, copy: DefinitionUnits) -> bool:
 
 
 def same_lines(source: str, copy: str, beginning: str) -> bool:
-    """Whether two texts have the same lines but for blank lines and marks: most copies, which need no parser."""
+    """Whether two texts have the same lines but for marks and blank lines of code: most copies, which need no parser."""
     ours, theirs = copy.split("\n"), source.split("\n")
     if is_ignored(ours) or is_ignored(theirs):
         return False
@@ -57,7 +58,28 @@ def _by_name(units: Sequence[BodyUnit]) -> dict[str, list[Lines]]:
 
 
 def _lines(lines: Sequence[str]) -> Lines:
-    return tuple(line.rstrip() for line in lines if line.strip())
+    """The lines without blank ones and without blanks at their ends, but in strings, where both are part of the value."""
+    kept = _ending_in_strings(lines)
+    return tuple(
+        line if number in kept else line.rstrip()
+        for number, line in enumerate(lines)
+        if number in kept or line.strip()
+    )
+
+
+def _ending_in_strings(lines: Sequence[str]) -> set[int]:
+    """The positions of the lines that end inside of a string."""
+    text = "\n".join(lines)
+    if '"""' not in text and "'''" not in text and "\\\n" not in text:
+        return set()
+    found: set[int] = set()
+    counted, line = 0, 0
+    for token in lexer.tokens(text):
+        if token.kind != "comment" and "\n" in text[token.start : token.end]:
+            line += text.count("\n", counted, token.start)
+            found.update(range(line, line + text.count("\n", token.start, token.end)))
+            counted = token.start
+    return found
 
 
 def _fits(source: Sequence[BodyUnit], copy: Sequence[BodyUnit], in_class: bool) -> bool:

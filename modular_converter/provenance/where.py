@@ -1,23 +1,24 @@
-"""Where a line comes from, through all neighbours, and where a line of a modular file ends up."""
+"""Where a line comes from, through all neighbours, and where a line of a modular file ends up, through all heirs."""
 
 from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.check.compare import compare, describe
 from modular_converter.convert.batch import Run
 from modular_converter.convert.emit.banner import is_generated
+from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError, Location
-from modular_converter.files.arguments import is_modular_name
+from modular_converter.diagnostics import ConversionError, Diagnostic, Location
+from modular_converter.files.arguments import discover, is_modular_name
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.provenance.generated import line_sources
 from modular_converter.provenance.records import LineRange, LineSource
 from modular_converter.rules import generated_file_orphaned, unknown_line
-from modular_converter.settings.parent_folders import is_below, project_above
+from modular_converter.settings.parent_folders import is_below, models_folder_of, project_above
 from modular_converter.settings.values import Settings
 
 
@@ -43,18 +44,20 @@ class TracedLines:
     """Of generated lines: the definition that they belong to."""
 
     @property
-    def hands(self) -> int:
+    def neighbours(self) -> int:
         """The number of neighbours that the lines have come through."""
-        return max((one.hands + (one.kind is not Kind.MODULAR) for one in self.origins), default=0)
+        return max((one.neighbours + (one.kind is not Kind.MODULAR) for one in self.origins), default=0)
 
 
 @dataclass(frozen=True)
 class Destination:
-    """Lines of a generated file that come from a line of its modular file."""
+    """Lines of a generated file that come from a line of a modular file."""
 
     place: LineRange
     definition: str
     texts: tuple[str, ...]
+    neighbours: int = 0
+    """The number of generated files of other models that the line comes through."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,13 @@ class Answer:
 
     line: TracedLines
     destinations: tuple[Destination, ...] = ()
-    """Of a line of a modular file: where it ends up."""
+    """Of a line of a modular file: where it ends up, in its own generated files and in those of its heirs."""
+    findings: tuple[Diagnostic, ...] = ()
+    """Why some heirs could not be followed."""
+
+
+Lines = Mapping[str, set[int]]
+"""File -> lines of it."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,8 @@ class Tracer:
     settings: Settings
     library: Library
     known: dict[str, dict[str, list[LineSource]]] = field(default_factory=dict)
+    needs: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Modular file -> the files that it takes from; filled when heirs are first asked for."""
 
     def where(self, path: str, line: int) -> Answer:
         """Tell where a line comes from or, of a modular file, where it ends up.
@@ -83,6 +94,7 @@ class Tracer:
 
         Raises `ConversionError` for a file that cannot be read, a line that it does not have, and for a generated file,
         of this model or of a neighbour on the way, that is not what its modular file gives: its lines would mislead.
+        Heirs of which this is true are left out with a finding.
         """
         lines = self.library.text(path).split("\n")
         count = len(lines) - (not lines[-1])
@@ -91,7 +103,8 @@ class Tracer:
         origin = self.origin(LineRange(path, line, line))
         if origin.kind is not Kind.MODULAR:
             return Answer(origin)
-        return Answer(origin, tuple(self.destinations(path, line)))
+        found, findings = self._destinations(path, line)
+        return Answer(origin, tuple(found), tuple(findings))
 
     def origin(self, place: LineRange) -> TracedLines:
         """Some lines with all that they come from."""
@@ -106,17 +119,51 @@ class Tracer:
         definition = next((source.definition for source in sources if source.definition), "")
         return TracedLines(place, Kind.GENERATED, texts, tuple(map(self.origin, places)), definition)
 
-    def destinations(self, modular: str, line: int) -> list[Destination]:
-        """The lines of all generated files that come from a line of a modular file."""
-        found = []
-        for path, sources in sorted(self._sources(modular).items()):
-            target = path_of_generated(path, self.settings)
-            texts = self.library.text(target).split("\n")
-            numbers = [number for number, source in enumerate(sources, 1) if _is_from(source, modular, line)]
-            for first, last in _runs(numbers):
-                place = LineRange(target, first, last)
-                found.append(Destination(place, sources[first - 1].definition, tuple(texts[first - 1 : last])))
-        return found
+    def _destinations(self, modular: str, line: int) -> tuple[list[Destination], list[Diagnostic]]:
+        """The lines of all generated files that come from a line of a modular file, and why heirs are not followed.
+
+        Heirs are followed line by line: a modular file is converted if it takes from a file that the line has reached.
+        """
+        self._sources(modular)
+        found: list[Destination] = []
+        findings: list[Diagnostic] = []
+        seen: dict[str, set[int]] = {modular: {line}}
+        reached: Lines = {modular: {line}}
+        files, neighbours = [modular], 0
+        while files:
+            more: dict[str, set[int]] = {}
+            for path, numbers in (one for file in files for one in self._reached_in(file, reached)):
+                more[path] = numbers - seen.setdefault(path, set())
+                seen[path] |= numbers
+                found += self._as_destinations(path, sorted(more[path]), neighbours)
+            reached, neighbours = {path: numbers for path, numbers in more.items() if numbers}, neighbours + 1
+            files, failed = self._heirs(modular, reached)
+            findings += (one for one in failed if one not in findings)
+        return found, findings
+
+    def _reached_in(self, modular: str, reached: Lines) -> Iterator[tuple[str, set[int]]]:
+        """The lines of the generated files of one modular file that come from some lines."""
+        for path, sources in sorted(self.known[modular].items()):
+            yield path, {number for number, source in enumerate(sources, 1) if _is_from(source, reached)}
+
+    def _as_destinations(self, path: str, numbers: Sequence[int], neighbours: int) -> Iterator[Destination]:
+        target = path_of_generated(path, self.settings)
+        texts = self.library.text(target).split("\n")
+        (sources,) = (one[path] for one in self.known.values() if path in one)
+        for first, last in _runs(numbers):
+            place = LineRange(target, first, last)
+            yield Destination(place, sources[first - 1].definition, tuple(texts[first - 1 : last]), neighbours)
+
+    def _heirs(self, modular: str, reached: Lines) -> tuple[list[str], list[Diagnostic]]:
+        """The modular files that take from one of some files, converted, and why others cannot be."""
+        if not reached:
+            return [], []
+        if not self.needs:
+            paths = discover([models_folder_of(modular)], None).paths
+            self.needs.update((path, required_files(path, self.library)) for path in paths)
+        heirs = [path for path, needed in self.needs.items() if not needed.isdisjoint(reached)]
+        findings = self._convert([path for path in heirs if path not in self.known])
+        return [path for path in heirs if path in self.known], findings
 
     def _sources_of(self, path: str, named: str) -> list[LineSource]:
         """The sources of the lines of a generated file, whose banner names its modular file."""
@@ -134,19 +181,26 @@ class Tracer:
         return found[path]
 
     def _sources(self, modular: str) -> dict[str, list[LineSource]]:
-        if modular not in self.known:
-            (conversion,) = Run(self.settings, workers=1).convert([modular])
-            if conversion.failed:
-                raise ConversionError(*(one for one in conversion.diagnostics if one.is_error))
-            stale, unreadable = compare([conversion], self.settings)
-            if stale or unreadable:
-                raise ConversionError(*unreadable, *(one.diagnostic for one in describe(stale)))
-            self.known[modular] = line_sources(modular, conversion.files, self.library)
+        if modular not in self.known and (findings := self._convert([modular])):
+            raise ConversionError(*findings)
         return self.known[modular]
 
+    def _convert(self, modular: Sequence[str]) -> list[Diagnostic]:
+        """Convert some modular files together, and tell why some of them cannot be asked."""
+        found: list[Diagnostic] = []
+        for conversion in Run(self.settings, workers=1).convert(modular) if modular else ():
+            findings = [one for one in conversion.diagnostics if one.is_error]
+            if not conversion.failed:
+                stale, unreadable = compare([conversion], self.settings)
+                findings = [*unreadable, *(one.diagnostic for one in describe(stale))]
+            found += findings
+            if not findings:
+                self.known[conversion.path] = line_sources(conversion.path, conversion.files, self.library)
+        return found
 
-def _is_from(source: LineSource, path: str, line: int) -> bool:
-    return any(place.path == path and place.first <= line <= place.last for place in source.places)
+
+def _is_from(source: LineSource, lines: Lines) -> bool:
+    return any(not lines.get(one.path, set()).isdisjoint(range(one.first, one.last + 1)) for one in source.places)
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:

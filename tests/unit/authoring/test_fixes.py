@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from modular_converter import convert_source
 from modular_converter.commands.convert import convert_command
 from modular_converter.convert.cures import apply_edits
-from modular_converter.diagnostics import Edit, Rule
+from modular_converter.diagnostics import Diagnostic, Edit, Fix, Rule
 from modular_converter.rules import by_code, fixes
 
 
@@ -158,11 +158,32 @@ def test_several_cures_follow_each_other_and_line_ends_stay(tmp_path: Path) -> N
     assert path.read_bytes() == plant(tmp_path / "other").read_bytes().replace(b"\n", b"\r\n")
 
 
+def test_a_cure_that_does_not_hold_keeps_no_other_of_the_same_words_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two findings say the same; the cure of the first is made to change what is generated."""
+    twice = "        self.layers.append(nn.Linear(8, 8))\n        self.layers.append(nn.Linear(8, 8))"
+    path = plant(tmp_path, line=twice)
+    first, second = convert_source(path.read_text(), path).diagnostics
+    assert first.message == second.message
+    cure = fixes()[first.code]
+
+    def spoilt(text: str, finding: Diagnostic) -> Fix | None:
+        good = cure(text, finding)
+        bad = Edit(first.location.line, 1, first.location.line + 1, 1, "        self.other = 3\n")
+        return good._replace(edits=(bad,)) if good and finding.location == first.location else good
+
+    monkeypatch.setattr("modular_converter.rules.fixes", lambda: {first.code: spoilt})
+    done = convert(path, "--fix")
+    assert "1 finding cured" in done.stderr and f":{first.location.line}: MC322: its cure would change" in done.stderr
+    assert path.read_text() == plant(tmp_path / "other", line=twice.split("\n")[0]).read_text()
+
+
 def test_diffs_and_dry_runs_write_nothing(tmp_path: Path) -> None:
     path = plant(tmp_path, line="        del self.unheard_of")
     text = path.read_text()
     assert "-        del self.unheard_of" in convert(path, "--fix", "--diff").stdout
-    convert(path, "--fix", "--dry-run")
+    assert "1 finding would be cured: MC303" in convert(path, "--fix", "--dry-run").stderr
     assert path.read_text() == text and not (tmp_path / "models/new/modeling_new.py").exists()
 
 

@@ -103,6 +103,44 @@ def test_every_change_of_a_copy_is_a_drift(old: str, new: str, library: Path) ->
     assert verdict(write(library, "new", copy_of(text.replace(old, new)))) == "drifted"
 
 
+TEXT = '''\
+class BaseText:
+    """A text.
+
+    Of Base.
+    """
+
+    def text(self):
+        return """one
+
+two\x20\x20
+three""" + "four\\
+five"
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("one\n\ntwo", "one\ntwo", "drifted"),
+        ("one\n\ntwo", "one\n\n\ntwo", "drifted"),
+        ("two  \n", "two\n", "drifted"),
+        ("four\\\n", "four\\\n\\\n", "drifted"),
+        ("A text.\n\n", "A text.\n", "drifted"),
+        ("A text.\n\n", "A text.  \n\n", "identical"),
+        ("    def text(self):\n", "    def text(self):\n\n", "identical"),
+        ('    """\n\n    def', '    """\n    def', "identical"),
+    ],
+)
+def test_blank_lines_count_in_strings_alone(old: str, new: str, expected: str, library: Path) -> None:
+    write(library, "base", TEXT)
+    copy = TEXT.replace("Base", "New").partition("class ")[2]
+    mark = "# Copied from transformers.models.base.modeling_base.BaseText with Base->New"
+    assert verdict(write(library, "new", copy_of(copy, mark))) == "identical"
+    assert old in copy
+    assert verdict(write(library, "new", copy_of(copy.replace(old, new), mark))) == expected
+
+
 def test_a_change_of_the_source_is_a_drift_that_a_fix_cures(library: Path) -> None:
     path = write(library, "new", copy_of(COPY))
     write(library, "base", SOURCE.replace("self.base(x)", "self.base(x) + 1"))

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.where import where_command
 from modular_converter.provenance.alignment import align, same_names
+from tests.unit.trees import add, fix
 
 
 def ask(*places: str) -> Result:
@@ -22,7 +23,7 @@ def told(*places: str) -> list[dict[str, Any]]:
     done = CliRunner().invoke(where_command, [*places, "--format", "json"])
     assert done.exit_code == 0, done.stderr
     report = json.loads(done.stdout)
-    assert (report["schema"], report["version"]) == ("modular-converter/where", 1)
+    assert (report["schema"], report["version"]) == ("modular-converter/where", 2)
     lines: list[dict[str, Any]] = report["lines"]
     return lines
 
@@ -37,7 +38,7 @@ def test_a_line_is_followed_through_all_neighbours(tree: Path) -> None:
     (heir,) = answer["origins"]
     (base,) = heir["origins"]
     assert (answer["kind"], heir["kind"], base["kind"]) == ("generated", "generated", "flat")
-    assert answer["hands"] == 2 and answer["definition"] == "LeafMLP"
+    assert answer["neighbours"] == 2 and answer["definition"] == "LeafMLP"
     assert base["path"].endswith("modeling_base.py")
     assert base["line"] == base["end_line"] == line_of(tree / "models/base/modeling_base.py", "return x + 1")
     assert base["text"].strip() == heir["text"].strip() == "return x + 1"
@@ -71,9 +72,55 @@ def test_a_line_of_a_modular_file_ends_up_in_several_places_or_in_none(tree: Pat
     assert [Path(one["path"]).name for one in first["destinations"]] == [
         "image_processing_heir.py",
         "modeling_heir.py",
+        "modeling_leaf.py",
     ]
     assert {one["text"] for one in first["destinations"]} == {"    return 2 * x"}
     assert second["destinations"] == [] and "in no generated file" in ask(f"{modular}:1").stdout
+
+
+def test_a_line_of_a_modular_file_is_followed_into_the_files_of_its_heirs(tree: Path) -> None:
+    """`leaf` and `twig` inherit from `heir`, and `twin` from both at once, which tells each line once."""
+    modular = tree / "models/heir/modular_heir.py"
+    modular.write_text(modular.read_text().replace("    pass\n", "    def more(self, x):\n        return x - 1\n"))
+    add(tree / "models", "twig", "heir")
+    twin = add(tree / "models", "twin", "leaf")
+    both = "from ..heir.modeling_heir import HeirMLP\nfrom ..leaf.modeling_leaf import LeafMLP\n\n\nclass TwinMLP(LeafMLP):\n"
+    twin.write_text(both + "    pass\n\n\nclass TwinHeirMLP(HeirMLP):\n    pass\n")
+    fix(tree)
+    (answer,) = told(f"{modular}:{line_of(modular, 'return x - 1')}")
+    ways = [(Path(one["path"]).name, one["definition"], one["neighbours"]) for one in answer["destinations"]]
+    assert ways == [
+        ("modeling_heir.py", "HeirMLP", 0),
+        ("modeling_leaf.py", "LeafMLP", 1),
+        ("modeling_twig.py", "TwigMLP", 1),
+        ("modeling_twin.py", "TwinHeirMLP", 1),
+        ("modeling_twin.py", "TwinMLP", 2),
+    ]
+    assert {one["text"].strip() for one in answer["destinations"]} == {"return x - 1"}
+    done = ask(f"{modular}:{line_of(modular, 'return x - 1')}")
+    assert "modeling_twin.py:" in done.stdout and " in TwinMLP through 2 neighbours\n" in done.stdout
+
+
+def test_a_line_that_an_heir_overrides_is_not_followed_into_it(tree: Path) -> None:
+    modular = tree / "models/heir/modular_heir.py"
+    modular.write_text(modular.read_text().replace("    pass\n", "    def more(self, x):\n        return x - 1\n"))
+    leaf = tree / "models/leaf/modular_leaf.py"
+    leaf.write_text(leaf.read_text().replace("    pass\n", "    def more(self, x):\n        return x - 2\n"))
+    fix(tree)
+    (answer,) = told(f"{modular}:{line_of(modular, 'return x - 1')}")
+    assert [Path(one["path"]).name for one in answer["destinations"]] == ["modeling_heir.py"]
+
+
+def test_a_stale_heir_is_told_and_the_others_are_followed(tree: Path) -> None:
+    modular = tree / "models/heir/modular_heir.py"
+    modular.write_text(modular.read_text().replace("    pass\n", "    def more(self, x):\n        return x - 1\n"))
+    add(tree / "models", "twig", "heir")
+    fix(tree)
+    stale = tree / "models/leaf/modeling_leaf.py"
+    stale.write_text(stale.read_text() + "# by hand\n")
+    done = ask(f"{modular}:{line_of(modular, 'return x - 1')}")
+    assert done.exit_code == 1 and "MC401" in done.stderr and "modeling_leaf.py" in done.stderr
+    assert "modeling_twig.py" in done.stdout and "modeling_leaf.py" not in done.stdout
 
 
 def test_a_line_that_people_wrote_is_its_own_source(tree: Path) -> None:
@@ -97,11 +144,12 @@ def test_a_file_in_an_output_folder_is_followed(tree: Path) -> None:
     check(CheckOptions(root=str(tree), fix=True))
     heir = tree / "out/heir/modeling_heir.py"
     (answer,) = told(f"{heir}:{line_of(heir, 'return x + 1')}")
-    assert answer["hands"] == 1 and answer["origins"][0]["path"].endswith("models/base/modeling_base.py")
+    assert answer["neighbours"] == 1 and answer["origins"][0]["path"].endswith("models/base/modeling_base.py")
     (answer,) = told(
         f"{tree}/models/heir/modular_heir.py:{line_of(tree / 'models/heir/modular_heir.py', 'class HeirMLP')}"
     )
-    assert [Path(one["path"]) for one in answer["destinations"]] == [heir]
+    leaf = tree / "out/leaf/modeling_leaf.py"
+    assert [Path(one["path"]) for one in answer["destinations"]] == [heir, leaf]
 
 
 def test_an_orphan_is_refused(tree: Path) -> None:
