@@ -87,13 +87,18 @@ def work(kind: str, layout: str) -> None:
     import torch
     import torch.distributed as dist
 
-    from modular_converter.parallel import parallelize
+    from modular_converter.parallel import Layout, Training, parallelize
     from modular_converter.parallel.tiny.build import build, target_of
+    from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 
     whole: Any = build(target_of(kind, "causal"), {"vocab_size": VOCABULARY}).model.double().train()
     whole.config._experts_implementation = "eager"  # grouped products know no float64
-    model = copy.deepcopy(whole)
-    parallelize(model, layout=layout, device="cpu", probe=False)
+    training = None
+    if Layout.parse(layout).pp > 1:  # stages draw other numbers
+        training = Training(chunks=2)
+        for module in whole.modules():
+            vars(module).update(dict.fromkeys(dropout_rates(module), 0.0))
+    model = parallelize(copy.deepcopy(whole), layout=layout, training=training, device="cpu", probe=False)
     errors: dict[str, float] = dict.fromkeys(("loss", "gradients", "norm", "weights"), 0.0)
     optimizers = [torch.optim.AdamW(one.parameters(), lr=1e-3) for one in (whole, model)]
     for step in range(STEPS):
@@ -103,7 +108,10 @@ def work(kind: str, layout: str) -> None:
             optimizer.step()
             optimizer.zero_grad()
     full = model.full_state_dict()
-    errors["weights"] = max(relative(full[name], value) for name, value in whole.state_dict().items())
+    errors["weights"] = max(relative(full[name], value) for name, value in whole.named_parameters())
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, errors)
+    errors = {name: max(one[name] for one in every) for name in errors}
     if dist.get_rank() == 0:
         print(json.dumps({"type": kind, "layout": layout, **errors, "worst": max(errors.values())}), flush=True)
     dist.barrier()
@@ -126,17 +134,20 @@ def compared_step(whole: Any, model: Any, step: int) -> Iterator[tuple[str, floa
         want += float(loss.detach())
     torch.manual_seed(100 * step + model.data_rank)
     own = parts[model.data_rank]
-    loss = model(input_ids=own, labels=own).loss
-    loss.backward()
+    staged = model.layout.pp > 1
+    loss = model.step(input_ids=own, labels=own) if staged else model(input_ids=own, labels=own).loss
+    if not staged:
+        loss.backward()
     mean = loss.detach() / dist.get_world_size()
     dist.all_reduce(mean)
     yield "loss", abs(float(mean) - want) / abs(want)
     gradients = {name: one.grad for name, one in whole.named_parameters()}
     largest = max(float(one.abs().max()) for one in gradients.values() if one is not None)
-    for one in each_once(model):
-        found, expected = one.stored.grad, gradients[one.name]
+    spreads = model.spreads() if staged else {one.name: one for one in each_once(model)}
+    for name, one in spreads.items():
+        found, expected = one.stored.grad, gradients[name]
         if (found is None) != (expected is None):
-            raise AssertionError(f"{one.name}: a gradient on one side only")
+            raise AssertionError(f"{name}: a gradient on one side only")
         if found is not None:
             yield "gradients", relative(one.whole(found), expected, largest * 1e-6)
     norm = float(torch.nn.utils.clip_grad_norm_(whole.parameters(), MAX_NORM))

@@ -89,7 +89,11 @@ def parallelize(
         model = open_adapter(given.model, given.weight_type, given.model_class)
         given = dataclasses.replace(given, model=model, dtype=None, fp16=False, model_class=None)
     base = base_of(given.model)
-    if in_process_group():  # each way imports only its own half of the engine
+    stages = isinstance(layout, Layout) and layout.pp > 1
+    if stages and in_process_group():
+        from modular_converter.parallel.engine.group.adapted_share import wrap_share as wrap
+        from modular_converter.parallel.engine.stages.in_layout import parallelize_in_stages as put
+    elif in_process_group():  # each way imports only its own half of the engine
         from modular_converter.parallel.engine.group.adapted_share import wrap_share as wrap
         from modular_converter.parallel.engine.group.in_process_group import parallelize_here as put
     else:

@@ -22,7 +22,7 @@ class Layout:
         dp_shard: each holds a part of the weights between layers and has its own part of the batch, as in ZeRO 3.
         tp: each computes a part of every layer that the plan cuts, on the same part of the batch.
         ep: each has a part of the experts of every layer, and all else whole, on the same part of the batch.
-        pp: reserved, 1.
+        pp: each holds the layers of its stages alone, and all else is within a stage.
     """
 
     dp_replicate: int = 1
@@ -39,10 +39,6 @@ class Layout:
         if self.tp > 1 and self.ep > 1:
             raise ApplyError(
                 f"tp{self.tp}.ep{self.ep}: tp shares out experts, too; take tp{self.tp * self.ep} or ep{self.tp * self.ep}"
-            )
-        if self.pp > 1:
-            raise ApplyError(
-                f"pp={self.pp} is not built yet: stages are not part of a layout; see Pipeline in docs/stages.md"
             )
 
     @classmethod

@@ -16,12 +16,14 @@ class Training:
 
     Attributes:
         recompute: layers keep their inputs alone and compute again in the backward pass; less memory, a third more time.
-        compile: each layer is compiled by itself; the model must have no dropout, and with ``tp`` no ``recompute``.
+        compile: each layer is compiled by itself; the model must have no dropout, and with ``tp`` or ``ep`` no ``recompute``.
         compute_type: the type of products, such as ``torch.bfloat16``; weights, sums of gradients and the optimizer's
             state keep theirs.
         reshard: with ``fsdp``, layers give other processes' weights back after their forward (ZeRO 3); False keeps them
             until the backward pass (ZeRO 2).
         offload: with ``fsdp``, weights, gradients and the optimizer's state are on the host; slow.
+        chunks: with ``pp``, the micro-batches of a step.
+        schedule: with ``pp``, the order of their work: ``GPipe``, ``1F1B``, ``LoopedBFS`` or ``Interleaved1F1B``.
     """
 
     recompute: bool = False
@@ -29,3 +31,5 @@ class Training:
     compute_type: torch.dtype | None = None
     reshard: bool = True
     offload: bool = False
+    chunks: int | None = None
+    schedule: str = "1F1B"

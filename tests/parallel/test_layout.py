@@ -15,7 +15,7 @@ NUMBERS = st.integers(1, 8)
 
 @given(
     st.builds(Layout, dp_replicate=NUMBERS, dp_shard=NUMBERS, tp=NUMBERS)
-    | st.builds(Layout, dp_shard=NUMBERS, ep=NUMBERS)
+    | st.builds(Layout, dp_shard=NUMBERS, ep=NUMBERS, pp=NUMBERS)
 )
 def test_text_and_layout_are_inverse(layout):
     assert Layout.parse(str(layout)) == layout
@@ -36,7 +36,7 @@ def test_layouts_that_are_named_fit(processes):
         ("zero2", "'zero2' is none of"),
         ("tp2.tp2", "tp twice"),
         ("tp0", "tp=0: give a whole number of 1 or more"),
-        ("pp2", "pp=2 is not built yet"),
+        ("pp0", "pp=0: give a whole number"),
         ("ep4.tp2", "tp2.ep4: tp shares out experts, too; take tp8 or ep8"),
         ("", "'' is none of"),
     ],

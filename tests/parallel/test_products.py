@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from tests.parallel.test_training import ROOT, run_under_torchrun  # noqa: E402
+from tests.parallel.test_training import ROOT, lines_under_torchrun, run_under_torchrun  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,11 @@ WRONG = {
     "without data": "words.weight has no data (meta device)",
     "other layouts": "process 1 was given layout=fsdp2.tp2",
     "other models": "process 1 has another model than process 0, from weight on",
+    "stages without chunks": "layout tp2.pp2 needs training=Training(chunks=8)",
+    "chunks without stages": "chunks= and schedule= are for stages: take a layout with pp, or leave them out of ddp4",
+    "a divided backward": "schedule='ZBVZeroBubble' in a layout: give one of GPipe, 1F1B",
+    "compiled stages": "compile= has no place beside stages (tp2.pp2): leave it out",
+    "stages of no library": "has no configuration of transformers",
     "other batches": "processes 0 and 1 share out the same layers and were given different batches",
 }
 
@@ -93,7 +98,12 @@ def test_a_kill_leaves_the_last_complete_checkpoint(tmp_path):
     assert [len(one["names"]) for one in found] == [2, 2, 2]
 
 
-# Packed, tied and dropped weights of a model of the library.
-def test_a_model_of_the_library_trains_as_one_process():
-    found = run_under_torchrun(4, ROOT / "utils/prove_training.py", "--worker", "--types=gpt2", "--layouts=fsdp2.tp2")
-    assert found["worst"] < 1e-6
+# Packed, tied and dropped weights of a model of the library, in stages, too; and experts.
+@pytest.mark.parametrize(
+    "processes, kind, layouts", [(4, "gpt2", "fsdp2.tp2,pp2.fsdp2,pp2.tp2"), (2, "mixtral", "ep2")]
+)
+def test_models_of_the_library_train_as_one_process(processes, kind, layouts):
+    script = ROOT / "utils/prove_training.py"
+    found = lines_under_torchrun(processes, script, "--worker", f"--types={kind}", f"--layouts={layouts}")
+    assert ",".join(one["layout"] for one in found) == layouts
+    assert all(one["worst"] < 1e-6 for one in found)

@@ -15,6 +15,11 @@ ROOT = Path(__file__).parents[2]
 
 def run_under_torchrun(processes, script, *more):
     """The JSON line that the first process prints."""
+    return lines_under_torchrun(processes, script, *more)[0]
+
+
+def lines_under_torchrun(processes, script, *more):
+    """The JSON lines that the first process prints."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(script)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
@@ -22,7 +27,7 @@ def run_under_torchrun(processes, script, *more):
         [*command, *more], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert process.returncode == 0, process.stderr[-3000:]
-    return json.loads(next(line for line in process.stdout.splitlines() if line.startswith("{")))
+    return [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
 
 
 @pytest.mark.parametrize("name, processes, more", [("llama", 3, ("2",)), ("llama", 4, ("4", "meshed"))])

@@ -9,7 +9,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
-from modular_converter.parallel import parallelize
+from modular_converter.parallel import Training, parallelize
 
 
 # Shares of equal lengths: torch would take those of other processes for its own.
@@ -31,9 +31,10 @@ def tried(blocks, refused):
     def meshed():
         return parallelize(plain(), mesh=mesh["tp"], plan=EVEN, device="cpu", probe=False)
 
-    def layout(layout, model=None):
-        plan = EVEN if "tp" in layout else None
-        return parallelize(plain() if model is None else model, layout=layout, plan=plan, device="cpu", probe=False)
+    def layout(layout, model=None, **training):
+        plan, options = EVEN if "tp" in layout else None, Training(**training) if training else None
+        model = plain() if model is None else model
+        return parallelize(model, layout=layout, plan=plan, training=options, device="cpu", probe=False)
 
     def step(model, optimizer=None):
         optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
@@ -71,6 +72,11 @@ def tried(blocks, refused):
         "other layouts": lambda: layout(("ddp2.tp2", "fsdp2.tp2")[rank % 2]),
         "other models": lambda: layout("ddp4", nn.Linear(8, 8 + rank)),
         "other batches": lambda: layout("tp4")(IDS + rank),
+        "stages without chunks": lambda: layout("pp2.tp2"),
+        "chunks without stages": lambda: layout("ddp4", chunks=2),
+        "a divided backward": lambda: layout("pp2.tp2", chunks=2, schedule="ZBVZeroBubble"),
+        "compiled stages": lambda: layout("pp2.tp2", chunks=2, compile=True),
+        "stages of no library": lambda: layout("pp2.ddp2", chunks=2),
         "other batches of data ranks": lambda: layout("ddp2.tp2")(IDS[: 1 + rank // 2, : 2 + rank // 2]) and None,
     }
     return {name: refused(call) for name, call in cases.items()}

@@ -73,6 +73,11 @@ class StageModule(torch.nn.Module):
                 do_not_recompute(self.model.get_submodule(path))
 
     @property
+    def absent(self) -> tuple[str, ...]:
+        """The parts of the model that other stages have."""
+        return tuple(self._absent)
+
+    @property
     def takes(self) -> tuple[torch.Tensor, ...]:
         """Tensors of the shapes and types that the forward takes by position; none for the first stage."""
         return () if self.is_first else tuple(_tensors(self._at(self.span.start)))

@@ -38,19 +38,19 @@ class Applied:
 TakeShare = Callable[[torch.nn.Parameter, Piece, Group], torch.Tensor]
 
 
-def apply(model: torch.nn.Module, plan: Plan, group: Group, share: TakeShare | None = None) -> Applied:
+def apply(model: torch.nn.Module, plan: Plan | Resolution, group: Group, share: TakeShare | None = None) -> Applied:
     """Shard a model for one rank of a group. All ranks must hold the same weights and get the same inputs.
 
     Args:
         model: whole; changed in place.
-        plan: a plan whose keys all match.
+        plan: a plan whose keys all match, or what it says of this model.
         group: the ranks; no more than a sharded block has units.
         share: where a rank's part of a parameter comes from, for a model without weights; cut out of it by default.
 
     Raises:
         ApplyError: a key that matches nothing, an axis or integer that does not divide; the name is in the message.
     """
-    applied = Applied(model, resolve(plan, model), group)
+    applied = Applied(model, resolve(plan, model) if isinstance(plan, Plan) else plan, group)
     _check(applied)
     share = share or _cut_out
 

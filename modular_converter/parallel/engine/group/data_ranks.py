@@ -25,7 +25,7 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
     options = training or Training()
     layers = list(own_layers(model))
     if options.recompute:
-        _recompute(model)
+        recompute_layers(model)
     if options.compile:
         for layer in layers:
             layer.compile()
@@ -55,6 +55,10 @@ def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> 
     if options.recompute and options.compile and grid.layout.shares > 1:
         raise ApplyError(
             "recompute and compile together need whole layers, as in fsdp4: compiled code cannot save DTensors to compute again"
+        )
+    if grid.layout.pp == 1 and (options.chunks is not None or options.schedule != "1F1B"):
+        raise ApplyError(
+            f"chunks= and schedule= are for stages: take a layout with pp, or leave them out of {grid.layout}"
         )
     if options.recompute and not getattr(model, "supports_gradient_checkpointing", False):
         raise ApplyError(f"recompute: {type(model).__name__} has no gradient checkpointing; leave it out")
@@ -102,7 +106,8 @@ def _is_container(module: torch.nn.Module) -> bool:
     return isinstance(module, kinds) and type(module).forward is torch.nn.Module.forward
 
 
-def _recompute(model: Any) -> None:
+def recompute_layers(model: Any) -> None:
+    """Let the layers of a model keep their inputs alone."""
     model.gradient_checkpointing_enable({"use_reentrant": False})
     config: Any = getattr(model, "config", None)
     if getattr(config, "use_cache", None):

@@ -50,7 +50,7 @@ class _Watch:
         """Watch all modules of a model, also where a checkpoint runs one of them again."""
         for path, module in model.named_modules():
             self.handles.append(module.register_forward_pre_hook(self._entering(path), with_kwargs=True))
-            self.handles.append(module.register_forward_hook(self._left, always_call=True))
+            self.handles.append(module.register_forward_hook(self._leaving(path), always_call=True))
 
     def detach(self) -> None:
         for handle in self.handles:
@@ -66,12 +66,17 @@ class _Watch:
 
         return entering
 
-    def _left(self, module: Any, args: Any, result: Any) -> None:
-        self.stack.pop()
-        if not self.stack:
-            self.mode.__exit__(None, None, None)
-            if self.leave is not None:
-                self.leave()
+    def _leaving(self, path: str) -> Callable[..., None]:
+        def leaving(module: Any, args: Any, result: Any) -> None:
+            if not self.stack or self.stack[-1][0] != path:
+                return  # another hook has ended the call before this one began
+            self.stack.pop()
+            if not self.stack:
+                self.mode.__exit__(None, None, None)
+                if self.leave is not None:
+                    self.leave()
+
+        return leaving
 
     def next_place(self) -> Place:
         top = self.stack[-1]

@@ -44,6 +44,15 @@ def norm_of(weights: Iterable[Spread], kind: float, group: ProcessGroup, place: 
     return sums.sum().pow(1.0 / kind)
 
 
+def scale_gradients(weights: Iterable[Spread], norm: torch.Tensor, max_norm: float) -> None:
+    """Scale all gradients, whose norm is ``norm``, so that it is at most ``max_norm``."""
+    scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+    for one in weights:
+        if one.stored.grad is not None:
+            gradient = one.local(one.stored.grad)
+            gradient.mul_(scale.to(gradient.device, gradient.dtype))
+
+
 def is_first_copy(one: Spread) -> bool:
     """Whether no process before has the same share of the plan's cut."""
     if one.held is None or one.held.piece is None or one.held.piece.units is None or not one.held.copies:

@@ -41,7 +41,7 @@ from modular_converter.parallel.engine.inference.agreement import agreeing_metho
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.resolve import Piece
+from modular_converter.parallel.plans.resolve import Piece, Resolution
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
@@ -60,7 +60,7 @@ def parallelize_here(given: Arguments) -> Any:
     if not is_folder(model):
         refuse_wrapped(model)
     offload = given.training is not None and given.training.offload
-    place = _join(given.device, offload)
+    place = join(given.device, offload)
     inference = given.inference or given.compile
     if given.mesh is None:
         refuse_other_options(f"layout={given.layout}, training={given.training}, inference={inference}")
@@ -74,10 +74,10 @@ def parallelize_here(given: Arguments) -> Any:
     refuse_options(model, grid, given.training)
     kept = kept_types(model, given.weight_type)
     with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
-        plan, skeleton = _plan(model, given, kept, grid, place, files)
+        plan, skeleton = plan_of(model, given, kept, grid, place, files)
     shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
     checked = check_ids(model)
-    applied = _applied(model, plan, kept, grid.group, place, files)
+    applied = applied_shares(model, plan, kept, grid.group, place, files)
     if isinstance(grid.group, DirectGroup):
         make_inference(applied, grid.group, given.compile)
         note(applied, shapes)
@@ -97,7 +97,7 @@ def parallelize_here(given: Arguments) -> Any:
     return model
 
 
-def _plan(
+def plan_of(
     model: Any, given: Arguments, kept: Any, grid: ProcessGrid, place: torch.device, files: FileShares | None
 ) -> tuple[Plan, Skeleton]:
     """The plan of all processes, as it fits the model, and the model without its weights."""
@@ -113,8 +113,8 @@ def _plan(
     return plan, skeleton
 
 
-def _applied(
-    model: Any, plan: Plan, kept: Any, group: ProcessGroup, place: torch.device, files: FileShares | None
+def applied_shares(
+    model: Any, plan: Plan | Resolution, kept: Any, group: ProcessGroup, place: torch.device, files: FileShares | None
 ) -> Applied:
     """The model with this process's shares, on its device."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -149,7 +149,7 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     return type(own.__name__, (Sharded, own), body)
 
 
-def _join(device: str | None, offload: bool) -> torch.device:
+def join(device: str | None, offload: bool) -> torch.device:
     """This process's device; the process group is made if the script has not made one.
 
     Raises:

@@ -26,6 +26,7 @@ class ProcessGrid:
         data: the dimensions over which batches differ; None without.
         layout: the one that was given, or the one that ``num_gpus`` or a mesh of the caller's means.
         place: this process's device; weights may be on the host.
+        stages: the processes that have the other stages; None without.
     """
 
     group: ProcessGroup
@@ -34,6 +35,7 @@ class ProcessGrid:
     data: DeviceMesh | None
     layout: Layout
     place: torch.device
+    stages: dist.ProcessGroup | None = None
 
     @property
     def data_rank(self) -> int:
@@ -70,10 +72,14 @@ def process_grid(layout: Layout | None, mesh: Any, inference: bool, place: torch
     shape = {"dp_replicate": layout.dp_replicate, "dp_shard": layout.dp_shard, shares: layout.shares}
     if layout.data == 1:
         shape = {shares: layout.shares}
+    if layout.pp > 1:
+        shape = {"pp": layout.pp, **shape}
     made = init_device_mesh(place.type, tuple(shape.values()), mesh_dim_names=tuple(shape))
     tensor = made[shares]
     data = None
     if layout.data > 1:
         data = made["dp_replicate", "dp_shard"] if layout.dp_replicate > 1 else made["dp_shard"]
     mesh_of_tensors = tensor if layout.shares > 1 else None
-    return ProcessGrid(ProcessGroup(tensor.get_group()), ProcessGroup(None), mesh_of_tensors, data, layout, place)
+    stages = made["pp"].get_group() if layout.pp > 1 else None
+    everyone = ProcessGroup(None)
+    return ProcessGrid(ProcessGroup(tensor.get_group()), everyone, mesh_of_tensors, data, layout, place, stages)

@@ -30,15 +30,17 @@ def refuse_other_options(said: str) -> None:
         )
 
 
-def refuse_other_inputs(args: Any, kwargs: Any, group: ProcessGroup) -> None:
-    """Raise ``ApplyError`` on all processes of a tensor group that were given different batches.
+def refuse_other_inputs(args: Any, kwargs: Any, group: ProcessGroup, data_rank: int) -> None:
+    """Raise ``ApplyError`` on all processes of a group if some of one data rank were given different batches.
 
     Their shares would be of different rows, and sums would mix them. Values of integers are compared, shapes of all.
     """
-    found = everywhere([_mark(leaf) for leaf in pytree.tree_leaves((args, kwargs))], group)
-    other = next((rank for rank, marks in enumerate(found) if marks != found[0]), None)
-    if other is not None:
-        first, second = (dist.get_global_rank(group.group, n) if group.group else n for n in (0, other))
+    found = everywhere((data_rank, [_mark(leaf) for leaf in pytree.tree_leaves((args, kwargs))]), group)
+    firsts: dict[int, int] = {}
+    for rank, (part, marks) in enumerate(found):
+        if marks == found[firsts.setdefault(part, rank)][1]:
+            continue
+        first, second = (dist.get_global_rank(group.group, n) if group.group else n for n in (firsts[part], rank))
         raise ApplyError(
             f"processes {first} and {second} share out the same layers and were given different batches: give both "
             "part model.data_rank of model.layout.data, which is the same for them"

@@ -23,7 +23,7 @@ from modular_converter.parallel.engine.base.attention_heads import (
 from modular_converter.parallel.engine.base.checked_ids import uncheck_ids
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage
 from modular_converter.parallel.engine.checkpoint.save_model import saves_as_library
-from modular_converter.parallel.engine.group.gradient_norm import norm_of
+from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_calls import refuse_other_inputs
@@ -115,11 +115,8 @@ class Sharded(MemoryFigures):
         """
         own: Any = self
         weights = each_once(own)
-        gradients = [one.local(one.stored.grad) for one in weights if one.stored.grad is not None]
         norm = norm_of(weights, norm_type, self._grid.group, self._grid.place)
-        scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
-        for gradient in gradients:
-            gradient.mul_(scale.to(gradient.device, gradient.dtype))
+        scale_gradients(weights, norm, max_norm)
         return norm
 
     def save_pretrained(
@@ -214,7 +211,7 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
         group = self._applied.group
         if "_called" not in self.__dict__ and not torch.compiler.is_compiling():
             self.__dict__["_called"] = True
-            refuse_other_inputs(args, kwargs, group)
+            refuse_other_inputs(args, kwargs, group, self.data_rank)
         if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
             result = own(self, *args, **kwargs)
             forget_entered(group)

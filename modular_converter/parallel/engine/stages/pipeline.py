@@ -96,12 +96,17 @@ class Pipeline:
             if owner == rank
         }
         names = first_names(model)
+        for stage in self.stages.values():
+            self._prepare(stage)
         held = (one for stage in self.stages.values() for one in stage.model.named_parameters())
         self._own = {names[name]: value for name, value in held}
         _free(model, {id(value) for value in self._own.values()})
         for stage in self.stages.values():
             stage.to(self._place)
         self._shared = shared_weights(self._own, own_group)
+
+    def _prepare(self, stage: StageModule) -> None:
+        """For heirs: change how a stage holds its weights, before anything else has them."""
 
     def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
         """This process's parameters, by their names in the whole model."""

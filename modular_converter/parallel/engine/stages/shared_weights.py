@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 
 
 @dataclass(frozen=True)
@@ -63,5 +64,6 @@ def summed_gradients(shared: Sequence[SharedWeight]) -> Iterator[None]:
     for one, before in zip(shared, earlier):
         if one.parameter.requires_grad:
             gradient = torch.zeros_like(one.parameter) if one.parameter.grad is None else one.parameter.grad
-            dist.all_reduce(gradient, group=one.group)
+            # Processes of a layout hold the same part of it in each stage.
+            dist.all_reduce(gradient.to_local() if isinstance(gradient, DTensor) else gradient, group=one.group)
             one.parameter.grad = gradient if before is None else before.add_(gradient)

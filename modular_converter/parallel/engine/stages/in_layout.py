@@ -1,0 +1,187 @@
+"""``parallelize`` with stages in its layout: a pipeline whose stages are sharded, and spread over data ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.engine.base.skeleton import Skeleton, kept_types
+from modular_converter.parallel.engine.checkpoint.load_model import is_folder
+from modular_converter.parallel.engine.choice.arguments import Arguments
+from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
+from modular_converter.parallel.engine.group.data_ranks import recompute_layers, refuse_options, spread_over_data
+from modular_converter.parallel.engine.group.dropout import SharedDropout
+from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
+from modular_converter.parallel.engine.group.held_weights import hold_weights
+from modular_converter.parallel.engine.group.in_process_group import applied_shares, join, plan_of
+from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
+from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
+from modular_converter.parallel.engine.group.same_calls import refuse_other_inputs, refuse_other_options
+from modular_converter.parallel.engine.group.spread import Spread, each_once
+from modular_converter.parallel.engine.stages.pipeline import Pipeline
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.pipeline.stage import StageModule
+from modular_converter.parallel.plans.resolve import Resolution, first_names, resolve
+from modular_converter.parallel.shard.collectives import forget_entered
+from modular_converter.parallel.tiny.adapters import adapters_of
+from modular_converter.parallel.training import Training
+
+
+# Those of torch that run each backward as a whole, as sums between processes need it.
+_SCHEDULES = ("GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B")
+
+
+def parallelize_in_stages(given: Arguments) -> PipelineInLayout:
+    """The pipeline of a layout with stages; all processes must call it with the same model.
+
+    Raises:
+        PlanError: the layout does not fit the processes or the model, or an option has no place beside stages.
+    """
+    assert given.layout is not None
+    training = given.training or Training()
+    _refuse(given, training)
+    refuse_wrapped(given.model)
+    place = join(given.device, False)
+    refuse_other_options(f"layout={given.layout}, training={training}")
+    grid = process_grid(given.layout, None, False, place)
+    refuse_other_weights(given.model, grid.everyone, place)
+    refuse_options(given.model, grid, training)
+    if training.recompute:
+        recompute_layers(given.model)
+        given = replace(given, training=replace(training, recompute=False))
+    return PipelineInLayout(given, grid)
+
+
+class PipelineInLayout(Pipeline):
+    """A pipeline of which each stage is held by all processes of its part of a layout."""
+
+    def __init__(self, given: Arguments, grid: ProcessGrid) -> None:
+        training, model = given.training or Training(), given.model
+        self._training, self._grid = training, grid
+        self._skeleton: Skeleton | None = None
+        self._names = first_names(model)
+        self._called = False
+        self._seen: dict[int, StageModule] = {}
+        self._whole = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
+        if grid.group.size > 1:
+            self._kept = kept_types(model, None)
+            with torch.random.fork_rng(devices=[]):
+                plan, self._skeleton = plan_of(model, given, self._kept, grid, grid.place, None)
+            self._resolution = resolve(plan, model)
+        assert training.chunks is not None and grid.stages is not None
+        super().__init__(
+            model, chunks=training.chunks, schedule=training.schedule, group=grid.stages, device=grid.place
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """How many processes share out what."""
+        return self._grid.layout
+
+    @property
+    def data_rank(self) -> int:
+        """Which of ``layout.data`` parts of each batch this process gives to ``step``; equal within its stages."""
+        return self._grid.data_rank
+
+    def step(self, *, target: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
+        """Forward and backward of this process's part of a batch, ``data_rank`` of ``layout.data``; as of `Pipeline`.
+
+        Returns:
+            The mean loss of the part, on every process that has it.
+        """
+        if not self._called:
+            self._called = True
+            refuse_other_inputs((target,), inputs, self._grid.everyone, self.data_rank)
+        return super().step(target=target, **inputs)
+
+    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
+        """Scale all gradients so that their norm, as if the model were whole, is at most ``max_norm``.
+
+        Returns:
+            The norm before, the same on every process.
+        """
+        second = {one.name for one in self._shared if one.ranks[0] != dist.get_rank()}
+        weights = self.spreads()
+        counted = [one for name, one in weights.items() if name not in second]
+        squares = norm_of(counted, 2.0, self._grid.group, self._grid.place).square()
+        dist.all_reduce(squares, group=self._group)
+        norm = squares.sqrt()
+        scale_gradients(weights.values(), norm, max_norm)
+        return norm
+
+    def full_state_dict(self) -> dict[str, torch.Tensor]:
+        """The whole weights on the CPU, each by its first name in the model; all processes must call it."""
+        own = {name: one.whole(one.stored).cpu() for name, one in self.spreads().items()}
+        every: list[Any] = [None] * self._grid.layout.pp
+        dist.all_gather_object(every, own, group=self._group)
+        return {name: value for part in every for name, value in part.items()}
+
+    def spreads(self) -> dict[str, Spread]:
+        """This process's weights, and where their parts are, by their first names in the whole model."""
+        found: dict[str, Spread] = {}
+        for stage in self.stages.values():
+            found |= {self._names[one.name.removeprefix("model.")]: one for one in each_once(stage)}
+        return found
+
+    def _prepare(self, stage: StageModule) -> None:
+        for one in stage.parameters():
+            if self._seen.setdefault(id(one), stage) is not stage:
+                raise ApplyError(
+                    f"{self._schedule.name}: two stages of one process have the same weight, and would train copies of "
+                    "it; take schedule='1F1B'"
+                )
+        if self._skeleton is not None:
+            self._share_out(stage, self._skeleton)
+        spread_over_data(stage, self._grid, self._training)
+
+    def _share_out(self, stage: StageModule, skeleton: Skeleton) -> None:
+        group, model = self._grid.group, stage.model
+        part = _part_of(self._resolution, stage)
+        applied = applied_shares(model, part, self._kept, group, self._grid.place, None)
+        SharedDropout(model, skeleton, group.group, self._grid.place)
+        hold_weights(applied, self._whole, self._grid.mesh, self._grid.data is None)
+        stage.register_forward_hook(lambda *_: forget_entered(group))
+
+
+def _part_of(whole: Resolution, stage: StageModule) -> Resolution:
+    """What a plan says of the parts that a stage has."""
+    held = {name for name, _ in stage.model.named_parameters(remove_duplicate=False)}
+
+    def here(path: str) -> bool:
+        return not any(f"{path}.".startswith(f"{one}.") for one in stage.absent)
+
+    return Resolution(
+        {name: piece for name, piece in whole.pieces.items() if name in held},
+        tuple(hook for hook in whole.hooks if here(hook[0])),
+        tuple(one for one in whole.attributes if here(one[0])),
+        whole.tails,
+    )
+
+
+def _refuse(given: Arguments, training: Training) -> None:
+    """Raise ``ApplyError`` for what has no place beside stages."""
+    assert given.layout is not None
+    if is_folder(given.model):
+        raise ApplyError("stages of a folder: each process reads the whole model; call from_pretrained, and give that")
+    if adapters_of(given.model) is not None:
+        raise ApplyError(f"adapters have no place beside stages ({given.layout}): take a layout without pp")
+    if training.chunks is None:
+        raise ApplyError(f"layout {given.layout} needs training=Training(chunks=8), the micro-batches of a step")
+    if training.schedule not in _SCHEDULES:
+        raise ApplyError(
+            f"schedule={training.schedule!r} in a layout: give one of {', '.join(_SCHEDULES)}; others divide the backward, "
+            "and are for Pipeline alone"
+        )
+    refused = {
+        "compile": (training.compile, "leave it out"),
+        "offload": (training.offload, "leave it out"),
+        "compute_type": (training.compute_type is not None, "convert the model with .to(torch.bfloat16)"),
+        "dtype": (given.weight_type is not None, "convert the model before"),
+    }
+    for name, (is_given, cure) in refused.items():
+        if is_given:
+            raise ApplyError(f"{name}= has no place beside stages ({given.layout}): {cure}")
