@@ -74,7 +74,7 @@ def parallelize_here(given: Arguments) -> Any:
     refuse_options(model, grid, given.training)
     kept = kept_types(model, given.weight_type)
     with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
-        plan, skeleton = plan_of(model, given, kept, grid, place, files)
+        plan, skeleton = plan_and_skeleton(model, given, kept, grid, place, files)
     shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
     checked = check_ids(model)
     applied = applied_shares(model, plan, kept, grid.group, place, files)
@@ -97,7 +97,7 @@ def parallelize_here(given: Arguments) -> Any:
     return model
 
 
-def plan_of(
+def plan_and_skeleton(
     model: Any, given: Arguments, kept: Any, grid: ProcessGrid, place: torch.device, files: FileShares | None
 ) -> tuple[Plan, Skeleton]:
     """The plan of all processes, as it fits the model, and the model without its weights."""

@@ -16,7 +16,7 @@ from modular_converter.parallel.engine.group.data_ranks import recompute_layers,
 from modular_converter.parallel.engine.group.dropout import SharedDropout
 from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import hold_weights
-from modular_converter.parallel.engine.group.in_process_group import applied_shares, join, plan_of
+from modular_converter.parallel.engine.group.in_process_group import applied_shares, join, plan_and_skeleton
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
 from modular_converter.parallel.engine.group.same_calls import refuse_other_inputs, refuse_other_options
@@ -70,7 +70,7 @@ class PipelineInLayout(Pipeline):
         if grid.group.size > 1:
             self._kept = kept_types(model, None)
             with torch.random.fork_rng(devices=[]):
-                plan, self._skeleton = plan_of(model, given, self._kept, grid, grid.place, None)
+                plan, self._skeleton = plan_and_skeleton(model, given, self._kept, grid, grid.place, None)
             self._resolution = resolve(plan, model)
         assert training.chunks is not None and grid.stages is not None
         super().__init__(
