@@ -156,7 +156,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     head = (
         "| setting | ranks | micro-batches | step: predicted, ms | measured | off by | bubble: predicted | measured |"
     )
-    lines = [head + (" peak memory: predicted, GiB | measured | off by |" if with_memory else "")]
+    lines = [head + (" peak of the fullest rank: predicted, GiB | measured | off by |" if with_memory else "")]
     lines.append("| --- |" + " ---: |" * (10 if with_memory else 7))
     for row in rows:
         before, after = row["step"]
