@@ -69,7 +69,13 @@ def measure_all(options: argparse.Namespace) -> None:
             dist.all_reduce(spent, dist.ReduceOp.MAX)
             if float(spent) > options.limit:
                 continue
-            row: Row = {"run": run, "form": form, "shape": options.shape, "length": options.length}
+            row: Row = {
+                "run": run,
+                "form": form,
+                "shape": options.shape,
+                "length": options.length,
+                "batch": options.batch,
+            }
             try:
                 row |= measured(run, form == "compiled", options, device)
             except Exception as error:  # a run that fails leaves the others
@@ -201,23 +207,23 @@ def free(device: Any) -> None:
 
 def table(rows: list[Row]) -> str:
     """The lines as Markdown: ours beside plain torch in the same layout."""
-    known = {(row["run"], row["form"]): row for row in rows}
+    known = {(row["run"], row["form"], row["batch"]): row for row in rows}
     first = rows[0]
     found = [
         f"torch {first['torch']}, two of {first['device']}, {first['shape']}, bfloat16, sequences of {first['length']}.",
         "",
-        "| layout | form | tokens a second | of plain torch | of one device | peak memory, MiB | of plain torch |",
-        "|---|---|---|---|---|---|---|",
+        "| layout | form | sequences | tokens a second | of plain torch | of one device | peak memory, MiB | of plain torch |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for run, form in known:
-        row, plain, one = known[run, form], known.get((f"plain {run}", form), {}), known.get(("one", form), {})
+    for (run, form, batch), row in known.items():
+        plain, one = known.get((f"plain {run}", form, batch), {}), known.get(("one", form, batch), {})
         if "error" in row:
-            found.append(f"| {run} | {form} | {row['error']} | | | | |")
+            found.append(f"| {run} | {form} | {batch} | {row['error']} | | | | |")
             continue
         speed, memory = (f"{row[key] / plain[key]:.3f}" if plain.get(key) else "" for key in ("tokens", "peak_mib"))
         times = f"{row['tokens'] / one['tokens']:.2f}" if "tokens" in one else ""
         found.append(
-            f"| {run} | {form} | {row['tokens']:.0f} | {speed} | {times} | {row['peak_mib']:.0f} | {memory} |"
+            f"| {run} | {form} | {batch} | {row['tokens']:.0f} | {speed} | {times} | {row['peak_mib']:.0f} | {memory} |"
         )
     return "\n".join(found)
 
