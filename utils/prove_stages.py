@@ -2,7 +2,7 @@
 
 Each family is a small model with five layers, random weights and no dropout; eight rows, half of them padded. For each case
 (a schedule, its stages a process and its micro-batches) two CPU processes run a forward and three training steps, each of
-two batches whose gradients add up, with clipping. Compared with one process: the outputs, the loss and the norm of each
+two batches whose gradients add up, with clipping. Compared with one process: the outputs with all hidden states, the loss and the norm of each
 step, each gradient of the first step, and the weights after three steps of AdamW. Without families, all of `FAMILIES`.
 """
 
@@ -13,6 +13,7 @@ import copy
 import datetime
 import itertools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -83,10 +84,11 @@ def compare(name: str, case: str) -> dict[str, Any]:
         "outputs": 0.0,
     }
     if schedule != "ZBVZeroBubble":
-        output = mine.eval()(**batch)
+        more = {"output_hidden_states": True}
+        output = mine.eval()(**batch, **more)
         with torch.no_grad():
-            expected = whole.eval()(**batch, use_cache=False).logits
-        found["outputs"] = _error(output.logits, expected) if output is not None else 0.0
+            expected = whole.eval()(**batch, **more, use_cache=False)
+        found["outputs"] = 0.0 if output is None else _furthest(output, expected)
     losses, gradients = _train(whole.train(), whole, batch)
     own, own_gradients = _train(mine.train(), mine, batch)
     assert set(own_gradients) <= set(gradients), "gradients of parameters that the whole model does not use"
@@ -144,6 +146,16 @@ def _train(model: Any, owner: Any, batch: dict[str, Any]) -> tuple[list[tuple[fl
         optimizer.zero_grad()
         pairs.append((float(loss), float(norm)))
     return pairs, gradients
+
+
+def _furthest(mine: Any, other: Any) -> float:
+    """The furthest difference of two outputs, infinite where one has what the other lacks."""
+    from torch.utils import _pytree as pytree
+
+    own, expected = (dict(pytree.tree_flatten_with_path(output)[0]) for output in (mine, other))
+    if own.keys() != expected.keys():
+        return math.inf
+    return max(_error(own[path], value) for path, value in expected.items() if value is not None)
 
 
 def _error(mine: Any, other: Any) -> float:

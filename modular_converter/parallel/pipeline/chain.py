@@ -39,26 +39,58 @@ class Chain:
 
 
 def chain_of(trace: Trace) -> Chain | str:
-    """The chain of a traced model, or why it has none."""
-    chain = Chain(trace, dependence(trace))
-    calls = [call for call in _opened(trace, _children(trace, _whole_run(trace))) if _makes(chain, call)]
-    for call in calls:
-        key = _list_of(trace, call.path) or call.path
-        if chain.groups and chain.groups[-1].key == key:
-            chain.groups[-1] = ModuleGroup(key, (*chain.groups[-1].calls, call))
-        else:
-            chain.groups.append(ModuleGroup(key, (call,)))
+    """The first of ``chains_of``, or why there is none."""
+    found = chains_of(trace)
+    return found if isinstance(found, str) else found[0]
+
+
+def chains_of(trace: Trace) -> list[Chain] | str:
+    """The chains of a traced model, one for each stack of layers that may be divided, or why it has none.
+
+    With several stacks (an encoder and a decoder, a tower of images and a model of language) one is divided, and the modules
+    around the others stay whole: the last one that is large comes first.
+    """
+    chain = _grouped(trace, "")
+    lists = [chain.groups[i].key for i in _stacks(trace, chain)]
+    found = [chain]
+    if len(set(lists)) > 1:
+        sizes = {key: _size(trace, key) for key in dict.fromkeys(lists)}
+        keys = sorted(sizes, key=lambda key: (2 * sizes[key] >= max(sizes.values()), lists.index(key)), reverse=True)
+        found = [_grouped(trace, key) for key in keys]
     idle = _idle(trace)
     if idle:
         return f"the layers of `{idle}` did not run, so nothing is known of where they stand"
-    lists = [i for i, group in enumerate(chain.groups) if _runs_in_order(trace, group)]
-    if len(lists) > 1:
-        names = dict.fromkeys(f"`{chain.groups[i].key}`" for i in lists)
-        return f"{' and '.join(names)} are {len(lists)} stacks of layers, not one chain"
     if not lists:
         return _no_layers(trace, chain)
-    chain.layers = lists[0]
+    kept = []
+    for one in found:
+        stacks = _stacks(trace, one)
+        if len(stacks) == 1:
+            one.layers = stacks[0]
+            kept.append(one)
+    names = " and ".join(f"`{key}`" for key in dict.fromkeys(lists))
+    return kept or f"{names} are {len(lists)} stacks of layers in one module, not one chain"
+
+
+def _stacks(trace: Trace, chain: Chain) -> list[int]:
+    return [i for i, group in enumerate(chain.groups) if _runs_in_order(trace, group)]
+
+
+def _grouped(trace: Trace, layers: str) -> Chain:
+    """The groups of a trace; with a list of layers, modules that do not hold it are groups as a whole."""
+    chain = Chain(trace, dependence(trace))
+    for call in _opened(trace, _children(trace, _whole_run(trace)), layers):
+        if _makes(chain, call):
+            key = _list_of(trace, call.path) or call.path
+            if chain.groups and chain.groups[-1].key == key:
+                chain.groups[-1] = ModuleGroup(key, (*chain.groups[-1].calls, call))
+            else:
+                chain.groups.append(ModuleGroup(key, (call,)))
     return chain
+
+
+def _size(trace: Trace, path: str) -> int:
+    return sum(one.size for one in trace.parameters if any(name.startswith(f"{path}.") for name in one.names))
 
 
 def _whole_run(trace: Trace) -> ModuleCall:
@@ -71,12 +103,13 @@ def _children(trace: Trace, parent: ModuleCall) -> list[ModuleCall]:
     return [c for c in found if parent.first <= c.first and c.last <= parent.last]
 
 
-def _opened(trace: Trace, calls: list[ModuleCall]) -> list[ModuleCall]:
-    """Modules that hold a list of layers themselves give way to what they call."""
+def _opened(trace: Trace, calls: list[ModuleCall], layers: str) -> list[ModuleCall]:
+    """Modules that hold a list of layers themselves, or the list in question, give way to what they call."""
     result = []
     for call in calls:
         inner = [] if _list_of(trace, call.path) else _children(trace, call)
-        result.extend(_opened(trace, inner) if _holds_list(trace, inner) else [call])
+        opens = layers.startswith(f"{call.path}.") if layers else _holds_list(trace, inner)
+        result.extend(_opened(trace, inner, layers) if opens and inner else [call])
     return result
 
 

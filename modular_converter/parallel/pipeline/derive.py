@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from modular_converter.parallel.pipeline.chain import Chain, ModuleGroup, chain_of, fed
+from modular_converter.parallel.pipeline.chain import Chain, ModuleGroup, chains_of, fed
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
 from modular_converter.parallel.trace.graph import ModuleCall, Trace
 
@@ -19,14 +19,17 @@ def derive_pipeline(trace: Trace) -> PipelinePlan | str:
 
     The trace should be of a run with ``attention_mask``, if the model takes one: nothing is known of other inputs.
     """
-    chain = chain_of(trace)
-    if isinstance(chain, str):
-        return chain
-    layers = chain.groups[chain.layers]
-    reason = _repeated(chain) or _passing(chain, layers) or _crossing(chain, layers)
-    if reason:
-        return reason
-    return PipelinePlan(trace.model, tuple(_entries(chain)))
+    chains = chains_of(trace)
+    if isinstance(chains, str):
+        return chains
+    reasons = []
+    for chain in chains:
+        layers = chain.groups[chain.layers]
+        reason = _repeated(chain) or _passing(chain, layers) or _crossing(chain, layers)
+        if not reason:
+            return PipelinePlan(trace.model, tuple(_entries(chain)))
+        reasons.append(reason)
+    return reasons[0]
 
 
 def _repeated(chain: Chain) -> str:
@@ -46,11 +49,13 @@ def _activations(chain: Chain, call: ModuleCall) -> list[tuple[str, tuple[int, .
 
 
 def _chained(chain: Chain, layers: ModuleGroup) -> list[str]:
-    """The names under which a layer takes what the one before it made."""
+    """The names under which a layer takes what the one before it made, be it a mask."""
     names: dict[str, None] = {}
     for before, after in zip(layers.calls, layers.calls[1:]):
+        earlier = {number for op in chain.trace.ops[: before.first] for number in op.outputs}
         entering = fed(chain.trace, before, after)
-        names.update(dict.fromkeys(name for name, numbers in _activations(chain, after) if entering & set(numbers)))
+        made = {number for number in entering if chain.active(number) or number not in earlier}
+        names.update(dict.fromkeys(name for name, numbers in after.arguments if made & set(numbers)))
     return list(names)
 
 
@@ -66,7 +71,10 @@ def _passing(chain: Chain, layers: ModuleGroup) -> str:
 
 
 def _crossing(chain: Chain, layers: ModuleGroup) -> str:
-    """The first tensor that passes a border between two layers without entering the second; "" if there is none."""
+    """The first tensor that passes a border between two layers without entering the second; "" if there is none.
+
+    An output of the model may: the runtime hands it on where it is a module's result, and the proof says where it is not.
+    """
     trace = chain.trace
     made: dict[int, int] = {}
     used: dict[int, int] = {}
@@ -74,15 +82,12 @@ def _crossing(chain: Chain, layers: ModuleGroup) -> str:
         used.update(dict.fromkeys(op.inputs(), index))
         for number in op.outputs:
             made.setdefault(number, index)
-    last = len(trace.ops)
-    used.update(dict.fromkeys(trace.outputs, last))
     for call in layers.calls[1:]:
         for number in sorted(made):
             crosses = made[number] < call.first <= used.get(number, -1)
             if crosses and chain.active(number) and number not in call.inputs:
                 maker = trace.ops[made[number]].module or "the model"
-                user = "is an output of the model" if used[number] == last else f"is used by {_user(trace, number)}"
-                return f"what `{maker}` makes before `{call.path}` {user}, past the layers between"
+                return f"what `{maker}` makes before `{call.path}` is used by {_user(trace, number)}, past the layers between"
     return ""
 
 
@@ -99,8 +104,8 @@ def _entries(chain: Chain) -> list[Entry]:
     known = ""  # what the last output is called
     for index, group in enumerate(chain.groups):
         if index == chain.layers:
-            inputs = _inputs(chain, group, whole, lambda name, _: name)
             outputs = _chained(chain, group)
+            inputs = _joined(_inputs(chain, group, whole, lambda name, _: name), outputs)
         else:
             inputs = _inputs(chain, group, whole, lambda name, own: _shared_name(name, own, shared, known))  # noqa: B023
             later = [call for after in chain.groups[index + 1 :] for call in after.calls]

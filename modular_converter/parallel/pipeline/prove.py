@@ -39,10 +39,19 @@ def _bytes(module: torch.nn.Module) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
 
 
-def verify_pipeline(model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[str, Any], stages: int = 2) -> Verdict:
+def verify_pipeline(
+    model: torch.nn.Module,
+    plan: PipelinePlan,
+    inputs: Mapping[str, Any],
+    stages: int = 2,
+    whole_batch: bool = False,
+) -> Verdict:
     """Outputs and parameter gradients of the model run in stages, against the whole model's.
 
     The layers are cut into ``stages`` of about the same bytes, and then once more between each two of them.
+
+    Args:
+        whole_batch: whether stages get all inputs of the model, as ``Pipeline`` gives them, or those that the plan names.
 
     Returns:
         The first failing verdict, which names the cut, or the worst passing one.
@@ -56,7 +65,7 @@ def verify_pipeline(model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[
         return refused(stages, str(error).partition(":")[0], str(error))
     verdicts = []
     for cut in cuts:
-        verdict = _verdict(model, plan, inputs, cut, whole)
+        verdict = _verdict(model, plan, inputs, cut, whole, whole_batch)
         if not verdict.passed:
             return verdict
         verdicts.append(verdict)
@@ -64,12 +73,17 @@ def verify_pipeline(model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[
 
 
 def _verdict(
-    model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[str, Any], cut: tuple[int, ...], whole: Reference
+    model: torch.nn.Module,
+    plan: PipelinePlan,
+    inputs: Mapping[str, Any],
+    cut: tuple[int, ...],
+    whole: Reference,
+    whole_batch: bool,
 ) -> Verdict:
     stages = len(cut) + 1
     where = "cut before layer " + " and ".join(map(str, cut))
     try:
-        found = run_in_stages(model, plan, inputs, cut, bool(whole.gradients))
+        found = run_in_stages(model, plan, inputs, cut, bool(whole.gradients), whole_batch)
     except ApplyError as error:
         return refused(stages, str(error).partition(":")[0], f"{where}: {error}")
     except Exception as error:  # what a plan leaves out breaks a model's own code in any way

@@ -42,18 +42,20 @@ def run_in_stages(
     inputs: Mapping[str, Any],
     cuts: tuple[int, ...],
     gradients: bool = True,
+    whole_batch: bool = False,
 ) -> Reference:
     """Outputs of the last stage, and gradients by parameter name summed over the stages.
 
     Args:
         model: whole, on the CPU; it is copied, not changed.
         cuts: the first layer of each stage after the first.
+        whole_batch: whether stages get all inputs of the model, or only those that the plan names for them.
 
     Raises:
         ApplyError: the plan does not fit the model, or names something that no layer takes.
     """
     with torch.no_grad():
-        flow = flow_of(model, plan, inputs)
+        flow = flow_of(model, plan, inputs, asks=True)
     stages = [StageModule(copy.deepcopy(model), plan, span) for span in spans(cuts, len(layer_paths(model, plan)))]
     received: tuple[torch.Tensor, ...] = ()
     borders = []
@@ -61,10 +63,10 @@ def run_in_stages(
         stage.prepare(flow)
         if not stage.is_last:
             seed_cpu(11)
-            sent = stage(*received, **_named(stage, inputs))
+            sent = stage(*received, **_named(stage, inputs, whole_batch))
             received = tuple(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in sent)
             borders.append((sent, received))
-    found = run_model(_Fed(stages[-1], received), _named(stages[-1], inputs), gradients, together=True)
+    found = run_model(_Fed(stages[-1], received), _named(stages[-1], inputs, whole_batch), gradients, together=True)
     names = first_names(model)
     total = {
         names[name.removeprefix(_PREFIX)]: gradient for last in found.gradients for name, gradient in last.items()
@@ -80,10 +82,11 @@ def run_in_stages(
     return Reference(found.outputs, [total])
 
 
-def _named(stage: StageModule, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _named(stage: StageModule, inputs: Mapping[str, Any], whole_batch: bool) -> dict[str, Any]:
     """The inputs, with zeros in place of the tensors that no part of the stage names."""
+    needs = inputs if whole_batch else stage.needs
     return {
-        name: torch.zeros_like(value) if isinstance(value, torch.Tensor) and name not in stage.needs else value
+        name: torch.zeros_like(value) if isinstance(value, torch.Tensor) and name not in needs else value
         for name, value in inputs.items()
     }
 

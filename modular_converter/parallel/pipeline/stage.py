@@ -17,6 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.pipeline.asked import AskedTensor, Spot, same_leaves, tensors_of
 from modular_converter.parallel.pipeline.flow import LayerFlow, handed_over, layer_paths, layers_entry, parts
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
@@ -47,18 +48,26 @@ class StageModule(torch.nn.Module):
         self.needs = frozenset(name for entry in (self._layers, *before, *behind) for name in entry.inputs)
         self.span, self.is_first, self.is_last = span, span.start == 0, span.stop == len(paths)
         self.model = _part_of(model, absent)
+        self._place = [torch.device("cpu")]
         self._own = [paths[number] for number in span]
         self._absent = absent
         self._flow: LayerFlow | None = None
         self._results: dict[torch.device, dict[str, list[Any]]] = {}
         self._blanks: dict[str, Iterator[Any]] = {}
+        self._inner: dict[str, Iterator[tuple[str, ...]]] = {}
         self._given: set[str] = set()
         self._received: dict[str, Any] = {}
         self._sent: dict[str, Any] = {}
+        self._earlier: tuple[AskedTensor, ...] = ()
+        self._own_asked: tuple[AskedTensor, ...] = ()
+        self._made: dict[Spot, torch.Tensor] = {}
+        self._counts: dict[str, int] = {}
+        self._watches: list[Any] = []
+        self._emptied: set[str] = set()
         for path in absent:
-            module = self.model.get_submodule(path)
-            module.forward = self._blank(path, module.forward)
-            do_not_recompute(module)
+            self._empty(path)
+            do_not_recompute(self.model.get_submodule(path))
+            _remember_type(model.get_submodule(path), self.model.get_submodule(path), self._place)
         for number in span:
             self._hook(paths[number], self._give(number == span.start))
         if not self.is_last:
@@ -71,6 +80,17 @@ class StageModule(torch.nn.Module):
             passing = set(self._at(self.span.start)) - set(self._layers.outputs)
             for path in self._own if passing else self._own[:1]:
                 do_not_recompute(self.model.get_submodule(path))
+        start = -1 if self.is_first else self.span.start
+        self._earlier = tuple(one for one in flow.asked if one.place < start)
+        self._own_asked = tuple(one for one in flow.asked if start <= one.place < self.span.stop)
+        for handle in self._watches:
+            handle.remove()
+        self._watches = [
+            self.model.get_submodule(path).register_forward_hook(self._watch(path))
+            for path in dict.fromkeys(one.spots[0].path for one in self._own_asked)
+        ]
+        for path in dict.fromkeys(spot.path for one in self._earlier for spot in one.spots):
+            self._empty(path)
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -80,12 +100,12 @@ class StageModule(torch.nn.Module):
     @property
     def takes(self) -> tuple[torch.Tensor, ...]:
         """Tensors of the shapes and types that the forward takes by position; none for the first stage."""
-        return () if self.is_first else tuple(_tensors(self._at(self.span.start)))
+        return () if self.is_first else (*tensors_of(self._at(self.span.start)), *self._like(self._earlier))
 
     @property
     def gives(self) -> tuple[torch.Tensor, ...]:
         """Tensors of the shapes and types that the forward of any stage but the last returns."""
-        return tuple(_tensors(self._at(self.span.stop)))
+        return (*tensors_of(self._at(self.span.stop)), *self._like((*self._earlier, *self._own_asked)))
 
     def forward(self, *received: torch.Tensor, **inputs: Any) -> Any:
         """Run the stage.
@@ -102,22 +122,48 @@ class StageModule(torch.nn.Module):
         """
         if self._flow is None:
             raise ApplyError("the stage knows no shapes yet: call prepare() with the flow of a run")
-        device = next((t.device for t in (*self.parameters(), *received, *_tensors(inputs))), torch.device("cpu"))
+        device = next((t.device for t in (*self.parameters(), *received, *tensors_of(inputs))), torch.device("cpu"))
         self._given = {*inputs, *forward_names(self.model)}
+        self._place[0] = device
+        passed = received[len(received) - len(self._earlier) :]
         self._received = {} if self.is_first else _filled(self._at(self.span.start), received)
-        if device not in self._results:  # the same for every micro-batch
-            known = {path: self._flow.results[path] for path in self._absent}
-            self._results[device] = {path: [_nothing(one, device) for one in found] for path, found in known.items()}
-        self._blanks = {path: iter(found) for path, found in self._results[device].items()}
+        self._blanks = {path: iter(found) for path, found in self._with(passed, device).items()}
+        self._inner = {path: iter(found) for path, found in self._flow.inner.items()}
         try:
             result = self.model(**inputs)
         except _Stop:
-            return self._checked(_tensors(self._sent))
+            own = [self._made[one.spots[0]] for one in self._own_asked]
+            return self._checked([*tensors_of(self._sent), *passed, *own])
         finally:
-            self._received, self._blanks = {}, {}
+            self._received, self._blanks, self._made, self._counts = {}, {}, {}, {}
         if not self.is_last:
             raise ApplyError(f"{self._layers.module}: the run ended before the next stage's first layer was called")
         return result
+
+    def _like(self, asked: Sequence[AskedTensor]) -> list[torch.Tensor]:
+        """Asked tensors as the run that showed the shapes made them."""
+        assert self._flow is not None
+        return [
+            pytree.tree_leaves(self._flow.results[first.path][first.call])[first.leaf]
+            for first, *_ in (one.spots for one in asked)
+        ]
+
+    def _with(self, passed: Sequence[torch.Tensor], device: torch.device) -> dict[str, list[Any]]:
+        """What the calls of absent modules return: blanks, but for the tensors of earlier stages that were passed on."""
+        assert self._flow is not None
+        if device not in self._results:  # the same for every micro-batch
+            known = {path: self._flow.results[path] for path in self._emptied if path in self._flow.results}
+            blanks: dict[Any, torch.Tensor] = {}
+            self._results[device] = {
+                path: [_nothing(one, device, blanks) for one in found] for path, found in known.items()
+            }
+        results = {path: list(found) for path, found in self._results[device].items()}
+        for one, tensor in zip(self._earlier, passed):
+            for spot in one.spots:
+                leaves, form = pytree.tree_flatten(results[spot.path][spot.call])
+                leaves[spot.leaf] = tensor
+                results[spot.path][spot.call] = pytree.tree_unflatten(leaves, form)
+        return results
 
     def _checked(self, sent: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """What is sent; the next stage waits for the shapes of the run that showed them."""
@@ -150,11 +196,31 @@ class StageModule(torch.nn.Module):
         self._sent = {**handed_over(layer, args, kwargs, self._layers, self._given), **self._passing()}
         raise _Stop
 
+    def _watch(self, path: str) -> Callable[..., Any]:
+        """A hook that keeps the asked tensors of a module of this stage."""
+
+        def watch(module: torch.nn.Module, args: Any, result: Any) -> None:
+            call = self._counts[path] = self._counts.get(path, -1) + 1
+            leaves = pytree.tree_leaves(result)
+            spots = (one.spots[0] for one in self._own_asked)
+            self._made.update({spot: leaves[spot.leaf] for spot in spots if (spot.path, spot.call) == (path, call)})
+
+        return watch
+
+    def _empty(self, path: str) -> None:
+        """Have a module return what earlier stages have passed on, and blanks for the rest."""
+        if path not in self._emptied:
+            module = self.model.get_submodule(path)
+            module.forward = self._blank(path, module.forward)
+            self._emptied.add(path)
+
     def _blank(self, path: str, forward: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(forward)  # its signature says what arguments are called
         def blank(*args: Any, **kwargs: Any) -> Any:
+            for inside in next(self._inner.get(path, iter(())), ()):  # whose hooks collect what the model returns
+                self.model.get_submodule(inside)()
             try:
-                return next(self._blanks[path])
+                return same_leaves(next(self._blanks[path]))
             except StopIteration:
                 raise ApplyError(f"{path}: called more often than in the run that showed its shapes") from None
 
@@ -205,23 +271,32 @@ def without_data(value: torch.Tensor) -> torch.Tensor:
     return torch.nn.Parameter(bare, value.requires_grad) if isinstance(value, torch.nn.Parameter) else bare
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
 def _filled(like: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """A structure with other tensors in order."""
     left = iter(tensors)
     return pytree.tree_map(lambda leaf: next(left) if isinstance(leaf, torch.Tensor) else leaf, dict(like))
 
 
-def _nothing(value: Any, device: torch.device) -> Any:
-    """A value whose tensors are NaN, or zero where they are whole numbers, and take no memory."""
+def _nothing(value: Any, device: torch.device, known: dict[Any, torch.Tensor]) -> Any:
+    """A value whose tensors are NaN, or zero where they are whole numbers; those of one shape share their memory."""
 
     def blank(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        number = math.nan if leaf.is_floating_point() or leaf.is_complex() else 0
-        return torch.full((), number, dtype=leaf.dtype, device=device).expand(leaf.shape)
+        key = (leaf.shape, leaf.dtype)
+        if key not in known:  # in full: a model's own code may write to it
+            number = math.nan if leaf.is_floating_point() or leaf.is_complex() else 0
+            known[key] = torch.full(leaf.shape, number, dtype=leaf.dtype, device=device)
+        return known[key]
 
     return pytree.tree_map(blank, value)
+
+
+def _remember_type(given: torch.nn.Module, absent: torch.nn.Module, place: list[torch.device]) -> None:
+    """Have a model within the model say its type and device, which it reads from weights that are not here."""
+    for part, bare in zip(given.modules(), absent.modules()):
+        kind: Any = type(part)
+        if isinstance(getattr(kind, "dtype", None), property) and isinstance(getattr(kind, "device", None), property):
+            number = next((p.dtype for p in part.parameters() if p.is_floating_point()), torch.get_default_dtype())
+            told = {"dtype": number, "device": property(lambda _: place[0]), "__module__": kind.__module__}
+            bare.__class__ = type(kind.__name__, (kind,), {**told, "__qualname__": kind.__qualname__})

@@ -117,7 +117,7 @@ def test_the_length_is_that_of_the_positions():
     ("model", "overrides", "more", "said"),
     [
         ("llamma", {}, {}, "did you mean .*llama"),
-        ("llava", {}, {}, "2 stacks of layers.*--layer-times"),
+        ("albert", {}, {}, "runs more than once.*--layer-times"),
         (
             "gpt2",
             {"n_layer": 2, "n_embd": 64, "n_head": 2},

@@ -172,7 +172,7 @@ def test_an_input_that_no_module_names_is_not_there():
 @pytest.mark.parametrize(
     "trap, reason",
     [
-        ("two stacks", "`layers` and `others` are 2 stacks of layers"),
+        ("two stacks", "`layers` and `others` are 2 stacks of layers in one module"),
         ("twice", "`layers.0` runs more than once"),
         ("made anew", "each of `layers` takes another `extra`"),
         ("around", "past the layers between"),
@@ -236,10 +236,26 @@ def test_models_without_a_committed_plan(name, layers):
 
 
 @pytest.mark.parametrize(
+    "name, whole, layers",
+    [
+        ("t5", "encoder", "decoder.block"),  # masks that a layer makes for the next one; a dropout before and behind
+        ("llava", "vision_tower", "language_model.layers"),  # an output that is computed from another part's result
+        ("qwen2_5_vl", "visual", "language_model.layers"),  # a result that the model writes to, and asks for its type
+        ("ctrl", "w", "h"),  # a sum in place
+    ],
+)
+def test_of_several_stacks_the_last_one_is_divided(name, whole, layers):
+    small = build(target_of(name))
+    inputs = with_mask(small.model, small.inputs)
+    plan = derive_pipeline(record(small.model, inputs, name))
+    assert {whole, layers} <= set(plan.to_library())
+    assert verify_pipeline(small.model, plan, inputs, whole_batch=True).passed
+
+
+@pytest.mark.parametrize(
     "name, reason",
     [
-        ("t5", "`encoder.block` and `decoder.block` are 2 stacks"),
-        ("clip", "2 stacks of layers"),
+        ("clip", "past the layers between"),
         ("albert", "runs more than once"),
     ],
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
+from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.engine.choice.expert_plan import expert_plan
 from modular_converter.parallel.engine.choice.probe import probe_of
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan, given_plan, select_plan
 from modular_converter.parallel.engine.group.from_files import FileShares
@@ -48,28 +48,38 @@ def agreed_plan(
         raise ApplyError(f"process {other} was given another plan= than process 0: give the same one everywhere")
     if ranks == 1 and given is None:
         return Plan(type(model).__name__), "one process holds each layer"
-    found: list[Any] = [None]
-    if group.rank == 0:
-        try:
-            plan, origin = (expert_plan if experts else select_plan)(model, given, ranks)
-            found = [("", str(plan), origin)]
-        except PlanError as error:
-            found = [(str(error), "", "")]
-        except Exception as error:  # the others wait for an answer
-            found = [(f"process 0 found no plan: {type(error).__name__}: {one_line(error, 200)}", "", "")]
-            raise
-        finally:
-            dist.broadcast_object_list(found, src=_first(group), group=group.group)
-    else:
-        dist.broadcast_object_list(found, src=_first(group), group=group.group)
-    failure, text, origin = found[0]
-    if failure:
-        raise ApplyError(failure)
+
+    def chosen() -> tuple[str, str]:
+        plan, origin = select_plan(model, given, ranks)
+        return str(plan), origin
+
+    text, origin = from_first_process(chosen, group)
     plan = Plan.parse(text)
     digests = everywhere(hashlib.sha256(f"{ranks}\n{plan}".encode()).hexdigest(), group)
     if len(set(digests)) > 1:
         raise ApplyError("the processes do not read the same plan: use the same version of this package everywhere")
     return plan, origin
+
+
+def from_first_process(make: Callable[[], tuple[str, ...]], group: ProcessGroup) -> tuple[str, ...]:
+    """What the first process makes, on all processes; all must call it.
+
+    Raises:
+        ApplyError: on all processes alike, whatever went wrong on the first: the others would wait for ever.
+    """
+    found: list[Any] = [None]
+    cause: Exception | None = None
+    if group.rank == 0:
+        try:
+            found = [("", make())]
+        except Exception as error:
+            cause = error
+            found = [(str(error) if isinstance(error, PlanError) else one_line(error, 300), ())]
+    dist.broadcast_object_list(found, src=_first(group), group=group.group)
+    failure, made = found[0]
+    if failure:
+        raise ApplyError(failure) from cause
+    return tuple(made)
 
 
 def refuse_difference_in_group(

@@ -7,7 +7,6 @@ call, because the parameters are new ones.
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +32,7 @@ from modular_converter.parallel.engine.group.for_inference import make_inference
 from modular_converter.parallel.engine.group.from_files import FileShares, same_checkpoint
 from modular_converter.parallel.engine.group.gradient_scaler import share_overflows
 from modular_converter.parallel.engine.group.held_weights import hold_weights, note
+from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped, refuse_wrong_wrappers
 from modular_converter.parallel.engine.group.same_calls import refuse_other_options
@@ -60,7 +60,7 @@ def parallelize_here(given: Arguments) -> Any:
     if not is_folder(model):
         refuse_wrapped(model)
     offload = given.training is not None and given.training.offload
-    place = join(given.device, offload)
+    place = join_group(given.device, offload)
     inference = given.inference or given.compile
     if given.mesh is None:
         refuse_other_options(f"layout={given.layout}, training={given.training}, inference={inference}")
@@ -147,25 +147,6 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     body |= refusals(own, CHANGE_WEIGHTS, ApplyError, ALONE)
     body |= {"__module__": own.__module__, "__doc__": own.__doc__}
     return type(own.__name__, (Sharded, own), body)
-
-
-def join(device: str | None, offload: bool) -> torch.device:
-    """This process's device; the process group is made if the script has not made one.
-
-    Raises:
-        ApplyError: the script's group takes no tensors of the host, and weights are to be there.
-    """
-    gpu = device != "cpu" and torch.cuda.is_available()
-    place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpu else torch.device("cpu")
-    if gpu:
-        torch.cuda.set_device(place)
-    if not dist.is_initialized():
-        dist.init_process_group(("cpu:gloo,cuda:nccl" if offload else "nccl") if gpu else "gloo")
-    if offload and "cpu" not in dist.get_backend_config():
-        raise ApplyError(
-            "offload=: the process group takes no CPU tensors; make it of 'cpu:gloo,cuda:nccl', or leave it"
-        )
-    return place
 
 
 def _move_whole(applied: Applied, kept: Any, place: torch.device) -> None:

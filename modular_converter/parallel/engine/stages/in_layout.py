@@ -16,7 +16,8 @@ from modular_converter.parallel.engine.group.data_ranks import recompute_layers,
 from modular_converter.parallel.engine.group.dropout import SharedDropout
 from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import hold_weights
-from modular_converter.parallel.engine.group.in_process_group import applied_shares, join, plan_and_skeleton
+from modular_converter.parallel.engine.group.in_process_group import applied_shares, plan_and_skeleton
+from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
 from modular_converter.parallel.engine.group.same_calls import refuse_other_inputs, refuse_other_options
@@ -45,7 +46,7 @@ def parallelize_in_stages(given: Arguments) -> PipelineInLayout:
     training = given.training or Training()
     _refuse(given, training)
     refuse_wrapped(given.model)
-    place = join(given.device, False)
+    place = join_group(given.device)
     refuse_other_options(f"layout={given.layout}, training={training}")
     grid = process_grid(given.layout, None, False, place)
     refuse_other_weights(given.model, grid.everyone, place)

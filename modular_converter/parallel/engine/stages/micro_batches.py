@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.engine.base.without_data import META, on_meta
+from modular_converter.parallel.errors import ApplyError, one_line
 
 
-# Results that are made on several stages, of which no stage has all.
-_OF_ALL_LAYERS = ("output_attentions", "output_hidden_states", "output_router_logits")
 # The value of a label that does not count, in transformers and in `torch.nn.functional.cross_entropy`.
 _IGNORED = -100
+# Inputs that transformers documents with the rows first. A run without data does not tell for masks, which it only indexes.
+_ROWS_FIRST = (
+    "attention_mask",
+    "input_features",
+    "input_ids",
+    "input_values",
+    "inputs_embeds",
+    "labels",
+    "pixel_values",
+    "position_ids",
+    "shift_labels",
+    "token_type_ids",
+)
+# Runs without data in search of the rows of all inputs.
+_MOST_RUNS = 32
 
 
 @dataclass(frozen=True)
@@ -23,66 +38,146 @@ class Batch:
 
     Attributes:
         size: the number of rows.
-        divided: tensors with that many rows.
-        common: all else.
+        inputs: all of them.
+        rows: name of a tensor that is divided -> its dimension of the rows.
     """
 
     size: int
-    divided: Mapping[str, torch.Tensor]
-    common: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    rows: Mapping[str, int]
 
-    def first(self, chunks: int) -> dict[str, Any]:
-        """The inputs of the first micro-batch."""
-        rows = self.size // chunks
-        return {**{name: value[:rows] for name, value in self.divided.items()}, **self.common}
+    def parts(self, chunks: int) -> list[dict[str, Any]]:
+        """The inputs of each micro-batch."""
+        each = self.size // chunks
+        return [
+            {
+                name: value.narrow(self.rows[name], number * each, each) if name in self.rows else value
+                for name, value in self.inputs.items()
+            }
+            for number in range(chunks)
+        ]
 
     @property
     def shapes(self) -> tuple[Any, ...]:
         """What steps with the same shapes have in common."""
-        divided = ((name, tuple(value.shape), value.dtype) for name, value in self.divided.items())
-        common = (
-            (name, tuple(value.shape) if isinstance(value, torch.Tensor) else repr(value))
-            for name, value in self.common.items()
+        return tuple(
+            (name, (tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else repr(value))
+            for name, value in sorted(self.inputs.items())
         )
-        return (*sorted(divided, key=str), *sorted(common))
 
 
-def batch_of(inputs: Mapping[str, Any], config: Any, chunks: int, device: torch.device) -> Batch:
+def batch_of(inputs: Mapping[str, Any], chunks: int, device: torch.device, rows: RowDimensions) -> Batch:
     """Inputs as a batch, on the stage's device.
 
     Raises:
-        ApplyError: no tensor among them, results that no stage has whole, rows that do not divide, or micro-batches
-            whose labels do not count alike.
+        ApplyError: no tensor among them, a cache, rows that do not divide or are not clear.
     """
-    wanted = [name for name in _OF_ALL_LAYERS if inputs.get(name, getattr(config, name, None) or None)]
-    if wanted:
-        raise ApplyError(f"{wanted[0]}: no stage has the results of all layers; leave it out, or run the model whole")
-    if inputs.get("use_cache") or inputs.get("past_key_values") is not None:
-        raise ApplyError("caches are not kept by stages: leave use_cache and past_key_values out")
-    if inputs.get("num_items_in_batch") is not None:
-        raise ApplyError("num_items_in_batch: a step takes the mean of micro-batches, not their sum; leave it out")
+    if inputs.get("use_cache") or any(inputs.get(name) is not None for name in ("past_key_values", "cache_params")):
+        raise ApplyError("a forward in stages keeps no caches: leave use_cache and the cache out, or call generate()")
     moved = {name: v.to(device) if isinstance(v, torch.Tensor) else v for name, v in inputs.items()}
-    size = next((v.shape[0] for v in moved.values() if isinstance(v, torch.Tensor) and v.dim()), 0)
+    size = rows.size(moved)
     if not size:
         raise ApplyError("a step needs the batch by name, such as input_ids=ids")
     if size % chunks:
         fitting = [number for number in range(1, size + 1) if size % number == 0]
         said = ", ".join(map(str, fitting[-6:]))
         raise ApplyError(f"{size} rows do not divide into {chunks} micro-batches: give chunks= one of {said}")
-    divided = {n: v for n, v in moved.items() if isinstance(v, torch.Tensor) and v.dim() and v.shape[0] == size}
+    return Batch(size, moved, rows.of(moved) if chunks > 1 else {})
+
+
+class RowDimensions:
+    """Which dimension of each input is that of the rows: found by runs without data with a row more.
+
+    A length that equals the number of rows says nothing: a table of four entries may go with four sentences.
+
+    Args:
+        run: the model without data; raises where inputs do not fit together.
+        main: the name of the model's main input.
+    """
+
+    def __init__(self, run: Callable[[Mapping[str, Any]], Any], main: str) -> None:
+        self._run, self._main = run, main
+        self._known: dict[Any, dict[str, int]] = {}
+
+    def size(self, inputs: Mapping[str, Any]) -> int:
+        """The number of rows: the first length of the main input, or else of the first tensor."""
+        tensors = {name: v for name, v in inputs.items() if isinstance(v, torch.Tensor) and v.dim()}
+        main = tensors.get(self._main, next(iter(tensors.values()), None))
+        return 0 if main is None else main.shape[0]
+
+    def of(self, inputs: Mapping[str, Any]) -> dict[str, int]:
+        """Name of a tensor with rows -> its dimension.
+
+        Raises:
+            ApplyError: the model runs with none of the possible dimensions, or with several.
+        """
+        size = self.size(inputs)
+        tensors = {name: v for name, v in inputs.items() if isinstance(v, torch.Tensor)}
+        alike = {name: tuple(d for d, length in enumerate(v.shape) if length == size) for name, v in tensors.items()}
+        key = tuple((name, tensors[name].dim(), dims) for name, dims in alike.items())
+        if key not in self._known:
+            self._known[key] = self._found(inputs, alike, size)
+        return self._known[key]
+
+    def _found(self, inputs: Mapping[str, Any], alike: Mapping[str, tuple[int, ...]], size: int) -> dict[str, int]:
+        first = self._main if self._main in alike else next(name for name in inputs if name in alike)
+        names = [name for name, dims in alike.items() if dims and name != first]
+        choices: list[tuple[int | None, ...]] = [(*alike[name], None) for name in names]
+        failure = ""
+        for chosen in itertools.islice(itertools.product(*choices), _MOST_RUNS):
+            dims = {first: 0, **{name: dim for name, dim in zip(names, chosen) if dim is not None}}
+            failure = self._fails(inputs, dims, size) or ""
+            if not failure:
+                self._refuse_tables(inputs, dims, size)
+                return dims
+        raise ApplyError(
+            f"the model does not run with a row more, so micro-batches are not clear ({failure}); give chunks=1"
+        )
+
+    def _refuse_tables(self, inputs: Mapping[str, Any], dims: Mapping[str, int], size: int) -> None:
+        """Refuse an input that the model uses, and takes as it is for another number of rows."""
+        for name, dim in dims.items():
+            rest = {other: d for other, d in dims.items() if other != name}
+            if (name in _ROWS_FIRST and not dim) or not rest or self._fails(inputs, rest, size):
+                continue
+            unused = {**inputs, name: torch.empty(2, 3, 5, 7, 11, 13, dtype=inputs[name].dtype, device=META)}
+            if self._fails(unused, rest, size):
+                raise ApplyError(
+                    f"{name} has {size} entries in dimension {dim}, as many as the batch has rows, and the model takes it "
+                    "for other rows, too: give a batch of another size, or chunks=1"
+                )
+
+    def _fails(self, inputs: Mapping[str, Any], dims: Mapping[str, int], size: int) -> str:
+        """Why the model does not run with a row more in some dimensions; "" if it does."""
+        grown = {
+            name: on_meta(value).new_empty([n + (d == dims[name]) for d, n in enumerate(value.shape)])
+            if name in dims
+            else on_meta(value)
+            for name, value in inputs.items()
+        }
+        try:
+            self._run(grown)
+        except Exception as error:  # a model's own code may raise anything
+            return one_line(error, 120)
+        return ""
+
+
+def refuse_unequal_labels(batch: Batch, chunks: int) -> None:
+    """A loss is a mean over the labels that count: the mean of means is the whole's only where they are as many.
+
+    Raises:
+        ApplyError: micro-batches have different numbers of them.
+    """
     for name in ("labels", "shift_labels"):
-        _refuse_unequal_labels(divided.get(name), chunks)
-    return Batch(size, divided, {name: value for name, value in moved.items() if name not in divided})
-
-
-def _refuse_unequal_labels(labels: torch.Tensor | None, chunks: int) -> None:
-    """A loss is a mean over the labels that count: the mean of means is the whole's only where they are as many."""
-    if labels is None or labels.is_floating_point():
-        return
-    for counted in (labels, labels[:, 1:]) if labels.dim() == 2 else (labels,):  # causal models leave the first out
-        counts = {int((part != _IGNORED).sum()) for part in counted.chunk(chunks)}
-        if len(counts) > 1:
-            raise ApplyError(
-                f"micro-batches have {min(counts)} to {max(counts)} labels that count, so the mean of their losses is "
-                "not the loss of the batch: give loss= with a sum over your own weights, or chunks=1"
-            )
+        labels = batch.inputs.get(name)
+        if labels is None or labels.is_floating_point():
+            continue
+        for counted in (
+            (labels, labels[:, 1:]) if labels.dim() == 2 else (labels,)
+        ):  # causal models leave the first out
+            counts = {int((part != _IGNORED).sum()) for part in counted.chunk(chunks)}
+            if len(counts) > 1:
+                raise ApplyError(
+                    f"micro-batches have {min(counts)} to {max(counts)} labels that count, so the mean of their losses is "
+                    "not the loss of the batch: give loss= with a sum over your own weights, or chunks=1"
+                )

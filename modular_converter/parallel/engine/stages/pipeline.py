@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,10 +11,21 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_sc
 
 from modular_converter.parallel.engine.base.without_data import guesses, on_meta
 from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
+from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.stages.action_clock import ActionClock, ClockedStage
 from modular_converter.parallel.engine.stages.chosen_plan import agreed_pipeline_plan
-from modular_converter.parallel.engine.stages.micro_batches import Batch, batch_of
-from modular_converter.parallel.engine.stages.scheduled_stage import ScheduledStage, bare_leaves
+from modular_converter.parallel.engine.stages.micro_batches import (
+    Batch,
+    RowDimensions,
+    batch_of,
+    refuse_unequal_labels,
+)
+from modular_converter.parallel.engine.stages.scheduled_stage import (
+    ScheduledStage,
+    bare_leaves,
+    refuse_parts_of_one_result,
+    refuse_what_was_not_handed_over,
+)
 from modular_converter.parallel.engine.stages.shared_weights import shared_weights, summed_gradients
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import cuts_of_balance, spans
@@ -30,6 +40,8 @@ from modular_converter.parallel.trace.call_names import forward_names
 
 
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
+# Results of all layers: a step returns none, and the loss that is made of them is no mean over micro-batches.
+_OF_ALL_LAYERS = ("output_attentions", "output_hidden_states", "output_router_logits")
 
 
 class Pipeline:
@@ -80,12 +92,13 @@ class Pipeline:
         order = order_of(self._schedule, size, stages_per_process or self._schedule.usual, chunks)
         self._stages_in_all = order.stages
         refuse_other_weights(model, ProcessGroup(own_group), self._place)
-        self._plan = agreed_pipeline_plan(model, plan, own_group)
+        self._plan = agreed_pipeline_plan(model, plan, ProcessGroup(own_group))
         count, stages = len(layer_paths(model, self._plan)), self._stages_in_all
         cuts = cuts_of(model, self._plan, stages) if balance is None else cuts_of_balance(balance, count, stages)
         self._shapes = copy_without_data(model)
         do_not_recompute(self._shapes)
         self.clock = ActionClock(self._place)
+        self._rows = RowDimensions(self._without_data, getattr(model, "main_input_name", "input_ids"))
         self._made: Any = None
         self._made_for: Any = None
         self._wrapped: dict[int, ScheduledStage] = {}
@@ -143,25 +156,41 @@ class Pipeline:
             raise ApplyError("the model's own loss needs labels=; or give Pipeline a loss= and step a target=")
         if (self._loss is None) != (target is None):
             raise ApplyError("target= is for the loss= of Pipeline: give both, or neither and labels=")
+        wanted = [n for n in _OF_ALL_LAYERS if inputs.get(n, getattr(self._config, n, None) or None)]
+        if wanted:
+            raise ApplyError(f"{wanted[0]}: a step returns the loss alone; leave it out, and get it from a forward")
+        if inputs.get("num_items_in_batch") is not None:
+            raise ApplyError("num_items_in_batch: a step takes the mean of micro-batches, not their sum; leave it out")
         batch = self._batch(inputs)
+        refuse_unequal_labels(batch, self._chunks)
         losses: list[torch.Tensor] = []
         goal = (inputs["labels"] if target is None else target).to(self._place)
         scheduled = self._scheduled(batch, trains=True)
+        given = None if self._last_stage is None else losses
         with summed_gradients(self._shared):
-            scheduled.step(**self._given(batch, goal, losses))
+            scheduled.step(micro_batch=self._numbers, losses=given, return_outputs=False, target=goal)
         return self._everywhere(losses)
 
     @torch.no_grad()
     def __call__(self, **inputs: Any) -> Any:
-        """The model's output for a batch, without gradients, on the process of the last stage; None on the others."""
+        """The model's output for a batch, without gradients, on the process of the last stage; None on the others.
+
+        Hidden states, attentions and logits of routers of all layers are handed on to the last stage where they are asked for.
+
+        Raises:
+            ApplyError: what `batch_of` refuses, or a result that is not made row by row.
+        """
         if "labels" in inputs:
             raise ApplyError("labels are for step(); a forward gives no loss")
         if self._schedule.v_shaped:
             raise ApplyError(f"{self._schedule.name} has no forward without a backward: use another schedule for it")
-        batch = self._batch(inputs)
-        merged = self._scheduled(batch, trains=False).eval(**self._given(batch, None, None))
+        merged = self._scheduled(self._batch(inputs), trains=False).eval(micro_batch=self._numbers)
         last = self._last_stage
-        return None if last is None else last.output(merged)
+        if last is None:
+            return None
+        output = last.output(merged)
+        refuse_what_was_not_handed_over(output)
+        return output
 
     def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
         """Scale all gradients so that their norm over all stages is at most ``max_norm``; shared weights count once.
@@ -182,27 +211,32 @@ class Pipeline:
     def _batch(self, inputs: dict[str, Any]) -> Batch:
         if "use_cache" in forward_names(self._shapes):
             inputs = {"use_cache": False, **inputs}
-        return batch_of(inputs, self._config, self._chunks, self._place)
+        return batch_of(inputs, self._chunks, self._place, self._rows)
 
     @property
     def _last_stage(self) -> ScheduledStage | None:
         """The last stage, on the process that has it."""
         return self._wrapped.get(self._stages_in_all - 1)
 
-    def _given(self, batch: Batch, goal: torch.Tensor | None, losses: list[torch.Tensor] | None) -> dict[str, Any]:
-        """The arguments of a step of torch's schedule."""
-        for wrapped in self._wrapped.values():
-            wrapped.common = dict(batch.common)
-        given = None if self._last_stage is None else losses
-        more = {} if goal is None else {"losses": given, "return_outputs": False, "target": goal}
-        return {**batch.divided, **more}
+    @property
+    def _numbers(self) -> torch.Tensor:
+        """Of the micro-batches, which torch divides among them."""
+        return torch.arange(self._chunks)
 
     def _scheduled(self, batch: Batch, trains: bool) -> Any:
         """A schedule of torch for batches of these shapes; made anew where they have changed."""
-        key = (batch.shapes, trains)
-        if self._made_for == key:
-            return self._made
-        flow = self._flow(batch, trains)
+        key = (batch.shapes, trains, self.training)
+        parts = batch.parts(self._chunks)
+        if self._made_for != key:
+            flow = self._flow(parts[0], trains)
+            if not trains and self._chunks > 1:
+                refuse_parts_of_one_result(flow.output, self._without_data(on_meta(batch.inputs)), self._chunks)
+            self._made, self._made_for = self._schedule_of(flow, trains), key
+        for wrapped in self._wrapped.values():
+            wrapped.inputs = parts
+        return self._made
+
+    def _schedule_of(self, flow: LayerFlow, trains: bool) -> Any:
         stages = []
         self._wrapped = {}
         for number, stage in self.stages.items():
@@ -213,26 +247,37 @@ class Pipeline:
             stages.append(ClockedStage(wrapped, number, count, place, takes, gives, group=self._group))
             stages[-1].clock = self.clock
         made: Any = get_schedule_class(self._schedule.name)
-        self._made = made(
+        return made(
             stages if issubclass(made, PipelineScheduleMulti) else stages[0],
             self._chunks,
             loss_fn=self._loss_of_chunk if trains else None,
             scale_grads=False,
         )
-        self._made_for = key
-        return self._made
 
-    def _flow(self, batch: Batch, trains: bool) -> LayerFlow:
+    def _flow(self, inputs: dict[str, Any], trains: bool) -> LayerFlow:
         """The shapes of a micro-batch, from a run of the whole model without data."""
-        inputs = on_meta(batch.first(self._chunks))
-        self._shapes.train(next(iter(self.stages.values())).training)
+        self._shapes.train(self.training)
         with torch.set_grad_enabled(trains), guesses():
-            return flow_of(self._shapes, self._plan, inputs)
+            return flow_of(self._shapes, self._plan, on_meta(inputs), asks=not trains)
+
+    def _without_data(self, inputs: Mapping[str, Any]) -> Any:
+        self._shapes.train(self.training)
+        with torch.no_grad(), guesses():
+            return self._shapes(**inputs)
+
+    @property
+    def training(self) -> bool:
+        """As of a module."""
+        return next(iter(self.stages.values())).training
 
     def _loss_of_chunk(self, output: Any, target: torch.Tensor) -> torch.Tensor:
         """The share of a micro-batch in the mean loss."""
         assert self._last_stage is not None
         whole = self._last_stage.output(output)
+        if self._loss is None and not isinstance(whole, Mapping):
+            raise ApplyError(
+                f"the model returns a {type(whole).__name__} without a loss by name: give Pipeline a loss="
+            )
         found = whole["loss"] if self._loss is None else self._loss(whole, target)
         return found / self._chunks
 
@@ -241,17 +286,6 @@ class Pipeline:
         total = torch.stack(list(losses)).detach().sum().float() if losses else torch.zeros((), device=self._place)
         dist.all_reduce(total, group=self._group)
         return total
-
-
-def join_group(device: str | torch.device | None) -> torch.device:
-    if device is None and torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    place = torch.device(device or "cpu")
-    if place.type == "cuda":
-        torch.cuda.set_device(place)
-    if not dist.is_initialized():
-        dist.init_process_group("nccl" if place.type == "cuda" else "gloo")
-    return place
 
 
 def _free(model: torch.nn.Module, kept: set[int]) -> None:

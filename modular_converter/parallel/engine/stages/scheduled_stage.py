@@ -2,55 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
+from modular_converter.parallel.engine.base.without_data import META
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow
 from modular_converter.parallel.pipeline.stage import StageModule
+
+
+# Values of an output that are the same for all micro-batches.
+_PLAIN = (torch.Tensor, str, int, float, bool, type(None))
 
 
 class ScheduledStage(torch.nn.Module):
     """A stage whose last one returns the tensors of the model's output.
 
     Attributes:
-        common: inputs that are the same for all micro-batches.
+        inputs: of each micro-batch.
     """
 
     def __init__(self, stage: StageModule, flow: LayerFlow) -> None:
         super().__init__()
-        self.stage, self.common = stage, dict[str, Any]()
-        self._kind = type(flow.output)
-        self._output = _entries(flow.output) if stage.is_last else {}
+        self.stage, self.inputs = stage, list[dict[str, Any]]()
+        leaves, self._form = pytree.tree_flatten(flow.output)
+        strange = next((leaf for leaf in leaves if not isinstance(leaf, _PLAIN)), None)
+        if strange is not None:
+            raise ApplyError(
+                f"the model returns a {type(strange).__name__}, which micro-batches do not share: give an argument, such as "
+                "use_cache=False, with which it does not"
+            )
+        # An output may have a tensor twice: the last hidden state is among the hidden states.
+        self._order = list({id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor)})
+        self._leaves = [
+            (self._order.index(id(leaf)) if isinstance(leaf, torch.Tensor) else None, leaf) for leaf in leaves
+        ]
+        self._flow = flow
 
     @property
     def gives(self) -> tuple[torch.Tensor, ...]:
         """Tensors of the shapes and types of the forward's result."""
-        return tuple(self._output.values()) if self.stage.is_last else self.stage.gives
+        return self._distinct(self._flow.output) if self.stage.is_last else self.stage.gives
 
-    def forward(self, *received: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, ...]:
-        """The tensors for the next stage, or those of the model's output."""
-        result = self.stage(*received, **inputs, **self.common)
-        tensors = _entries(result).values() if self.stage.is_last else result
+    def forward(self, *received: torch.Tensor, micro_batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The tensors for the next stage, or those of the model's output.
+
+        Args:
+            micro_batch: its number.
+        """
+        result = self.stage(*received, **self.inputs[int(micro_batch)])
+        tensors = self._distinct(result) if self.stage.is_last else result
         # torch detaches what a stage gives in place, which views do not allow: those of opt's layers, say
         return tuple(tensor if tensor._base is None else tensor.clone() for tensor in tensors)
 
     def output(self, tensors: Any) -> Any:
         """The model's output from its tensors."""
         found = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
-        return self._kind(**dict(zip(self._output, found)))
+        leaves = [leaf if place is None else found[place] for place, leaf in self._leaves]
+        return pytree.tree_unflatten(leaves, self._form)
 
-
-def _entries(output: Any) -> dict[str, torch.Tensor]:
-    """The tensors of an output by name; raises ``ApplyError`` for an output of another kind."""
-    if not isinstance(output, Mapping):
-        raise ApplyError(f"the model returns a {type(output).__name__}, stages need an output with names")
-    return {name: value for name, value in output.items() if isinstance(value, torch.Tensor)}
+    def _distinct(self, output: Any) -> tuple[torch.Tensor, ...]:
+        """The tensors of an output, each once."""
+        leaves, form = pytree.tree_flatten(output)
+        if form != self._form:
+            raise ApplyError(
+                "the model's output has another form than in the run that showed the shapes: run it whole"
+            )
+        first = {place: leaf for (place, _), leaf in reversed(list(zip(self._leaves, leaves))) if place is not None}
+        return tuple(first[place] for place in range(len(self._order)))
 
 
 def bare_leaves(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """Leaves without data, of the same shapes, which need gradients as these do."""
-    made = (torch.empty(t.shape, dtype=t.dtype, device="meta").requires_grad_(t.requires_grad) for t in tensors)
+    made = (torch.empty(t.shape, dtype=t.dtype, device=META).requires_grad_(t.requires_grad) for t in tensors)
     return tuple(made)
+
+
+def refuse_parts_of_one_result(part: Any, whole: Any, chunks: int) -> None:
+    """Raise ``ApplyError`` for results that are not made row by row: micro-batches of them do not add up.
+
+    Args:
+        part, whole: the output for a micro-batch and for the batch.
+    """
+    whole_leaves = dict(pytree.tree_flatten_with_path(whole)[0])
+    for path, leaf in pytree.tree_flatten_with_path(part)[0]:
+        other = whole_leaves.get(path)
+        if not isinstance(leaf, torch.Tensor) or not isinstance(other, torch.Tensor):
+            continue
+        if not leaf.dim() or (leaf.shape[0] * chunks, *leaf.shape[1:]) != tuple(other.shape):
+            raise ApplyError(
+                f"{pytree.keystr(path)} of the output is {list(other.shape)} for the batch and {list(leaf.shape)} for a "
+                "micro-batch, so that its parts do not make the whole: give Pipeline chunks=1, or leave it out"
+            )
+
+
+def refuse_what_was_not_handed_over(output: Any) -> None:
+    """Raise ``ApplyError`` for a result that is nothing but NaN: it was made of what another stage has."""
+    for path, leaf in pytree.tree_flatten_with_path(output)[0]:
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.numel() and bool(leaf.isnan().all()):
+            raise ApplyError(
+                f"{pytree.keystr(path)} of the output is NaN throughout: it depends on values inside of other stages, or "
+                "the weights are broken; leave it out, or run the model whole"
+            )

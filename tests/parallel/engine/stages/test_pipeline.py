@@ -12,13 +12,25 @@ import pytest
 import torch
 
 from modular_converter.parallel.engine.base.without_data import guesses, on_meta
-from modular_converter.parallel.engine.stages.micro_batches import batch_of
+from modular_converter.parallel.engine.stages.micro_batches import (
+    Batch,
+    RowDimensions,
+    batch_of,
+    refuse_unequal_labels,
+)
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
+from modular_converter.parallel.engine.stages.scheduled_stage import (
+    refuse_parts_of_one_result,
+    refuse_what_was_not_handed_over,
+)
 from modular_converter.parallel.engine.stages.shared_weights import SharedWeight, summed_gradients
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.pipeline.balance import spans
 from modular_converter.parallel.pipeline.derive import derive_pipeline
 from modular_converter.parallel.pipeline.flow import flow_of
+from modular_converter.parallel.pipeline.prove import verify_pipeline
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.proof.situations import with_mask
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
@@ -95,24 +107,129 @@ def test_what_was_not_handed_over_shows() -> None:
         StageModule(model, plan, range(3))(**other)
 
 
+@pytest.mark.parametrize("cuts", [(1,), (2,), (1, 2)])
+def test_results_of_all_layers_reach_the_last_stage(cuts: tuple[int, ...]) -> None:
+    model, inputs, plan = small_llama()
+    model.set_attn_implementation("eager")
+    asked = {"output_hidden_states": True, "output_attentions": True}
+    with torch.no_grad(), guesses():
+        flow = flow_of(copy_without_data(model), plan, on_meta(inputs | asked), asks=True)
+        expected = model(**inputs, **asked)
+    passed = ()
+    for span in spans(cuts, 3):
+        stage = StageModule(model, plan, span)
+        stage.prepare(flow)
+        assert [tensor.shape for tensor in stage.takes] == [tensor.shape for tensor in passed]
+        with torch.no_grad():
+            passed = stage(*passed, **inputs, **asked)
+    assert len(expected.hidden_states) == 4 and len(expected.attentions) == 3
+    torch.testing.assert_close(dict(passed), dict(expected))
+
+
+class Scaled(torch.nn.Module):
+    """Embeddings scaled before the layers, whose inputs are collected as older models do; a number that is no row's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = torch.nn.Embedding(9, 4)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, ids: torch.Tensor, table: torch.Tensor | None = None, spread: bool = False) -> dict[str, Any]:
+        hidden = self.embed(ids) * 3.0
+        if table is not None:
+            hidden = hidden + table[ids.clamp(max=1)]
+        states = (hidden,)
+        for layer in self.layers:
+            hidden = layer(hidden)
+            states = (*states, hidden)
+        return {"states": states} | ({"spread": hidden.std()} if spread else {})
+
+
+def test_what_is_computed_from_another_stages_result_arrives() -> None:
+    torch.manual_seed(0)
+    model, inputs = Scaled(), {"ids": torch.arange(6).reshape(2, 3)}
+    plan = derive_pipeline(record(model, inputs, "scaled"))
+    assert isinstance(plan, PipelinePlan)
+    assert verify_pipeline(model, plan, inputs).passed
+    flow = flow_of(model, plan, inputs, asks=True)
+    first, last = StageModule(model, plan, range(2)), StageModule(model, plan, range(2, 3))
+    first.prepare(flow)
+    last.prepare(flow)
+    torch.testing.assert_close(last(*first(**inputs), **inputs), model(**inputs))
+
+
+def rows_of(inputs: dict[str, Any]) -> dict[str, int]:
+    model = Scaled().to("meta")
+    return RowDimensions(lambda found: model(**found), "ids").of(inputs)
+
+
+def test_rows_are_those_that_grow_with_the_batch() -> None:
+    ids = torch.zeros(4, 4, dtype=torch.long)
+    assert rows_of({"ids": ids}) == {"ids": 0}
+    assert rows_of({"ids": ids, "table": torch.zeros(5, 4)}) == {"ids": 0}
+    with pytest.raises(ApplyError, match="table has 4 entries in dimension 0, as many as the batch has rows"):
+        rows_of({"ids": ids, "table": torch.zeros(4, 4)})
+    with pytest.raises(ApplyError, match="does not run with a row more"):
+        rows_of({"ids": ids, "tables": torch.zeros(4, 4)})
+
+
+def test_rows_may_be_another_dimension() -> None:
+    def run(given: dict[str, Any]) -> torch.Tensor:
+        return given["ids"] + given["position_ids"].sum(0)
+
+    ids, positions = torch.zeros(3, 5), torch.zeros(3, 3, 5)
+    assert RowDimensions(run, "ids").of({"position_ids": positions, "ids": ids}) == {"ids": 0, "position_ids": 1}
+
+
+def test_a_result_of_the_batch_as_a_whole_is_refused() -> None:
+    model = Scaled()
+    part, whole = (model(torch.zeros(n, 3, dtype=torch.long), spread=True) for n in (2, 4))
+    with pytest.raises(ApplyError, match=r"\['spread'\] of the output is \[\] for the batch"):
+        refuse_parts_of_one_result(part, whole, 2)
+    refuse_parts_of_one_result({"states": part["states"]}, {"states": whole["states"]}, 2)
+    with pytest.raises(ApplyError, match=r"\['a'\]\[1\] of the output is NaN"):
+        refuse_what_was_not_handed_over({"a": [torch.ones(2), torch.full((2,), torch.nan)]})
+
+
 IDS = torch.ones(6, 4, dtype=torch.long)
+SAME = cast(
+    RowDimensions, SimpleNamespace(size=lambda given: 6 if given else 0, of=lambda given: dict.fromkeys(given, 0))
+)
 
 
 @pytest.mark.parametrize(
     ("inputs", "chunks", "said"),
     [
         ({"input_ids": IDS}, 4, "6 rows do not divide into 4 micro-batches: give chunks= one of 1, 2, 3, 6"),
-        ({"input_ids": IDS, "use_cache": True}, 2, "caches are not kept by stages"),
-        ({"input_ids": IDS, "output_attentions": True}, 2, "no stage has the results of all layers"),
+        ({"input_ids": IDS, "use_cache": True}, 2, "keeps no caches"),
+        ({"input_ids": IDS, "cache_params": object()}, 2, "keeps no caches"),
         ({}, 2, "input_ids=ids"),
-        ({"input_ids": IDS, "labels": IDS, "num_items_in_batch": 24}, 2, "mean of micro-batches"),
-        ({"input_ids": IDS, "shift_labels": torch.tensor([[-100, 1, 1, 1], *[[1] * 4] * 5])}, 2, "11 to 12 labels"),
-        ({"input_ids": IDS, "labels": torch.tensor([[1, 1, 1, -100], *[[1, 1, 1, 1]] * 5])}, 2, "11 to 12 labels"),
     ],
 )
 def test_a_batch_that_stages_cannot_serve_is_refused(inputs: dict, chunks: int, said: str) -> None:
     with pytest.raises(ApplyError, match=said):
-        batch_of(inputs, None, chunks, CPU)
+        batch_of(inputs, chunks, CPU, SAME)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"shift_labels": torch.tensor([[-100, 1, 1, 1], *[[1] * 4] * 5])},
+        {"labels": torch.tensor([[1, 1, 1, -100], *[[1, 1, 1, 1]] * 5])},
+    ],
+)
+def test_labels_that_do_not_count_alike_are_refused(labels: dict[str, torch.Tensor]) -> None:
+    with pytest.raises(ApplyError, match="11 to 12 labels"):
+        refuse_unequal_labels(Batch(6, labels, {}), 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"output_attentions": True}, "loss alone"), ({"num_items_in_batch": 24}, "mean of micro-batches")],
+)
+def test_a_step_refuses_what_it_does_not_return(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ApplyError, match=said):
+        Pipeline.step(cast(Pipeline, SimpleNamespace(_loss=None, _config=None)), input_ids=IDS, labels=IDS, **given)
 
 
 @pytest.mark.parametrize("loss", [None, torch.nn.functional.mse_loss])
@@ -138,7 +255,7 @@ def test_a_step_that_fails_leaves_the_gradients_of_earlier_ones() -> None:
     assert weight.grad is not None and weight.grad.tolist() == [3.0, 3.0]
 
 
-def test_what_has_other_rows_goes_to_every_micro_batch() -> None:
-    batch = batch_of({"input_ids": IDS, "position_ids": torch.arange(4)[None], "flag": True}, None, 3, CPU)
-    first = batch.first(3)
-    assert first["input_ids"].shape == (2, 4) and first["position_ids"].shape == (1, 4) and first["flag"] is True
+def test_what_has_no_rows_goes_to_every_micro_batch() -> None:
+    inputs = {"input_ids": IDS, "position_ids": torch.arange(4)[None], "flag": True}
+    first, *_, last = Batch(6, inputs, {"input_ids": 0}).parts(3)
+    assert first["input_ids"].shape == (2, 4) and last["position_ids"].shape == (1, 4) and first["flag"] is True

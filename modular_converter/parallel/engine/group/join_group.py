@@ -1,0 +1,34 @@
+"""This process's device and the process group of a script under torchrun."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.errors import ApplyError
+
+
+def join_group(device: str | torch.device | None, offload: bool = False) -> torch.device:
+    """This process's device; the process group is made if the script has not made one.
+
+    Args:
+        device: the process's own GPU, or the CPU without one, if None.
+        offload: whether weights are to be in the host's memory between steps.
+
+    Raises:
+        ApplyError: the script's group takes no tensors of the host, and weights are to be there.
+    """
+    gpu = torch.cuda.is_available() and (device is None or torch.device(device).type == "cuda")
+    place = torch.device(device or "cuda") if gpu else torch.device("cpu")
+    if gpu:
+        place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if place.index is None else place
+        torch.cuda.set_device(place)
+    if not dist.is_initialized():
+        dist.init_process_group(("cpu:gloo,cuda:nccl" if offload else "nccl") if gpu else "gloo")
+    if offload and "cpu" not in dist.get_backend_config():
+        raise ApplyError(
+            "offload=: the process group takes no CPU tensors; make it of 'cpu:gloo,cuda:nccl', or leave it"
+        )
+    return place
