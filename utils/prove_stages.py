@@ -89,6 +89,7 @@ def compare(name: str, case: str) -> dict[str, Any]:
         with torch.no_grad():
             expected = whole.eval()(**batch, **more, use_cache=False)
         found["outputs"] = 0.0 if output is None else _furthest(output, expected)
+    found["tokens"] = _other_tokens(mine.eval(), whole.eval(), batch) if case.startswith("1F1B") else 0
     losses, gradients = _train(whole.train(), whole, batch)
     own, own_gradients = _train(mine.train(), mine, batch)
     assert set(own_gradients) <= set(gradients), "gradients of parameters that the whole model does not use"
@@ -148,6 +149,25 @@ def _train(model: Any, owner: Any, batch: dict[str, Any]) -> tuple[list[tuple[fl
     return pairs, gradients
 
 
+def _other_tokens(mine: Any, whole: Any, batch: dict[str, Any]) -> int:
+    """How many tokens are not those of transformers' own ``generate``: greedy, with ends of sequences, and sampled."""
+    import torch
+
+    batch = {**batch, "attention_mask": batch["attention_mask"].sort(dim=1).values}  # padded on the left
+    plain: dict[str, Any] = {**batch, "max_new_tokens": 6, "eos_token_id": None, "pad_token_id": 0}
+    free = whole.generate(**plain)
+    ends = {**plain, "eos_token_id": [int(free[0, -4]), int(free[3, -3])], "repetition_penalty": 1.3}
+    sampled = {**plain, "do_sample": True, "top_k": 20, "temperature": 0.8}
+    found = 0
+    for options, groups in ((plain, None), (plain, 3), (ends, None), (ends, 8), (sampled, 1)):
+        torch.manual_seed(5)
+        expected = whole.generate(**options)
+        torch.manual_seed(5)
+        own = mine.generate(groups=groups, **options)
+        found += int((own != expected).sum()) if own.shape == expected.shape else expected.numel()
+    return found
+
+
 def _furthest(mine: Any, other: Any) -> float:
     """The furthest difference of two outputs, infinite where one has what the other lacks."""
     from torch.utils import _pytree as pytree
@@ -201,7 +221,7 @@ def _cell(ranks: list[Any]) -> str:
     said = next((one for one in ranks if isinstance(one, str)), "")
     if said:
         return f"refused: {said}".replace("|", "/")[:120]
-    worst = max(one[kind] for one in ranks for kind in ("outputs", "steps", "gradients", "weights"))
+    worst = max(one[kind] for one in ranks for kind in ("outputs", "tokens", "steps", "gradients", "weights"))
     return f"{worst:.0e}" if worst < 1e-3 else f"**{worst:.0e}**"
 
 

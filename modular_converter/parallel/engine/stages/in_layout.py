@@ -99,6 +99,12 @@ class PipelineInLayout(Pipeline):
             refuse_other_inputs((target,), inputs, self._grid.everyone, self.data_rank)
         return super().step(target=target, **inputs)
 
+    def generate(self, input_ids: torch.Tensor, *, groups: int | None = None, **options: Any) -> torch.Tensor:
+        """Raises ``ApplyError``: processes of one stage would sample other tokens."""
+        raise ApplyError(
+            "generate runs in stages alone, not in a layout with them: make a Pipeline of the model for it"
+        )
+
     def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
         """Scale all gradients so that their norm, as if the model were whole, is at most ``max_norm``.
 

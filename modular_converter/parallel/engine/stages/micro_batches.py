@@ -13,6 +13,8 @@ from modular_converter.parallel.engine.base.without_data import META, on_meta
 from modular_converter.parallel.errors import ApplyError, one_line
 
 
+# Results of all layers: a step returns none, and the loss that is made of them is no mean over micro-batches.
+_OF_ALL_LAYERS = ("output_attentions", "output_hidden_states", "output_router_logits")
 # The value of a label that does not count, in transformers and in `torch.nn.functional.cross_entropy`.
 _IGNORED = -100
 # Inputs that transformers documents with the rows first. A run without data does not tell for masks, which it only indexes.
@@ -160,6 +162,15 @@ class RowDimensions:
         except Exception as error:  # a model's own code may raise anything
             return one_line(error, 120)
         return ""
+
+
+def refuse_what_a_step_lacks(inputs: Mapping[str, Any], config: Any) -> None:
+    """Raise ``ApplyError`` for results that a step does not return, and for a sum in place of its mean."""
+    wanted = [n for n in _OF_ALL_LAYERS if inputs.get(n, getattr(config, n, None) or None)]
+    if wanted:
+        raise ApplyError(f"{wanted[0]}: a step returns the loss alone; leave it out, and get it from a forward")
+    if inputs.get("num_items_in_batch") is not None:
+        raise ApplyError("num_items_in_batch: a step takes the mean of micro-batches, not their sum; leave it out")
 
 
 def refuse_unequal_labels(batch: Batch, chunks: int) -> None:

@@ -14,11 +14,13 @@ from modular_converter.parallel.engine.group.agreed_plan import refuse_other_wei
 from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.stages.action_clock import ActionClock, ClockedStage
 from modular_converter.parallel.engine.stages.chosen_plan import agreed_pipeline_plan
+from modular_converter.parallel.engine.stages.generate import Decoder
 from modular_converter.parallel.engine.stages.micro_batches import (
     Batch,
     RowDimensions,
     batch_of,
     refuse_unequal_labels,
+    refuse_what_a_step_lacks,
 )
 from modular_converter.parallel.engine.stages.scheduled_stage import (
     ScheduledStage,
@@ -26,12 +28,17 @@ from modular_converter.parallel.engine.stages.scheduled_stage import (
     refuse_parts_of_one_result,
     refuse_what_was_not_handed_over,
 )
-from modular_converter.parallel.engine.stages.shared_weights import shared_weights, summed_gradients
+from modular_converter.parallel.engine.stages.shared_weights import (
+    clip_gradients,
+    free_weights,
+    shared_weights,
+    summed_gradients,
+)
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
 from modular_converter.parallel.pipeline.prove import cuts_of
-from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute, without_data
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import first_names
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
@@ -40,8 +47,6 @@ from modular_converter.parallel.trace.call_names import forward_names
 
 
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
-# Results of all layers: a step returns none, and the loss that is made of them is no mean over micro-batches.
-_OF_ALL_LAYERS = ("output_attentions", "output_hidden_states", "output_router_logits")
 
 
 class Pipeline:
@@ -99,6 +104,7 @@ class Pipeline:
         do_not_recompute(self._shapes)
         self.clock = ActionClock(self._place)
         self._rows = RowDimensions(self._without_data, getattr(model, "main_input_name", "input_ids"))
+        self._decoder: Decoder | None = None
         self._made: Any = None
         self._made_for: Any = None
         self._wrapped: dict[int, ScheduledStage] = {}
@@ -113,7 +119,7 @@ class Pipeline:
             self._prepare(stage)
         held = (one for stage in self.stages.values() for one in stage.model.named_parameters())
         self._own = {names[name]: value for name, value in held}
-        _free(model, {id(value) for value in self._own.values()})
+        free_weights(model, {id(value) for value in self._own.values()})
         for stage in self.stages.values():
             stage.to(self._place)
         self._shared = shared_weights(self._own, own_group)
@@ -156,11 +162,7 @@ class Pipeline:
             raise ApplyError("the model's own loss needs labels=; or give Pipeline a loss= and step a target=")
         if (self._loss is None) != (target is None):
             raise ApplyError("target= is for the loss= of Pipeline: give both, or neither and labels=")
-        wanted = [n for n in _OF_ALL_LAYERS if inputs.get(n, getattr(self._config, n, None) or None)]
-        if wanted:
-            raise ApplyError(f"{wanted[0]}: a step returns the loss alone; leave it out, and get it from a forward")
-        if inputs.get("num_items_in_batch") is not None:
-            raise ApplyError("num_items_in_batch: a step takes the mean of micro-batches, not their sum; leave it out")
+        refuse_what_a_step_lacks(inputs, self._config)
         batch = self._batch(inputs)
         refuse_unequal_labels(batch, self._chunks)
         losses: list[torch.Tensor] = []
@@ -168,7 +170,7 @@ class Pipeline:
         scheduled = self._scheduled(batch, trains=True)
         given = None if self._last_stage is None else losses
         with summed_gradients(self._shared):
-            scheduled.step(micro_batch=self._numbers, losses=given, return_outputs=False, target=goal)
+            scheduled.step(micro_batch=torch.arange(self._chunks), losses=given, return_outputs=False, target=goal)
         return self._everywhere(losses)
 
     @torch.no_grad()
@@ -184,7 +186,7 @@ class Pipeline:
             raise ApplyError("labels are for step(); a forward gives no loss")
         if self._schedule.v_shaped:
             raise ApplyError(f"{self._schedule.name} has no forward without a backward: use another schedule for it")
-        merged = self._scheduled(self._batch(inputs), trains=False).eval(micro_batch=self._numbers)
+        merged = self._scheduled(self._batch(inputs), trains=False).eval(micro_batch=torch.arange(self._chunks))
         last = self._last_stage
         if last is None:
             return None
@@ -192,21 +194,36 @@ class Pipeline:
         refuse_what_was_not_handed_over(output)
         return output
 
+    @torch.no_grad()
+    def generate(self, input_ids: torch.Tensor, *, groups: int | None = None, **options: Any) -> torch.Tensor:
+        """Greedy or sampled continuations of prompts that are padded on the left.
+
+        Sampling draws on the last stage's process, group by group: with one group as the whole model does.
+
+        Args:
+            input_ids: of shape [rows, length], on every process.
+            groups: sequences in flight: the rows in so many parts; as many as stages if None. One keeps one stage busy.
+            options: of transformers' ``generate``, such as attention_mask, max_new_tokens, do_sample, logits_processor.
+
+        Returns:
+            Prompts with what follows them, on every process.
+
+        Raises:
+            ApplyError: another kind of decoding, inputs or cache, or several stages a process.
+        """
+        if self._decoder is None:
+            self._decoder = Decoder(self.stages, self._shapes, self._plan, self._group, self._place)
+        self._shapes.train(self.training)
+        self._made_for = None  # the stage takes other shapes
+        return self._decoder.generate(input_ids, min(groups or self._stages_in_all, len(input_ids)), options)
+
     def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
         """Scale all gradients so that their norm over all stages is at most ``max_norm``; shared weights count once.
 
         Returns:
             The norm before, the same on every process.
         """
-        second = {one.name for one in self._shared if one.ranks[0] != dist.get_rank()}
-        gradients = {name: p.grad for name, p in self._own.items() if p.grad is not None}
-        squares = [g.float().pow(2).sum() for name, g in gradients.items() if name not in second]
-        total = torch.stack([*squares, torch.zeros((), device=self._place)]).sum()
-        dist.all_reduce(total, group=self._group)
-        norm = total.sqrt()
-        for gradient in gradients.values():
-            gradient.mul_(torch.clamp(max_norm / (norm + 1e-6), max=1.0).to(gradient.dtype))
-        return norm
+        return clip_gradients(self._own, self._shared, max_norm, self._group, self._place)
 
     def _batch(self, inputs: dict[str, Any]) -> Batch:
         if "use_cache" in forward_names(self._shapes):
@@ -217,11 +234,6 @@ class Pipeline:
     def _last_stage(self) -> ScheduledStage | None:
         """The last stage, on the process that has it."""
         return self._wrapped.get(self._stages_in_all - 1)
-
-    @property
-    def _numbers(self) -> torch.Tensor:
-        """Of the micro-batches, which torch divides among them."""
-        return torch.arange(self._chunks)
 
     def _scheduled(self, batch: Batch, trains: bool) -> Any:
         """A schedule of torch for batches of these shapes; made anew where they have changed."""
@@ -286,12 +298,3 @@ class Pipeline:
         total = torch.stack(list(losses)).detach().sum().float() if losses else torch.zeros((), device=self._place)
         dist.all_reduce(total, group=self._group)
         return total
-
-
-def _free(model: torch.nn.Module, kept: set[int]) -> None:
-    """Give up the data of all parameters but some."""
-    for module in model.modules():
-        parameters: dict[str, Any] = module._parameters
-        for name, value in parameters.items():
-            if value is not None and id(value) not in kept:
-                parameters[name] = without_data(value)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
+
+from modular_converter.parallel.pipeline.stage import without_data
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,31 @@ def summed_gradients(shared: Sequence[SharedWeight]) -> Iterator[None]:
             # Processes of a layout hold the same part of it in each stage.
             dist.all_reduce(gradient.to_local() if isinstance(gradient, DTensor) else gradient, group=one.group)
             one.parameter.grad = gradient if before is None else before.add_(gradient)
+
+
+def clip_gradients(
+    own: Mapping[str, torch.nn.Parameter],
+    shared: Sequence[SharedWeight],
+    max_norm: float,
+    group: dist.ProcessGroup,
+    place: torch.device,
+) -> torch.Tensor:
+    """See ``Pipeline.clip_grad_norm_``."""
+    second = {one.name for one in shared if one.ranks[0] != dist.get_rank()}
+    gradients = {name: p.grad for name, p in own.items() if p.grad is not None}
+    squares = [g.float().pow(2).sum() for name, g in gradients.items() if name not in second]
+    total = torch.stack([*squares, torch.zeros((), device=place)]).sum()
+    dist.all_reduce(total, group=group)
+    norm = total.sqrt()
+    for gradient in gradients.values():
+        gradient.mul_(torch.clamp(max_norm / (norm + 1e-6), max=1.0).to(gradient.dtype))
+    return norm
+
+
+def free_weights(model: torch.nn.Module, kept: set[int]) -> None:
+    """Give up the data of all parameters but some."""
+    for module in model.modules():
+        parameters: dict[str, Any] = module._parameters
+        for name, value in parameters.items():
+            if value is not None and id(value) not in kept:
+                parameters[name] = without_data(value)

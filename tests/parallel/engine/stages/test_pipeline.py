@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from modular_converter.parallel.engine.base.without_data import guesses, on_meta
+from modular_converter.parallel.engine.stages.generate import refuse_other_decoding
 from modular_converter.parallel.engine.stages.micro_batches import (
     Batch,
     RowDimensions,
@@ -42,7 +43,7 @@ from prove_stages import launch
 
 
 CPU = torch.device("cpu")
-NAMED = ("outputs", "steps", "gradients", "weights")
+NAMED = ("outputs", "tokens", "steps", "gradients", "weights")
 
 
 def test_training_in_stages_is_that_of_one_process() -> None:
@@ -230,6 +231,21 @@ def test_labels_that_do_not_count_alike_are_refused(labels: dict[str, torch.Tens
 def test_a_step_refuses_what_it_does_not_return(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ApplyError, match=said):
         Pipeline.step(cast(Pipeline, SimpleNamespace(_loss=None, _config=None)), input_ids=IDS, labels=IDS, **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"num_beams": 2}, "greedily or by sampling"),
+        ({"return_dict_in_generate": True}, "returns ids"),
+        ({"cache_implementation": "static"}, "dynamic caches"),
+        ({"token_type_ids": IDS}, "token_type_ids: generate in stages takes"),
+    ],
+)
+def test_a_decoding_that_stages_do_not_do_is_refused(options: dict[str, Any], said: str) -> None:
+    model, _, _ = small_llama(2)
+    with pytest.raises(ApplyError, match=said):
+        refuse_other_decoding(model, *model._prepare_generation_config(None, **options))
 
 
 @pytest.mark.parametrize("loss", [None, torch.nn.functional.mse_loss])

@@ -1,0 +1,286 @@
+"""``generate`` through stages: each stage has its own cache, and several groups of sequences are in flight.
+
+While the last stage chooses tokens for one group, the stages before it work on others. What chooses tokens and when
+sequences end are transformers' own processors of logits and criteria.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.engine.base.without_data import guesses, on_meta
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
+from modular_converter.parallel.pipeline.stage import StageModule
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.trace.call_names import forward_names
+
+
+# What the last stage says of a group, before its tokens.
+_GOES_ON, _DONE, _FAILED = range(3)
+
+
+@dataclass
+class _Group:
+    """Sequences that are decoded together.
+
+    Attributes:
+        ids: of shape [rows, length].
+        given: the model's other inputs, with this stage's cache.
+        left: 1 for a row that is not at its end, on the last stage.
+    """
+
+    ids: torch.Tensor
+    given: dict[str, Any]
+    left: torch.Tensor
+    processors: Any = None
+    criteria: Any = None
+    is_done: bool = False
+    is_new: bool = True
+
+    def inputs(self, model: Any) -> dict[str, Any]:
+        """Of the next forward."""
+        length = None if self.is_new else 1
+        found: dict[str, Any] = model.prepare_inputs_for_generation(
+            self.ids, next_sequence_length=length, is_first_iteration=self.is_new, **self.given
+        )
+        return found | {"return_dict": True}
+
+    def add(self, model: Any, tokens: torch.Tensor) -> None:
+        """Put one token behind each sequence."""
+        self.ids = torch.cat([self.ids, tokens[:, None]], dim=-1)
+        self.given = model._update_model_kwargs_for_generation({}, self.given)
+        self.is_new = False
+
+
+@dataclass(frozen=True)
+class _Shapes:
+    """Of the first forward of so many rows and of the later ones, with the cache that the first one leaves, without data."""
+
+    first: LayerFlow
+    later: LayerFlow
+    cache: list[Any] = field(repr=False)
+
+
+class Decoder:
+    """The stage of one process in decoding.
+
+    Args:
+        stages: of this process: one.
+        shapes: the whole model without data.
+        group: of the stages, in order, one a process; all must make their decoder.
+
+    Raises:
+        ApplyError: several stages.
+    """
+
+    def __init__(
+        self, stages: Mapping[int, StageModule], shapes: Any, plan: PipelinePlan, group: Any, place: torch.device
+    ) -> None:
+        if len(stages) > 1:
+            raise ApplyError(
+                "generate needs one stage a process: make a Pipeline with schedule='1F1B' or 'GPipe' for it"
+            )
+        stage = next(iter(stages.values()))
+        self._stage, self._shapes, self._plan, self._place = stage, shapes, plan, place
+        self._group = group
+        # Of its own, since two processes may both be sending: activations to the next stage, tokens to the one before.
+        self._tokens: Any = dist.new_group(dist.get_process_group_ranks(group), use_local_synchronization=True)
+        self._count = len(layer_paths(shapes, plan))
+        self._rank, self._last = dist.get_rank(group), dist.get_world_size(group) - 1
+        self._known: dict[Any, _Shapes] = {}
+        self._sent: list[tuple[Any, torch.Tensor]] = []
+        self._flow: LayerFlow | None = None
+
+    def generate(self, ids: torch.Tensor, groups: int, options: dict[str, Any]) -> torch.Tensor:
+        """Prompts and what follows them, padded on the right, on every process; see ``Pipeline.generate``."""
+        config, flying = self._prepared(ids.to(self._place), groups, options)
+        self._known, self._flow = {}, None
+        is_first = True
+        while live := [one for one in flying if not one.is_done]:
+            for one in live:
+                if not is_first and self._rank != self._last:
+                    self._take_tokens(one)
+                if not one.is_done:
+                    self._work(one, config)
+            is_first = False
+        for work, _ in self._sent:
+            work.wait()
+        self._sent = []
+        longest = max(one.ids.shape[1] for one in flying)
+        pad = 0 if config._pad_token_tensor is None else int(config._pad_token_tensor)
+        ends = [torch.nn.functional.pad(one.ids, (0, longest - one.ids.shape[1]), value=pad) for one in flying]
+        return torch.cat(ends)
+
+    def _prepared(self, ids: torch.Tensor, groups: int, options: dict[str, Any]) -> tuple[Any, list[_Group]]:
+        """The settings, and the groups with what transformers' ``generate`` prepares for the whole batch."""
+        model = self._shapes
+        asked, processors, criteria = (
+            options.pop(name, None) for name in ("generation_config", "logits_processor", "stopping_criteria")
+        )
+        sources = [one for one in (asked, model.generation_config) if one is not None]
+        defaults = {
+            f"has_default_{name}": options.get(name) is None and all(getattr(one, name) is None for one in sources)
+            for name in ("max_length", "min_length")
+        }
+        config, given = model._prepare_generation_config(asked, **options)
+        refuse_other_decoding(model, config, given)
+        given = {name: value.to(self._place) for name, value in given.items() if value is not None}
+        model._prepare_special_tokens(config, "attention_mask" in given, device=self._place, batch_size=len(ids))
+        if "attention_mask" not in given:
+            given["attention_mask"] = model._prepare_attention_mask_for_generation(ids, config, given)
+        if "position_ids" in forward_names(model):
+            given["position_ids"] = model._prepare_position_ids_for_generation(ids, given)
+            if given["position_ids"].shape != ids.shape:
+                raise ApplyError(
+                    f"{type(model).__name__} has several positions for a token: generate with the model whole"
+                )
+        ids, given = model._expand_inputs_for_generation(config.num_return_sequences or 1, False, ids, **given)
+        if bool((given["attention_mask"] == 1).all()):  # as transformers does, for masks that cost less
+            given["attention_mask"] = None
+        config = model._prepare_generated_length(
+            config, model_input_name="input_ids", input_ids_length=ids.shape[1], inputs_tensor=ids, **defaults
+        )
+        parts = [slice(int(rows[0]), int(rows[-1]) + 1) for rows in torch.arange(len(ids)).tensor_split(groups)]
+        made = []
+        for part in parts:
+            own = {name: value if value is None else value[part] for name, value in given.items()}
+            left = torch.ones(part.stop - part.start, dtype=torch.long, device=self._place)
+            one = _Group(ids[part], own | self._fixed(), left)
+            one.processors = model._get_logits_processor(
+                config,
+                ids.shape[1],
+                one.ids,
+                logits_processor=processors or [],
+                device=str(self._place),
+                model_kwargs=own,
+            )
+            one.criteria = model._get_stopping_criteria(config, criteria or [])
+            made.append(one)
+        return config, made
+
+    def _fixed(self) -> dict[str, Any]:
+        """Inputs that all forwards have, with a new cache."""
+        from transformers import DynamicCache
+
+        cache = DynamicCache(config=self._shapes.config.get_text_config(decoder=True))
+        kept = {"logits_to_keep": 1} if self._shapes._supports_logits_to_keep() else {}
+        return {"past_key_values": cache, "use_cache": True, **kept}
+
+    def _work(self, one: _Group, config: Any) -> None:
+        """This stage's share of the next token of a group."""
+        shapes = self._shapes_of(one)
+        flow = shapes.first if one.is_new else shapes.later
+        if self._flow is not flow:
+            self._stage.prepare(flow)
+            self._flow = flow
+        received = []
+        for like in self._stage.takes:
+            received.append(torch.empty(like.shape, dtype=like.dtype, device=self._place))
+            dist.recv(received[-1], group=self._group, group_src=self._rank - 1)
+        result = self._stage(*received, **one.inputs(self._shapes))
+        self._follow(one, shapes)
+        if self._rank != self._last:
+            for tensor in result:
+                self._send(tensor.contiguous(), self._group, self._rank + 1)
+            return
+        said, tokens = self._chosen(one, result.logits[:, -1], config)
+        for other in range(self._last):
+            self._send(torch.cat([tokens.new_tensor([said]), tokens]), self._tokens, other)
+        self._add(one, said, tokens)
+
+    def _chosen(self, one: _Group, last: torch.Tensor, config: Any) -> tuple[int, torch.Tensor]:
+        """The next token of each row, and whether the group goes on."""
+        logits = last.to(copy=True, dtype=torch.float32)
+        if bool(logits.isnan().all()):
+            return _FAILED, one.ids[:, -1]
+        scores = one.processors(one.ids, logits)
+        if config.do_sample:
+            tokens = torch.multinomial(torch.nn.functional.softmax(scores, dim=-1), num_samples=1).squeeze(1)
+        else:
+            tokens = torch.argmax(scores, dim=-1)
+        if any(hasattr(criterion, "eos_token_id") for criterion in one.criteria):
+            tokens = tokens * one.left + config._pad_token_tensor * (1 - one.left)
+        one.left = one.left & ~one.criteria(torch.cat([one.ids, tokens[:, None]], dim=-1), None)
+        return (_GOES_ON if bool(one.left.any()) else _DONE), tokens
+
+    def _take_tokens(self, one: _Group) -> None:
+        found = torch.empty(len(one.ids) + 1, dtype=one.ids.dtype, device=self._place)
+        dist.recv(found, group=self._tokens, group_src=self._last)
+        self._add(one, int(found[0]), found[1:])
+
+    def _add(self, one: _Group, said: int, tokens: torch.Tensor) -> None:
+        if said == _FAILED:
+            raise ApplyError(
+                f"{type(self._shapes).__name__}: logits are NaN throughout: a forward with a cache uses values inside of "
+                "other stages, or the weights are broken; generate with the model whole"
+            )
+        one.add(self._shapes, tokens)
+        one.is_done = said == _DONE
+
+    def _send(self, tensor: torch.Tensor, group: Any, target: int) -> None:
+        """Without waiting: the next stage may be busy. The tensor is kept until it has left."""
+        self._sent = [(work, kept) for work, kept in self._sent if not work.is_completed()]
+        self._sent.append((dist.isend(tensor, group=group, group_dst=target), tensor))
+
+    def _follow(self, one: _Group, shapes: _Shapes) -> None:
+        """Have the cache's layers of other stages, which hold no data, be as long as those of this one."""
+        layers = one.given["past_key_values"].layers
+        for number in range(self._count):
+            if number in self._stage.span:
+                continue
+            if one.is_new:
+                layers[number:number] = [] if number < len(layers) else [None]
+                layers[number] = copy.deepcopy(shapes.cache[number])
+            elif getattr(layers[number], "keys", None) is not None:
+                layer = layers[number]
+                layer.update(layer.keys[..., :1, :], layer.values[..., :1, :])
+
+    def _shapes_of(self, one: _Group) -> _Shapes:
+        """Shapes of forwards for so many rows; found from the prompts."""
+        key = len(one.ids)
+        if key not in self._known:
+            with torch.no_grad(), guesses():
+                bare = _Group(on_meta(one.ids), on_meta(one.given) | self._fixed(), one.left)
+                first = flow_of(self._shapes, self._plan, on_meta(bare.inputs(self._shapes)))
+                layers = bare.given["past_key_values"].layers
+                if len(layers) != self._count:
+                    raise ApplyError(
+                        f"the cache has {len(layers)} layers and the model {self._count}: generate it whole"
+                    )
+                left = copy.deepcopy(layers)
+                bare.add(self._shapes, on_meta(one.ids[:, 0]))
+                later = flow_of(self._shapes, self._plan, on_meta(bare.inputs(self._shapes)))
+            self._known[key] = _Shapes(first, later, left)
+        return self._known[key]
+
+
+def refuse_other_decoding(model: Any, config: Any, given: Mapping[str, Any]) -> None:
+    """Raise ``ApplyError`` for kinds of decoding that stages do not do."""
+    mode = config.get_generation_mode()
+    if str(getattr(mode, "value", mode)) not in ("greedy_search", "sample"):
+        raise ApplyError(f"stages decode greedily or by sampling, not by {mode}: generate with the model whole")
+    if (
+        config.return_dict_in_generate
+        or config.use_cache is False
+        or config.cache_implementation not in (None, "dynamic")
+    ):
+        raise ApplyError(
+            "generate in stages returns ids and keeps dynamic caches: leave return_dict_in_generate, use_cache and "
+            "cache_implementation out"
+        )
+    if config.stop_strings is not None or config.prefill_chunk_size is not None:
+        raise ApplyError("generate in stages knows neither stop_strings nor prefill_chunk_size: leave them out")
+    other = sorted(name for name, value in given.items() if name != "attention_mask" and value is not None)
+    if other:
+        raise ApplyError(f"{other[0]}: generate in stages takes input_ids and attention_mask alone; leave it out")
+    if model.config.is_encoder_decoder or "past_key_values" not in forward_names(model):
+        raise ApplyError(f"{type(model).__name__} keeps no cache of keys alone: generate with the model whole")
+    if not model._supports_default_dynamic_cache():
+        raise ApplyError(f"{type(model).__name__} has a cache of its own kind: generate with the model whole")
