@@ -17,6 +17,7 @@ CONFIG_MAPPING_NAMES = OrderedDict(
         ("gemma", "GemmaConfig"),
         ("gemma_vision", "GemmaVisionConfig"),
         ("llama", "LlamaConfig"),
+        ("mistral", "MistralConfig"),
         ("roberta", "RobertaConfig"),
     ]
 )

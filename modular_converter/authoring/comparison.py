@@ -127,21 +127,41 @@ def _exports(module: Module) -> list[str]:
 
 
 def _lost_statements(wanted: Module, made: Module) -> Iterator[str]:
-    """The statements at the top level that define nothing and did not come."""
-    found = {one.text for one in made.statements if one.role is Role.OTHER}
-    lost = (one for one in wanted.statements if one.role is Role.OTHER and one.text not in found)
+    """The statements at the top level that did not come and define nothing, or what a later one defines again."""
+    found = {one.text for one in made.statements}
+    last = {id(one) for one in wanted.definitions.values()}
+    lost = (one for one in wanted.statements if not one.imports and id(one) not in last and one.text not in found)
     yield from (f"the statement in line {one.line}" for one in lost)
 
 
 def _other_imports(file: FlatFile, made: Module, dropped: Collection[str]) -> tuple[str, ...]:
-    """The names that two modules import differently. A file written by hand may import more than it uses."""
+    """The names that two modules import differently. A file written by hand may import more than it uses.
+
+    What is imported on a condition, or with a substitute, must come back with it. A plain import may come back on one:
+    some kinds of generated file protect the optional libraries.
+    """
     one, other = _imports(file.module), _imports(made)
     if not file.is_generated:
         kept = (one for one in file.module.statements if not one.imports and one.name not in dropped)
         used = _used(tuple(kept), {name.bound for name in one.values()})
         one = {key: name for key, name in one.items() if name.bound in used}
         other = {key: name for key, name in other.items() if name.bound in used or key in one}
-    return tuple(key for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key))
+    texts = {statement.text for statement in made.statements}
+    lost = (name.key for name, text in _protected(file.module) if name.key in one and text not in texts)
+    differing = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
+    stars = _stars(file.module) ^ _stars(made)
+    return tuple(sorted({*differing, *lost, *(f"* of {module}" for module in stars)}))
+
+
+def _protected(module: Module) -> Iterator[tuple[ImportedName, str]]:
+    """The names that are imported on a condition, each with the whole statement."""
+    found = (one for one in module.statements if one.role is Role.PROTECTED_IMPORT)
+    return ((name, one.text) for one in found for name in one.imports)
+
+
+def _stars(module: Module) -> set[str]:
+    """The modules of which everything is imported, used or not: nobody can see what they bring."""
+    return {name.module for one in module.statements for name in one.imports if name.name == "*"}
 
 
 def _used(statements: Sequence[Statement], importable: set[str]) -> set[str]:
@@ -151,4 +171,4 @@ def _used(statements: Sequence[Statement], importable: set[str]) -> set[str]:
 
 
 def _imports(module: Module) -> dict[str, ImportedName]:
-    return {name.key: name for statement in module.statements for name in statement.imports}
+    return {name.key: name for one in module.statements for name in one.imports if name.name != "*"}

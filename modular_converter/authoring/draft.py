@@ -109,7 +109,7 @@ def modular_text(draft: Draft) -> str:
         if how in (How.HEIR, How.WRITTEN):
             lead = statement.lead if how is How.WRITTEN else "\n\n"
             parts.append(f"{lead}{draft.piece(name)}\n")
-    return "".join((*parts, _exports(draft.flat)))
+    return "".join((*parts, _exports(draft)))
 
 
 def headers(flat: FlatModel) -> list[str]:
@@ -129,14 +129,19 @@ def headers(flat: FlatModel) -> list[str]:
     return [docstring, *plain] if flat.is_generated and len(set(gaps)) > 1 else [*plain, docstring]
 
 
-def _exports(flat: FlatModel) -> str:
-    """`__all__` of all files, with as few empty lines above it as in any."""
+def _exports(draft: Draft) -> str:
+    """`__all__` of all files, with as few empty lines above it as in any. Names that come along are told to linters."""
+    flat = draft.flat
     found = [one for file in flat.files if (one := file.module.definitions.get("__all__")) is not None]
     names = dict.fromkeys(name for one in found for name in exported_names(one))
     if not names:
         return ""
     lead = min((one.lead for one in found), key=len)
-    return f"{lead}__all__ = [" + ", ".join(f'"{name}"' for name in names) + "]\n"
+    unseen = {name for name in names if draft.how.get(name) is How.ALONG}
+    if not unseen:
+        return f"{lead}__all__ = [" + ", ".join(f'"{name}"' for name in names) + "]\n"
+    lines = (f'    "{name}",{"  # noqa: F822" if name in unseen else ""}\n' for name in names)
+    return f"{lead}__all__ = [\n{''.join(lines)}]\n"
 
 
 def _imports(draft: Draft) -> Iterator[str]:

@@ -120,7 +120,22 @@ def shorter_override(wanted: Member, parent: Member) -> str | None:
     lines = [one if one is not None else f"{INDENT}{returns}{call}\n" for one in body]
     decorators = "" if normal(own.decorators) == normal(inherited.decorators) else own.decorators
     text = f"{decorators}{header}{docstring}{''.join(lines)}"
-    return text if text.count("\n") < wanted.text.count("\n") else None
+    if text.count("\n") >= wanted.text.count("\n") or _reads_locals_of_parent(text, wanted):
+        return None
+    return text
+
+
+def _reads_locals_of_parent(text: str, wanted: Member) -> bool:
+    """Whether an override reads a local name that only the parent's lines bind: right when merged, wrong to a reader."""
+    (short,) = ast.parse(f"class _:\n{text}").body[0].body  # type: ignore[attr-defined]
+    bound, read = _bound_and_read(short)
+    return not (_bound_and_read(wanted.function)[0] - bound).isdisjoint(read)
+
+
+def _bound_and_read(function: ast.AST) -> tuple[set[str], set[str]]:
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    return bound, {node.id for node in names if isinstance(node.ctx, ast.Load)}
 
 
 def calling_base(member: Member, bases: Sequence[str]) -> str:

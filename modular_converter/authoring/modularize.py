@@ -203,10 +203,12 @@ def _smaller_file(lacking: Sequence[FileDifference], proof: Proof, settings: Set
 def _reason(difference: FileDifference, settings: Settings) -> str:
     """Why a file does not come back, with the definitions that its formatter would change."""
     file = difference.file
-    if not difference.other:
+    if not (difference.other or file.is_generated):
         return difference.reason
-    formatted = index_module(format_files({file.path: file.text}, settings).texts[file.path], file.path).definitions
-    own = file.module.definitions
+    text = format_files({file.path: file.text}, settings).texts[file.path]
+    if file.is_generated and difference.is_same_code and text != file.text:
+        return f"{difference.reason}; the formatter changes them: format the file first"
+    formatted, own = index_module(text, file.path).definitions, file.module.definitions
     changed = [name for name in difference.other if name in formatted and formatted[name].text != own[name].text]
     if not changed:
         return difference.reason

@@ -133,9 +133,11 @@ DECODER_HEADS = ["Model", "ForCausalLM", "ForSequenceClassification"]
 ENCODER_HEADS = ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"]
 LLAMA_SIZES = {**DECODER, "attention_bias": True, "mlp_bias": True}
 GEMMA_SIZES = {**DECODER, "head_dim": 16}
+MISTRAL_SIZES = {**DECODER, "sliding_window": 3}
 CASES = [
     *family("llama", DECODER_HEADS, LLAMA_SIZES, prefix="Llama", oracle="llama", oracle_prefix="Llama"),
     *family("gemma", DECODER_HEADS, GEMMA_SIZES, prefix="Gemma", oracle="gemma", oracle_prefix="Gemma"),
+    *family("mistral", DECODER_HEADS, MISTRAL_SIZES, prefix="Mistral", oracle="mistral", oracle_prefix="Mistral"),
     *family("bert", ENCODER_HEADS, ENCODER, prefix="Bert", oracle="bert", oracle_prefix="Bert"),
     *family("roberta", ENCODER_HEADS, ENCODER, prefix="Roberta", oracle="roberta", oracle_prefix="Roberta"),
     *towers("clip", "CLIP"),
@@ -191,7 +193,7 @@ def test_same_gradients(case: Case):
     torch.testing.assert_close(*gradients)
 
 
-@of("LlamaForCausalLM", "GemmaForCausalLM", "GemmaVisionCaptionForCausalLM")
+@of("LlamaForCausalLM", "GemmaForCausalLM", "GemmaVisionCaptionForCausalLM", "MistralForCausalLM")
 def test_same_greedy_tokens(case: Case):
     ours, theirs = case.pair()
     prompt = {name: case.inputs()[name].flip(1) for name in ("input_ids", "attention_mask")}

@@ -23,6 +23,7 @@ FILES = [
     "gemma/modular_gemma.py",
     "gemma_vision/modular_gemma_vision.py",
     "llama/modeling_llama.py",
+    "mistral/modular_mistral.py",
     "roberta/modular_roberta.py",
 ]
 

@@ -64,7 +64,7 @@ def _modularized(models: Path, model: str) -> Modularized:
     return modularize(*_open(models, model))
 
 
-@pytest.mark.parametrize("model", ["gemma", "roberta"])
+@pytest.mark.parametrize("model", ["gemma", "mistral", "roberta"])
 def test_our_generated_models_come_back_byte_for_byte(model: str) -> None:
     result = _modularized(ROOT / "models", model)
     assert result.proof is not None and not result.left
@@ -166,3 +166,50 @@ def test_a_file_that_stays_does_not_keep_the_others(tmp_path: Path) -> None:
     result = _modularized(models, "new")
     assert [Path(path).name for path in result.left] == ["processing_new.py"]
     assert result.proof is not None and "(OldModel)" in result.proof.text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("def scale", "SIZE = 3\nTWICE = SIZE * 2\nSIZE = 5\n\n\ndef scale"),
+        ("class NewModel(", "class NewMLP(nn.Linear):\n    pass\n\n\nclass NewModel("),
+        ("from torch import nn\n", "from torch import nn\nfrom ..old.helpers import *\n"),
+        ("from torch import nn\n", "try:\n    from torch import nn\nexcept ImportError:\n    nn = object\n"),
+    ],
+)
+def test_what_a_conversion_would_lose_is_not_taken_for_the_same(before: str, after: str, tmp_path: Path) -> None:
+    """A name defined again, everything of a module, and an import with a substitute: each is part of the meaning."""
+    old = OLD.replace("return x * 2", "return x * 2 + SIZE + TWICE") if "TWICE" in after else OLD
+    new = old.replace("Old", "New").replace("2020", "2021").replace(before, after)
+    assert after in new
+    result = _modularized(_tree(tmp_path, new=new), "new")
+    if result.proof is not None:
+        (made,) = result.proof.conversion.files.values()
+        assert after.strip() in made
+    else:
+        (reason,) = result.left.values()
+        assert "the statement in line" in reason or "imported otherwise" in reason
+
+
+def test_an_override_reads_no_local_name_of_its_parent(tmp_path: Path) -> None:
+    old = OLD.replace(
+        "        self.mlp =", "        width = config.width\n        height = width * 2\n        self.mlp ="
+    )
+    new = old.replace("Old", "New").replace("2020", "2021")
+    new = new.replace("torch.tensor(config.size)", "torch.tensor(width)")
+    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
+    assert result.proof is not None and result.proof.has_come_back
+    assert "torch.tensor(width)" in result.proof.text and "width = config.width" in result.proof.text
+
+
+def test_an_exported_name_that_comes_along_is_told_to_linters(tmp_path: Path) -> None:
+    old = OLD.replace('["OldModel"]', '["OldModel", "OldMLP"]')
+    result = _modularized(_tree(tmp_path, old=old, new=old.replace("Old", "New").replace("2020", "2021")), "new")
+    assert result.proof is not None
+    assert '    "NewMLP",  # noqa: F822\n' in result.proof.text and "class NewMLP" not in result.proof.text
+
+
+def test_the_mistral_of_this_repository_is_what_the_command_writes() -> None:
+    result = _modularized(ROOT / "models", "mistral")
+    assert result.proof is not None and not result.left
+    assert result.proof.text == (ROOT / "models/mistral/modular_mistral.py").read_text()
