@@ -144,7 +144,7 @@ def _other_imports(file: FlatFile, made: Module, dropped: Collection[str]) -> tu
     if not file.is_generated:
         kept = (one for one in file.module.statements if not one.imports and one.name not in dropped)
         used = _used(tuple(kept), {name.bound for name in one.values()})
-        one = {key: name for key, name in one.items() if name.bound in used}
+        one = {key: name for key, name in one.items() if name.bound in used or name.module == "__future__"}
         other = {key: name for key, name in other.items() if name.bound in used or key in one}
     texts = {statement.text for statement in made.statements}
     lost = (name.key for name, text in _protected(file.module) if name.key in one and text not in texts)
