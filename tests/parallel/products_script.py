@@ -191,7 +191,7 @@ def resumed(layouts):
         step(model, optimizer, number)
         evaluate(model)
         model.save_checkpoint(path, optimizer, number + 1, {"place": number}, keep=1)
-    went_on = [step(model, optimizer, number) for number in range(2, 5)]
+    went_on = [step(model, optimizer, number) for number in range(2, 12)]
     found = {"folders": sorted(one.name for one in path.iterdir())}
     for layout in layouts:
         again = in_layout(layout)
@@ -203,7 +203,7 @@ def resumed(layouts):
         said = again.load_checkpoint(path, other)
         assert said.step == 2 and said.notes == {"place": 1}
         assert other.param_groups[0]["lr"] == 1e-2 and other.param_groups[0]["foreach"] is False
-        losses = [step(again, other, number) for number in range(2, 5)]
+        losses = [step(again, other, number) for number in range(2, 12)]
         found[layout] = max(abs(a - b) for one, two in zip(losses, went_on) for a, b in zip(one, two))
     found["notes"] = refused(lambda: model.save_checkpoint(path, optimizer, 3, {"when": dist}))
     model.save_checkpoint(path, optimizer, 1, keep=1)

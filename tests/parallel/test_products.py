@@ -35,7 +35,7 @@ def test_a_checkpoint_is_resumed_in_another_layout(found):
     assert resumed.pop("folders") == ["step-00000002"]
     assert resumed.pop("earlier") == ["step-00000001"]  # what was just written stays
     assert resumed.pop("notes").startswith("ApplyError: notes= must be plain values")
-    assert len(resumed) == 4 and max(resumed.values()) < 1e-12
+    assert len(resumed) == 4 and max(resumed.values()) < 1e-10  # of the next ten losses and norms
 
 
 def test_data_ranks_may_use_other_experts_of_a_layer(found):

@@ -27,7 +27,7 @@ def lines_under_torchrun(processes, script, *more):
         [*command, *more], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert process.returncode == 0, process.stderr[-3000:]
-    return [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in process.stdout.splitlines() if line.startswith('{"')]
 
 
 @pytest.mark.parametrize("name, processes, more", [("llama", 3, ("2",)), ("llama", 4, ("4", "meshed"))])

@@ -12,12 +12,18 @@ META = torch.device("meta")
 
 
 class _Guesses(TorchFunctionMode):
-    """Answers questions about the values of tensors without data with no or zero: whether a mask is all ones, say."""
+    """Answers questions about the values of tensors without data with no or zero: whether a mask is all ones, say.
+
+    No entry is other than zero, so that no expert is called.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in _ANSWERS and args and isinstance(args[0], torch.Tensor) and args[0].is_meta:
             return _ANSWERS[name]
+        if name == "nonzero" and args and args[0].is_meta:
+            none = torch.empty(0, args[0].dim(), dtype=torch.int64, device=META)
+            return none.unbind(1) if (kwargs or {}).get("as_tuple") else none
         if name in _BFLOAT16_ALONE and args and args[0].is_meta:
             return func(*_half(args), **_half(kwargs or {})).to(args[0].dtype)
         return func(*args, **(kwargs or {}))

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.base.adapted import let_go, refuse_saving_adapters
 from modular_converter.parallel.engine.base.attention_heads import (
@@ -185,6 +186,12 @@ class Sharded(MemoryFigures):
         """Which of ``layout.data`` parts of each batch this process gets; equal within a tensor group."""
         return self._grid.data_rank
 
+    @property
+    def is_distributed_loading_by_transformers(self) -> bool:
+        """For transformers' ``Trainer``: it leaves the model as it is, and takes the norm of DTensors alone."""
+        own: Any = self
+        return all(isinstance(one, DTensor) for one in own.parameters())
+
     def _figures(self) -> dict[str, dict[str, Any]]:
         return {str(self._grid.place): usage(self._grid.place)}
 
@@ -209,8 +216,9 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
         if "_applied" not in self.__dict__:  # a whole model of the same class: `type(model).from_pretrained(folder)`
             return own(self, *args, **kwargs)
         group = self._applied.group
-        if "_called" not in self.__dict__ and not torch.compiler.is_compiling():
-            self.__dict__["_called"] = True
+        compared = self.__dict__.setdefault("_compared", set())
+        if self.training not in compared and not torch.compiler.is_compiling():
+            compared.add(self.training)  # those who evaluate read other data, from another loader
             refuse_other_inputs(args, kwargs, group, self.data_rank)
         if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
             result = own(self, *args, **kwargs)
