@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch.nn.functional as F
 from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
@@ -104,6 +105,50 @@ class WithManyNumbers(Otherwise):
 class WithLargeLists(Otherwise):
     def is_other(self, x, mask):
         return max(x.abs().amax(1).flatten().tolist()) > 40
+
+
+class WithLargeArrays(Otherwise):
+    def is_other(self, x, mask):
+        return np.asarray(x.detach().abs()).max() - 40 > 0
+
+
+class WithGate(Otherwise):
+    """An optional tensor."""
+
+    def forward(self, input_ids, gate=None, return_dict=True):
+        x = self.embed(input_ids)
+        x = x if gate is None else self.gated(x, gate)
+        for layer in self.layers:
+            x = layer(x, lambda x: gate is not None)
+        return BaseModelOutput(last_hidden_state=self.norm(x))
+
+    def gated(self, x, gate):
+        return x * gate[:, :, None]
+
+
+class WithGates(WithGate):
+    """An optional list of tensors, one for each layer."""
+
+    def gated(self, x, gate):
+        return x + gate[0] + gate[1]
+
+
+class WithOddGate(WithGate):
+    """An optional tensor of a shape that nothing in the model has."""
+
+    def gated(self, x, gate):
+        return x + gate.view(7, 1, 1, 1).sum(0)
+
+
+class WithOffset(Otherwise):
+    """An optional tensor of an odd shape, which only moves the embeddings, as others move them, too."""
+
+    def forward(self, input_ids, offset=None, return_dict=True):
+        x = self.embed(input_ids) + self.norm.bias.sum()
+        x = x if offset is None else x + offset.view(7)[0]
+        for layer in self.layers:
+            x = layer(x, lambda x: False)
+        return BaseModelOutput(last_hidden_state=self.norm(x))
 
 
 class WithSwitch(Otherwise):

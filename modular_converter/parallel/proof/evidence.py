@@ -24,6 +24,7 @@ class Evidence:
         places: where the ranks ran: threads, gloo processes.
         sizes: integers of the small configuration, ``name=value``.
         inputs: ``name shape`` of each input tensor, ``ids 2x12``.
+        arguments: names of all arguments that the forward was given, also while it generated.
         situations: beside a plain forward in eval mode: padding, another length, train mode, decoding with a cache.
         types: of weights, such as float32.
         forms: of the sharded model: with gradients, for inference.
@@ -40,6 +41,7 @@ class Evidence:
     places: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     situations: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     forms: tuple[str, ...] = ()

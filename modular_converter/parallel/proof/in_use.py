@@ -16,8 +16,9 @@ from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference
 from modular_converter.parallel.proof.precision import Subject, doubled, in_fitting_precision, in_float64
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.proof.unchanged import unchanged
+from modular_converter.parallel.tiny.arguments import optional_arguments
 from modular_converter.parallel.tiny.build import Small, Target
-from modular_converter.parallel.tiny.uses import uses_of
+from modular_converter.parallel.tiny.uses import untried_branches, uses_of
 
 
 # Noise of float32 may be this part of the tolerance.
@@ -45,6 +46,18 @@ class Instance:
     def in_use(self) -> tuple[HeadVariant, ...]:
         """The other uses in which it runs, each with its numbers."""
         return variants_in_use(self.target, self.small, self.overrides)
+
+    @functools.cached_property
+    def untried(self) -> tuple[str, ...]:
+        """The other sides of branches on data that no run has shown, in words."""
+        return tuple(untried_branches(self.small, (use.ratio for use in self.in_use)))
+
+    @functools.cached_property
+    def unproven_arguments(self) -> frozenset[str]:
+        """The optional arguments of the forward that no run has been given."""
+        runs = (self.small, *(use.small for use in self.in_use))
+        given = {name for run in runs for name, value in run.inputs.items() if value is not None}
+        return frozenset(optional_arguments(self.small.model)) - given - set(self.subject.evidence.arguments)
 
 
 def variants_in_use(target: Target, small: Small, overrides: Mapping[str, Any]) -> tuple[HeadVariant, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.proof.watch import watched
 from modular_converter.parallel.tiny.build import SEED, randomise
 from modular_converter.parallel.tiny.fields import config_fields, is_config
+from modular_converter.parallel.trace.call_names import bound_arguments
 
 
 _NO_SECOND = "a second draw of weights: the model gives no finite numbers with it"
@@ -29,9 +31,10 @@ def subject_of(model: torch.nn.Module, inputs: Mapping[str, Any], second: bool =
         second: whether to draw other weights too, for a run with padding, more tokens and in train mode.
     """
     found = in_fitting_precision(model, inputs)
-    with unchanged(found.model):
+    with unchanged(found.model), arguments_of(found.model) as arguments:
         tokens, failed = decoded_whole(found.model, found.inputs)
     evidence = _scope(found, (DECODING,) if tokens else (), model)
+    evidence = dataclasses.replace(evidence, arguments=tuple(dict.fromkeys((*evidence.arguments, *arguments))))
     evidence = evidence.with_gap(failed) if failed else evidence
     again = _with_other_weights(model, inputs) if second else None
     if second and again is None:
@@ -62,6 +65,22 @@ def _with_other_weights(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Su
     return dataclasses.replace(found, evidence=evidence) if _is_finite(found) else None
 
 
+@contextlib.contextmanager
+def arguments_of(model: torch.nn.Module) -> Iterator[dict[str, None]]:
+    """Within the context, the names of the arguments that the model's forward is given."""
+    met: dict[str, None] = {}
+
+    def note(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        given = bound_arguments(module, args, kwargs)
+        met.update(dict.fromkeys(name for name, value in given.items() if value is not None))
+
+    handle = model.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        yield met
+    finally:
+        handle.remove()
+
+
 def _is_finite(subject: Subject) -> bool:
     return any(bool(torch.isfinite(tensor).all()) for tensor in subject.whole.outputs)
 
@@ -79,6 +98,7 @@ def _scope(subject: Subject, situations: Sequence[str], asked: torch.nn.Module) 
             for name, value in subject.inputs.items()
             if isinstance(value, torch.Tensor)
         ),
+        arguments=tuple(name for name, value in subject.inputs.items() if value is not None),
         situations=tuple(situations),
         types=tuple(types),
         draws=1,

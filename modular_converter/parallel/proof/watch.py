@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +41,11 @@ def watched(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Met:
     weights = {id(parameter) for parameter in model.parameters()}
     watch = _Watch(met, stack, weights)
     seed_cpu(11)
-    with _hooks(model, met, stack), torch.no_grad(), watch:
+
+    def entered(module: torch.nn.Module) -> None:
+        met.kinds.setdefault(type(module).__name__)
+
+    with running_modules(model, stack, entered), torch.no_grad(), watch:
         model(**inputs)
     met.idle = tuple(_idle(model, weights - watch.computed.keys()))
     return met
@@ -73,13 +77,17 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager
-def _hooks(model: torch.nn.Module, met: Met, stack: list[str]) -> Iterator[None]:
+def running_modules(
+    model: torch.nn.Module, stack: list[str], entered: Callable[[torch.nn.Module], None] | None = None
+) -> Iterator[None]:
+    """Within the context, the last path in ``stack`` is that of the module whose forward runs."""
     handles = []
     for path, module in model.named_modules():
 
         def before(module: torch.nn.Module, _: Any, path: str = path) -> None:
             stack.append(path)
-            met.kinds.setdefault(type(module).__name__)
+            if entered is not None:
+                entered(module)
 
         handles.append(module.register_forward_pre_hook(before))
         handles.append(module.register_forward_hook(lambda *_: _leave(stack)))

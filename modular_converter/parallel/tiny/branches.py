@@ -1,85 +1,207 @@
-"""Branches on data: the places in a model's code, and a forward that goes the other way at one of them."""
+"""Branches on data: the places in a model's code, and a forward that goes the other way at one of them.
+
+Code may ask a tensor for a truth, or compare a number, a list, an array of numpy's or a length that it took out of one.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 from torch.overrides import TorchFunctionMode
 
+from modular_converter.parallel.errors import BuildError
 from modular_converter.parallel.tiny.build import Small
+from modular_converter.parallel.trace.call_names import site_of_call
+
+
+# A loop that waits for data may never end where answers are turned. So many times may code ask a tensor there, and so
+# many numbers may it compare, which is as many as it takes to sort a list.
+_MOST_ASKED, _MOST_COMPARED = 1_000, 100_000
+# In place of a number whose comparisons are not seen, such as those of ``float(tensor)``.
+_FAR = 10_000
+_TRUTHS = ("__bool__", "__contains__", "equal", "allclose", "is_nonzero")
+_VALUES = ("item", "__int__", "__index__", "__float__", "tolist", "numpy", "__array__")
+# The interpreter makes plain numbers of these, so that their comparisons are not seen.
+_CASTS = ("__int__", "__index__", "__float__")
+# Functions whose results have a length that depends on data, and how code asks for a length.
+_SIZED_BY_DATA = ("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive")
+_LENGTHS = ("__get__", "size", "numel", "nelement")
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+_COMPARING_UFUNCS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "isclose")
 
 
 class _Sides(TorchFunctionMode):
-    """Notes where code asks a tensor for a truth or a number; at one place, the answers lead to the other side."""
+    """Notes where code asks for a truth or takes a value out of a tensor; at one place, it leads to the other side.
 
-    def __init__(self, files: frozenset[str], turned: str = "") -> None:
+    Attributes:
+        met: each place, and whether its answers were seen: truths, and comparisons of its values.
+        far: what to put in place of the values at the turned place; None to turn their comparisons.
+    """
+
+    def __init__(self, turned: str = "", far: int | None = None) -> None:
         super().__init__()
-        self.files, self.turned, self.met = files, turned, dict[str, None]()
+        self.turned, self.far, self.met = turned, far, dict[str, bool]()
+        self.asked = self.compared = 0
+        self.sized: dict[int, torch.Tensor] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
         result = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") not in ("__bool__", "item", "__float__", "tolist"):
+        if name in _VALUES or name in _TRUTHS and isinstance(result, bool):
+            made = self._asked(result)
+            return type(result)(made) if name in _CASTS else made
+        if _is_sized_by_data(name, args):
+            parts = result if isinstance(result, tuple) else (result,)
+            self.sized.update((id(part), part) for part in parts)
+        elif args and id(args[0]) in self.sized:
+            if name in _LENGTHS and isinstance(result, (int, torch.Size)):
+                return self._asked(result)
+            if name == "__len__":  # the interpreter makes a plain integer of it: some become none, and none one
+                some = self._asked(bool(result))
+                return result if some == bool(result) else int(some)
+        return result
+
+    def _asked(self, result: Any) -> Any:
+        site = site_of_call()
+        self.asked += site == self.turned
+        return self.taken(result, site)
+
+    def answer(self, truth: Any, site: str) -> Any:
+        """A truth, or an array of them, as the code gets it that asked at a place."""
+        self.met[site] = True
+        if site != self.turned or self.far is not None:
+            return truth
+        self.compared += 1
+        if self.asked > _MOST_ASKED or self.compared > _MOST_COMPARED:
+            raise BuildError(f"{site} asks without end if its answers are turned")
+        return numpy.logical_not(truth) if isinstance(truth, numpy.ndarray) else not truth
+
+    def taken(self, value: Any, site: str) -> Any:
+        """A value that remembers the place where it was taken out of a tensor."""
+        if isinstance(value, bool) or isinstance(value, numpy.ndarray) and value.dtype == bool:
+            return self.answer(value, site)
+        if isinstance(value, (list, torch.Size)):
+            return type(value)([self.taken(item, site) for item in value])
+        self.met.setdefault(site, False)
+        if site == self.turned and self.far is not None:
+            return numpy.full_like(value, self.far) if isinstance(value, numpy.ndarray) else type(value)(self.far)
+        return remember(value, self, site)
+
+
+def _is_sized_by_data(name: str, args: Any) -> bool:
+    if name == "where":
+        return len(args) == 1
+    if name != "__getitem__":
+        return name in _SIZED_BY_DATA
+    index = args[1] if isinstance(args[1], tuple) else (args[1],)
+    return any(isinstance(item, torch.Tensor) and item.dtype == torch.bool for item in index)
+
+
+def remember(value: Any, sides: _Sides, site: str) -> Any:
+    """A number or an array as one that tells ``sides`` of its comparisons; anything else as it is."""
+    if isinstance(value, numpy.ndarray):
+        value = value.view(_Array)
+    elif type(value) in _NUMBERS:
+        value = _NUMBERS[type(value)](value)
+    else:
+        return value
+    value.sides, value.site = sides, site
+    return value
+
+
+def _comparing(plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        truth = plain(self, other)
+        return truth if truth is NotImplemented else self.sides.answer(truth, self.site)
+
+    return method
+
+
+def _calculating(plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda self, other: remember(plain(self, other), self.sides, self.site)
+
+
+def _number(kind: type[Any]) -> type[Any]:
+    """A class of numbers like ``kind`` whose comparisons, also of what is calculated from them, are seen."""
+    body: dict[str, Any] = {
+        "__hash__": kind.__hash__,
+        "__bool__": lambda self: self.sides.answer(kind.__bool__(self), self.site),
+        "__deepcopy__": lambda self, memo: kind(self),
+    }
+    body |= {f"__{name}__": _comparing(getattr(kind, f"__{name}__")) for name in _COMPARISONS}
+    names = (f"__{swap}{name}__" for name in _ARITHMETIC for swap in ("", "r"))
+    body |= {name: _calculating(getattr(kind, name)) for name in names}
+    return type(kind.__name__, (kind,), body)
+
+
+_NUMBERS = {kind: _number(kind) for kind in (int, float)}
+
+
+class _Array(numpy.ndarray):
+    """An array whose comparisons, also of what is calculated from it, are seen; its single numbers are arrays too."""
+
+    sides: _Sides | None = None
+    site = ""
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.sides, self.site = getattr(other, "sides", None), getattr(other, "site", "")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        known = next(item for item in (*inputs, *kwargs.get("out", ())) if isinstance(item, _Array))
+        if "out" in kwargs:
+            kwargs["out"] = tuple(map(_plain, kwargs["out"]))
+        result = getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
+        if isinstance(result, tuple) or known.sides is None:
             return result
-        site = self._site()
-        if site is None:
-            return result
-        self.met[site] = None
-        if site != self.turned:
-            return result
-        return _turned(result)
+        result = numpy.asarray(result)
+        seen = method == "__call__" and ufunc.__name__ in _COMPARING_UFUNCS
+        return remember(known.sides.answer(result, known.site) if seen else result, known.sides, known.site)
 
-    def _site(self) -> str | None:
-        """The file and line of the model's own code that asks."""
-        frame: Any = sys._getframe(2)
-        while frame is not None and "/torch/" in frame.f_code.co_filename:
-            frame = frame.f_back
-        found = frame is not None and frame.f_code.co_filename in self.files
-        return f"{frame.f_code.co_filename}:{frame.f_lineno}" if found else None
+    def item(self, *place: Any) -> Any:
+        value = super().item(*place)
+        return value if self.sides is None else remember(value, self.sides, self.site)
 
 
-class _Turned(float):
-    """A number whose comparisons come out the other way."""
-
-    def __lt__(self, other: float) -> bool:
-        return not float(self) < other
-
-    def __le__(self, other: float) -> bool:
-        return not float(self) <= other
-
-    def __gt__(self, other: float) -> bool:
-        return not float(self) > other
-
-    def __ge__(self, other: float) -> bool:
-        return not float(self) >= other
-
-
-def _turned(value: Any) -> Any:
-    """A truth, a number, or a list of them, that leads to the other side of a branch."""
-    if isinstance(value, list):
-        return [_turned(item) for item in value]
-    return _Turned(value) if isinstance(value, float) else not value if isinstance(value, bool) else value
+def _plain(value: Any) -> Any:
+    return value.view(numpy.ndarray) if isinstance(value, _Array) else value
 
 
 @dataclasses.dataclass(frozen=True)
 class OtherSide:
-    """A forward in which one branch on data goes the other way."""
+    """A forward in which one branch on data goes the other way.
+
+    Attributes:
+        far: the number in place of those that the code takes out there; None to turn truths and comparisons.
+    """
 
     site: str
+    far: int | None = None
 
     def __call__(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with _Sides(frozenset((self.site.rpartition(":")[0],)), self.site):
+        with _Sides(self.site, self.far):
             return forward(*args, **kwargs)
 
+    def __str__(self) -> str:
+        place = self.site.rpartition("/")[2]
+        if self.far is None:
+            return f"the other side of the branch on data in {place}"
+        return f"{'large' if self.far > 0 else 'negative'} numbers in place of those read in {place}"
 
-def branches(small: Small) -> list[str]:
-    """The places, ``file:line``, where the model's own code asks a tensor for a truth, a number or a list."""
-    kinds = {type(module) for module in small.model.modules()}
-    modules = (sys.modules.get(kind.__module__) for kind in kinds if not kind.__module__.startswith("torch."))
-    sides = _Sides(frozenset(str(getattr(module, "__file__", "")) for module in modules))
+
+def other_sides(small: Small) -> list[OtherSide]:
+    """One for each place where code asks a tensor for a truth, or compares what it took out of one.
+
+    Where a number is taken out and no comparison of it is seen, there are two, with a large and a negative number.
+    """
+    sides = _Sides()
     with torch.no_grad(), sides:
         small.model(**small.inputs)
-    return list(sides.met)
+    found = []
+    for site, seen in sides.met.items():
+        found += [OtherSide(site)] if seen else [OtherSide(site, _FAR), OtherSide(site, -_FAR)]
+    return found

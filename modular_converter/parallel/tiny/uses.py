@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.errors import BuildError, TraceError
-from modular_converter.parallel.tiny.branches import OtherSide, branches
+from modular_converter.parallel.tiny.arguments import given_arguments
+from modular_converter.parallel.tiny.branches import other_sides
 from modular_converter.parallel.tiny.build import Small, Target, fresh
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 from modular_converter.parallel.tiny.fields import config_fields
@@ -26,11 +27,9 @@ from modular_converter.parallel.trace.record import record, tensors_in
 
 # Longer sequences would cost more than they show.
 _LONGEST, _LONG = 1100, 64
-_MOST_LENGTHS, _MOST_BRANCHES = 3, 3
+_MOST_LENGTHS, _MOST_BRANCHES = 3, 8
 _MOST_ROWS = 64
 _SMALL = 64
-# Switches that ask for more outputs, which a call in use compares with the whole model's.
-_ASKS_FOR = re.compile(r"return_|output_|use_cache$")
 _POSITIONS = re.compile(r"position_embeddings|^n_ctx$|^n_positions$|max_.*(position|length)|context_length|max_seq")
 
 
@@ -51,7 +50,25 @@ class Use:
 
 def uses_of(target: Target, small: Small, overrides: Mapping[str, Any]) -> list[Use]:
     """The uses in which a small instance runs, and gives the same numbers twice; the plain forward is not among them."""
-    return [use for use in _candidates(target, small, overrides) if _runs(use.small)]
+    found = [use for use in _candidates(target, small, overrides) if _runs(use.small)]
+    for name, forms in given_arguments(small):
+        runs = next((form for form in forms if _runs(form)), None)
+        found += [] if runs is None else [Use(_said(name, runs.inputs[name]), runs)]
+    return found + [use for use in _turned(small)[:_MOST_BRANCHES] if _runs(use.small)]
+
+
+def untried_branches(small: Small, tried: Iterable[str]) -> list[str]:
+    """The other sides of branches on data, in words, in which a small instance does not run, or too many to be tried."""
+    known = set(tried)
+    return [use.said for use in _turned(small) if use.said not in known]
+
+
+def _turned(small: Small) -> list[Use]:
+    return [Use(str(side), _in_use(small, side)) for side in other_sides(small)]
+
+
+def _said(name: str, value: Any) -> str:
+    return f"{name}={value}" if isinstance(value, (bool, int, float)) else name
 
 
 def _candidates(target: Target, small: Small, overrides: Mapping[str, Any]) -> Iterator[Use]:
@@ -61,10 +78,7 @@ def _candidates(target: Target, small: Small, overrides: Mapping[str, Any]) -> I
     if (continued := _continued(small)) is not None:
         yield Use("state of an earlier call", continued)
     yield Use("training", _training(small), learns=True)
-    yield from _arguments(small)
-    for site in branches(small)[:_MOST_BRANCHES]:
-        place = site.rpartition("/")[2]
-        yield Use(f"the other side of the branch on data in {place}", _in_use(small, OtherSide(site)))
+    yield from _embedded(small)
 
 
 def _runs(small: Small) -> bool:
@@ -190,15 +204,19 @@ def _padded(small: Small) -> Small | None:
     return dataclasses.replace(small, inputs={**small.inputs, "attention_mask": mask})
 
 
-def _arguments(small: Small) -> Iterator[Use]:
-    """Switches of the forward turned round, and embeddings in place of ids."""
+def _width(model: Any) -> int:
+    """The width of the embeddings of ids; 0 where it is not known."""
+    try:
+        return int(model.get_input_embeddings().weight.shape[1])
+    except Exception:  # a model without such a method, or whose own one fails
+        return int(getattr(getattr(model, "config", None), "hidden_size", 0) or 0)
+
+
+def _embedded(small: Small) -> Iterator[Use]:
+    """Embeddings in place of ids."""
     taken = inspect.signature(small.model.forward).parameters
-    for name, parameter in taken.items():
-        if isinstance(parameter.default, bool) and name not in small.inputs and not _ASKS_FOR.match(name):
-            turned = not parameter.default
-            yield Use(f"{name}={turned}", dataclasses.replace(small, inputs={**small.inputs, name: turned}))
-    ids, width = small.inputs.get("input_ids"), getattr(getattr(small.model, "config", None), "hidden_size", None)
-    if "inputs_embeds" in taken and isinstance(ids, torch.Tensor) and type(width) is int:
+    ids, width = small.inputs.get("input_ids"), _width(small.model)
+    if "inputs_embeds" in taken and isinstance(ids, torch.Tensor) and width:
         rest = {name: value for name, value in small.inputs.items() if name != "input_ids"}
         drawn = torch.randn(*ids.shape, width, generator=torch.Generator().manual_seed(5))
         yield Use("embeddings in place of ids", dataclasses.replace(small, inputs={**rest, "inputs_embeds": drawn}))

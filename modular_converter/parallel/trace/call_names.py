@@ -16,11 +16,14 @@ from collections.abc import Mapping
 from types import CodeType, FrameType
 from typing import Any
 
+import numpy
 import torch
 
 
 # Code that stands between the model's own and an operation.
-_NOT_THE_MODEL = (os.path.dirname(torch.__file__), os.path.dirname(__file__), contextlib.__file__)
+_HERE = os.path.dirname(__file__)
+_TINY = os.path.join(os.path.dirname(_HERE), "tiny")
+_NOT_THE_MODEL = (torch.__path__[0], numpy.__path__[0], _HERE, _TINY, contextlib.__file__)
 
 
 def forward_names(module: torch.nn.Module) -> tuple[str, ...]:
@@ -66,10 +69,14 @@ def caller_of(module: torch.nn.Module) -> FrameType | None:
     return None
 
 
-def site_of_call() -> str:
-    """``path:line`` of the running code outside of torch and of this package; empty if there is none."""
+def site_of_call(between: tuple[str, ...] = ()) -> str:
+    """``path:line`` of the running code outside of torch and of the recorder; empty if there is none.
+
+    Args:
+        between: the beginnings of further paths of code that is passed over.
+    """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_MODEL):
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_MODEL + between):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 # Parts that are left whole, one after the other, before a model is given up.
 _MOST_PARTS = 16
 # The model's own types, and that in which all operations run without data, such as grouped products.
-_TYPES = (None, torch.bfloat16)
+TYPES = (None, torch.bfloat16)
 # What was found for the latest models: the choice of a plan and the hand-over ask for the same.
 _LATEST: dict[tuple[Skeleton, str, int], Fit] = {}
 _MOST_LATEST = 8
@@ -150,8 +150,8 @@ def _on_rank(skeleton: Skeleton, plan: Plan, size: int, rank: int) -> dict[str, 
     The whole one is asked last: 32 layers take it a second.
     """
     pieces: dict[str, Piece] = {}
-    for kind in _TYPES:
-        model = _bare(skeleton, kind)
+    for kind in TYPES:
+        model = bare(skeleton, kind)
         try:
             pieces = apply(model, plan, OneOf(size, rank)).resolution.pieces
         except MisfitError as error:
@@ -159,18 +159,19 @@ def _on_rank(skeleton: Skeleton, plan: Plan, size: int, rank: int) -> dict[str, 
         problem = _forward(model, kind) if size > 1 else None
         if problem is None:
             return pieces
-        if _forward(_bare(skeleton, kind), kind) is None:
+        if _forward(bare(skeleton, kind), kind) is None:
             return problem
     return pieces
 
 
-def _bare(skeleton: Skeleton, kind: torch.dtype | None) -> torch.nn.Module:
+def bare(skeleton: Skeleton, kind: torch.dtype | None) -> torch.nn.Module:
     """The whole model without data, in another type if one is given."""
     model = assemble_model(skeleton, META)[0]
     return model if kind is None else model.to(kind)
 
 
-def _inputs(model: torch.nn.Module, kind: torch.dtype | None) -> dict[str, Any]:
+def inputs_without_data(model: torch.nn.Module, kind: torch.dtype | None) -> dict[str, Any]:
+    """The likeliest inputs without data, floating ones in another type if one is given."""
     given = {name: on_meta(value) for name, value in make_inputs(model).items()}
     if kind is None:
         return given
@@ -180,7 +181,7 @@ def _inputs(model: torch.nn.Module, kind: torch.dtype | None) -> dict[str, Any]:
 
 def _forward(model: Any, kind: torch.dtype | None) -> MisfitError | None:
     try:
-        run_without_data(model.eval(), kwargs=_inputs(model, kind))
+        run_without_data(model.eval(), kwargs=inputs_without_data(model, kind))
     except Exception as error:  # whatever a model's own code raises
         place = failed_in(error, model)
         return MisfitError(place, f"{place}: {one_line(error)}")
@@ -190,12 +191,12 @@ def _forward(model: Any, kind: torch.dtype | None) -> MisfitError | None:
 def _trace(skeleton: Skeleton) -> Trace | None:
     """A forward of one layer of each kind, or of all layers, without data; None where there is no such run."""
     why = ""
-    for short, kind in itertools.product((True, False), _TYPES):
-        model = _bare(skeleton, kind)
+    for short, kind in itertools.product((True, False), TYPES):
+        model = bare(skeleton, kind)
         try:
             traced = one_of_each_kind(model, kinds_of(model)) if short else model
             with guesses():
-                return record(traced.eval(), _inputs(traced, kind))
+                return record(traced.eval(), inputs_without_data(traced, kind))
         except Exception as error:  # what the model's own code raises for inputs that it does not know
             why = one_line(error)
     logger.info("heads cannot be read off the model's axes: %s", why)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -50,10 +52,14 @@ def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
 
 
 def _run_without_data(model: torch.nn.Module, skeleton: Skeleton) -> dict[str, Kind]:
+    return kinds_of_call(skeleton, make_inputs(model))
+
+
+def kinds_of_call(skeleton: Skeleton, inputs: Mapping[str, Any]) -> dict[str, Kind]:
+    """The kinds that one run with the inputs shows, whose data do not matter. Raises ``TraceError``."""
     bare = assemble_model(skeleton, META)[0].eval()
-    inputs = {name: on_meta(value) for name, value in make_inputs(model).items()}
     with guesses():
-        return layer_kinds(record(bare, inputs))
+        return layer_kinds(record(bare, {name: on_meta(value) for name, value in inputs.items()}))
 
 
 def kinds_by_modules(model: torch.nn.Module) -> dict[str, Kind]:

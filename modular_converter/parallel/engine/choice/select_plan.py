@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from modular_converter.parallel.engine.choice.small_instances import (
     small_instance,
     small_settings,
     target_like,
+    untried,
     verified,
 )
 from modular_converter.parallel.errors import ApplyError, PlanError, PlanFormatError
@@ -27,7 +28,6 @@ from modular_converter.parallel.plans.patterns import entries_for
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.plans.text_checks import placed
-from modular_converter.parallel.proof.head_variants import HeadVariant
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.prove import Derived
 from modular_converter.parallel.solve.read_library import from_library
@@ -91,7 +91,7 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str, bool
         own = kept(model, committed, ranks) if verdict.passed else None
     if isinstance(committed, Plan) and own is not None:
         said = f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance"
-        said += _said(in_use(target, overrides)) + _scope(verdict)
+        said += _said(target, overrides) + _scope(verdict)
         better = _better(model, target, overrides, ranks, own)
         if better is None:
             return committed, said, True
@@ -102,7 +102,7 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str, bool
         said = f"the derived plan, verified on {ranks} ranks of a small instance"
         for hindrance in found.hindrances:
             logger.info("%s: %s", name, hindrance)
-        return found.plan, f"{said}{_said(found.variants)}{_scope(found.verdict)}{retreat}; {refused}", False
+        return found.plan, f"{said}{_said(target, overrides)}{_scope(found.verdict)}{retreat}; {refused}", False
     reason = (
         placed(found.verdict.layer, found.verdict.reason) if not found.verdict.passed else "nothing can be sharded"
     )
@@ -122,9 +122,11 @@ def _better(
         return None
 
 
-def _said(variants: Sequence[HeadVariant]) -> str:
-    """The uses, beside one plain forward, in which a plan was proven."""
-    return f", also with {', '.join(variant.ratio for variant in variants)}" if variants else ""
+def _said(target: Target, overrides: dict[str, Any]) -> str:
+    """The uses, beside one plain forward, in which a plan was proven, and those that could not be tried."""
+    variants, left = in_use(target, overrides), untried(target, overrides)
+    said = f", also with {', '.join(variant.ratio for variant in variants)}" if variants else ""
+    return said + (f", but without {', '.join(left)}" if left else "")
 
 
 def _scope(verdict: Verdict) -> str:

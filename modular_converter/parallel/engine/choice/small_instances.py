@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.errors import ApplyError, BuildError
+from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.head_variants import HeadVariant, refusal
@@ -213,6 +213,20 @@ def proven_inputs(model: Any) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
 def in_use(target: Target, overrides: dict[str, Any]) -> tuple[HeadVariant, ...]:
     """The uses of a small instance beside one plain forward, found once."""
     return _instance(target, overrides).in_use
+
+
+def untried(target: Target, overrides: dict[str, Any]) -> tuple[str, ...]:
+    """The branches on data and the arguments, in words, that no run of the small instance has shown."""
+    known = _instance(target, overrides)
+    return (*known.untried, *(f"the argument {name}" for name in sorted(known.unproven_arguments)))
+
+
+def unproven_arguments(model: Any) -> frozenset[str]:
+    """The optional arguments of a model's forward that no run of its small instance was given; none without one."""
+    try:
+        return _instance(target_like(model), small_settings(model)).unproven_arguments
+    except PlanError:
+        return frozenset()
 
 
 def derived_plan(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.engine.choice.probe import probe_of
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan, given_plan, select_plan
+from modular_converter.parallel.engine.choice.small_instances import unproven_arguments
 from modular_converter.parallel.engine.group.from_files import FileShares
 from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
@@ -80,6 +81,15 @@ def from_first_process(make: Callable[[], tuple[str, ...]], group: ProcessGroup)
     if failure:
         raise ApplyError(failure) from cause
     return tuple(made)
+
+
+def agreed_unproven(model: torch.nn.Module, given: GivenPlan | None, group: ProcessGroup) -> frozenset[str]:
+    """The arguments of the forward that no run of the first process's proof was given; none for a given plan."""
+
+    def make() -> tuple[str, ...]:
+        return () if given is not None else tuple(sorted(unproven_arguments(model)))
+
+    return frozenset(from_first_process(make, group))
 
 
 def refuse_difference_in_group(

@@ -21,8 +21,10 @@ from modular_converter.parallel.engine.base.skeleton import Skeleton, dismantle,
 from modular_converter.parallel.engine.checkpoint.load_model import is_folder
 from modular_converter.parallel.engine.choice.arguments import Arguments
 from modular_converter.parallel.engine.choice.preflight import check_fit
+from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, Unproven, refusing_unproven
 from modular_converter.parallel.engine.group.agreed_plan import (
     agreed_plan,
+    agreed_unproven,
     refuse_difference_in_group,
     refuse_other_weights,
 )
@@ -75,6 +77,7 @@ def parallelize_here(given: Arguments) -> Any:
     kept = kept_types(model, given.weight_type)
     with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
         plan, skeleton = plan_and_skeleton(model, given, kept, grid, place, files)
+        unproven = agreed_unproven(model, given.plan, grid.everyone) if grid.group.size > 1 else frozenset()
     shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
     checked = check_ids(model)
     applied = applied_shares(model, plan, kept, grid.group, place, files)
@@ -88,6 +91,7 @@ def parallelize_here(given: Arguments) -> Any:
         model.__dict__["_dropout"] = SharedDropout(model, skeleton, grid.group.group, place, watched)
         model.__dict__["_held_modules"] = hold_weights(applied, shapes, grid.mesh, grid.data is None)
     model.__dict__.update(_applied=applied, _checked=checked, _grid=grid, _own_class=type(model))
+    model.__dict__[UNPROVEN] = Unproven(unproven, skeleton)
     model.__class__ = _class_of(type(model), given, grid)
     keep_adapters(model, ApplyError, ALONE)
     if grid.data is not None or given.training is not None:
@@ -137,7 +141,9 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     """The model's class with the methods of a sharded model."""
     inference = isinstance(grid.group, DirectGroup)
     body: dict[str, Any] = {
-        name: with_whole_heads(getattr(own, name)) for name in ("forward", "generate") if hasattr(own, name)
+        name: with_whole_heads(refusing_unproven(name, getattr(own, name)))
+        for name in ("forward", "generate")
+        if hasattr(own, name)
     }
     if grid.layout.dp_shard > 1 and "generate" in body:
         body["generate"] = until_all_are_done(body["generate"])

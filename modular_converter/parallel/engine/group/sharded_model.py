@@ -24,6 +24,7 @@ from modular_converter.parallel.engine.base.attention_heads import (
 from modular_converter.parallel.engine.base.checked_ids import uncheck_ids
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage
 from modular_converter.parallel.engine.checkpoint.save_model import saves_as_library
+from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN
 from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
@@ -77,7 +78,7 @@ class Sharded(MemoryFigures):
         own.__dict__.pop("_dropout").detach()
         release(own.__dict__.pop("_held_modules"))
         uncheck_ids(own.__dict__.pop("_checked"))
-        del own.__dict__["_applied"], own.__dict__["_grid"]
+        del own.__dict__["_applied"], own.__dict__["_grid"], own.__dict__[UNPROVEN]
         whole = undo(applied)
         pack_layers(whole)
         return whole

@@ -25,6 +25,7 @@ from modular_converter.parallel.engine.base.adapted import (
 from modular_converter.parallel.engine.base.memory import MemoryFigures
 from modular_converter.parallel.engine.base.refused_methods import CHANGE_WEIGHTS, refusals
 from modular_converter.parallel.engine.checkpoint.save_model import save_model, saved_names, saves_as_library
+from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, refuse_unproven
 from modular_converter.parallel.engine.remote.config_changes import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.engine.remote.what_may_leave import ModelThere
@@ -41,6 +42,8 @@ OUT_OF_REACH = (
     "parallelize it again"
 )
 _UNREACHED = "{name} would not reach the ranks; take the model back with .cpu() and set it there"
+# The methods whose arguments reach the forward.
+_CALLED = ("forward", "generate")
 _CHILDREN = ("_modules", "_parameters")
 # How hooks are put on a module.
 _HOOKS = (
@@ -202,6 +205,7 @@ def give_back(model: Any) -> torch.nn.Module:
         for name in ("forward", *_HOOKS):
             module.__dict__.pop(name, None)
     del model.__dict__["_placement"], model.__dict__["_scales"]
+    model.__dict__.pop(UNPROVEN, None)
     let_go(model)
     pack_layers(model)
     found: torch.nn.Module = model
@@ -247,6 +251,8 @@ def _is_model_code(kind: type[Any]) -> bool:
 def _route(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def routed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if name in _CALLED:
+            refuse_unproven(self, own, args, kwargs)
         _send_settings(self)
         args = tuple(_there(value, self._placement) for value in args)
         return self._placement.call(name, args, {key: _there(value, self._placement) for key, value in kwargs.items()})

@@ -21,6 +21,8 @@ from modular_converter.parallel.engine.choice.kept import log_kept
 from modular_converter.parallel.engine.choice.other_plans import other_plans
 from modular_converter.parallel.engine.choice.preflight import check_fit, check_home, check_text, devices_for
 from modular_converter.parallel.engine.choice.select_plan import given_plan, select_plan
+from modular_converter.parallel.engine.choice.small_instances import unproven_arguments
+from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, Unproven
 from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.remote.compare_with_ranks import (
@@ -49,6 +51,7 @@ class _Ready:
         pieces: how each sharded tensor is split, by number.
         checkpoint: where the ranks read the weights from, if the model has none.
         tried: where the ranks have some of the layers already.
+        unproven: arguments of the forward that no run of the proof was given.
     """
 
     plan: Plan
@@ -58,6 +61,7 @@ class _Ready:
     pieces: dict[int, Piece]
     checkpoint: Checkpoint | None = None
     tried: Placement | None = None
+    unproven: frozenset[str] = frozenset()
 
     def has_lost_weights(self) -> bool:
         """Whether the model has given a weight up already."""
@@ -100,6 +104,8 @@ def put_on_ranks(given: Arguments) -> Any:
     if checkpoint is not None:
         placement.tensors = hollow(given.model, placement.tensors)
     install(given.model, placement)
+    if given.plan is None:
+        given.model.__dict__[UNPROVEN] = Unproven(ready.unproven, ready.skeleton)
     if given.verbose is not None:
         print_usage(given.model, ready.origin, placement.memory(), given.verbose)
     return given.model
@@ -117,7 +123,8 @@ def _prepare(given: Arguments, session: Session, checkpoint: Checkpoint | None) 
         check_text(plan)
         skeleton, tensors = dismantle(model, kept_types(model, given.weight_type))
         plan, pieces = check_fit(skeleton, plan, size)
-    return _Ready(plan, origin, skeleton, tensors, pieces, checkpoint)
+        unproven = unproven_arguments(model)
+    return _Ready(plan, origin, skeleton, tensors, pieces, checkpoint, unproven=unproven)
 
 
 def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:

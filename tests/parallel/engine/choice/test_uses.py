@@ -1,13 +1,22 @@
 """A plan is proven in the uses that a model knows; where one use breaks it, another plan is taken."""
 
 import copy
+import types
 
 import pytest
 import torch
 
 
 pytest.importorskip("transformers")
+from modular_converter.parallel.engine.base.skeleton import dismantle  # noqa: E402
 from modular_converter.parallel.engine.choice.select_plan import select_plan  # noqa: E402
+from modular_converter.parallel.engine.choice.small_instances import unproven_arguments  # noqa: E402
+from modular_converter.parallel.engine.choice.unproven_arguments import (  # noqa: E402
+    UNPROVEN,
+    Unproven,
+    refusing_unproven,
+)
+from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.proof.compare import run_model  # noqa: E402
 from modular_converter.parallel.proof.on_threads import check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.precision import Subject  # noqa: E402
@@ -29,6 +38,8 @@ USES = {
     "WithLargeValues": ({"input_ids": IDS}, "the other side of the branch on data in used_otherwise.py"),
     "WithLargeNumbers": ({"input_ids": IDS}, "the other side of the branch on data in used_otherwise.py"),
     "WithLargeLists": ({"input_ids": IDS}, "the other side of the branch on data in used_otherwise.py"),
+    "WithLargeArrays": ({"input_ids": IDS}, "large numbers in place of those read in used_otherwise.py"),
+    "WithGates": ({"input_ids": IDS, "gate": [torch.randn(2, 12, 64)] * 2}, "gate"),
     "InBlocksOfEight": ({"input_ids": IDS[:, :8]}, "8 tokens"),
     "InNoFives": ({"input_ids": IDS[:, :10]}, "5 tokens"),
     "InFiftyTokens": ({"input_ids": IDS.repeat(1, 5)[:, :50]}, "50 tokens"),
@@ -63,6 +74,33 @@ def test_a_plan_holds_in_each_use(name):
     assert holds(model, plan, inputs)
     plain = derive_plan(record(model_of("WithPadding").eval(), {"input_ids": IDS}))
     assert not holds(model, plain, inputs)
+
+
+@pytest.mark.parametrize("method", ["forward", "generate"])
+def test_an_argument_that_no_run_was_given_is_refused(method):
+    model = model_of("WithOddGate")
+    _, origin = select_plan(model, None, 2)
+    assert "but without the argument gate" in origin
+    assert unproven_arguments(model) == {"gate"}
+    model.__dict__[UNPROVEN] = Unproven(unproven_arguments(model), dismantle(model, lambda name, one: one.dtype)[0])
+    call = types.MethodType(refusing_unproven(method, type(model).forward), model)
+    alone = call(IDS, gate=None)
+    assert torch.equal(alone[0], type(model).forward(model, IDS)[0])
+    said = "WithOddGate was given gate, which no run of the proof .* with it the model runs other operations"
+    for args, kwargs in (((IDS,), {"gate": torch.ones(7)}), ((IDS, torch.ones(7)), {})):
+        with pytest.raises(ApplyError, match=said):
+            call(*args, **kwargs)
+    with pytest.raises(ApplyError, match="cannot be tried without data"):
+        call(IDS, gate=True)
+
+
+def test_an_argument_without_a_proof_passes_where_the_model_computes_as_it_was_proven():
+    model = model_of("WithOddGate")
+    with_offset = types.MethodType(refusing_unproven("forward", used_otherwise.WithOffset.forward), model)
+    model.__class__ = used_otherwise.WithOffset
+    model.__dict__[UNPROVEN] = Unproven(frozenset(["offset"]), dismantle(model, lambda name, one: one.dtype)[0])
+    assert torch.equal(with_offset(IDS, offset=torch.zeros(7))[0], with_offset(IDS)[0])
+    assert model.__dict__[UNPROVEN].known == {frozenset(["offset"])}
 
 
 def test_one_key_value_head_with_padding():

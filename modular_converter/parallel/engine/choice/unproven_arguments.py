@@ -1,0 +1,113 @@
+"""Arguments of a model's forward that no run of the proof was given: a call with one is refused if it computes otherwise.
+
+The model in hand runs once without data as in this call. With operations that it has without the arguments, too, it
+computes as it was proven.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from modular_converter.parallel.engine.base.skeleton import Skeleton
+from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of_call
+from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.solve.operators import cuts, views
+from modular_converter.parallel.trace.record import tensors_in
+
+
+# Around the layers, these only take an argument apart.
+_TAKES_APART = frozenset((*views.TABLE.operators, *cuts.TABLE.operators))
+# Entries of the model's ``__dict__``: ``Unproven``, and a mark for the forwards that ``generate`` makes.
+UNPROVEN, _GENERATES = "_unproven_arguments", "_generates"
+
+
+@dataclass(frozen=True)
+class Unproven:
+    """The arguments without a proof, and the model without its weights.
+
+    Attributes:
+        known: the arguments of earlier calls that compute as it was proven.
+    """
+
+    names: frozenset[str]
+    skeleton: Skeleton
+    known: set[frozenset[str]] = field(default_factory=set)
+
+    def refuse(self, model: Any, given: Mapping[str, Any]) -> None:
+        """Raise ``ApplyError`` if a call with these arguments computes otherwise than the proof has shown."""
+        names = frozenset(name for name in self.names & given.keys() if _is_given(given[name]))
+        if not names or names in self.known:
+            return
+        said = self._new_operation(given)
+        if said:
+            raise ApplyError(
+                f"{type(model).__name__} was given {', '.join(sorted(names))}, which no run of the proof has given its "
+                f"forward, and {said}, so that the answer may be wrong: leave it out, or take a plan as it is with "
+                "parallelize(model, plan=...), such as the one that `modular-plan derive` prints"
+            )
+        self.known.add(names)
+
+    def _new_operation(self, given: Mapping[str, Any]) -> str:
+        """An operation that only a run with the arguments has, in words; empty if there is none."""
+        try:
+            usual = kinds_of_call(self.skeleton, {name: given[name] for name in given.keys() - self.names})
+            found = kinds_of_call(self.skeleton, given)
+        except Exception as error:  # whatever the model's own code raises without data
+            return f"it cannot be tried without data ({one_line(error)})"
+        for path, kind in found.items():
+            more = {fact for fact in kind - usual.get(path, frozenset()) if fact[0] == "operation"}
+            more = more if path else {fact for fact in more if fact[1] not in _TAKES_APART}
+            if more:
+                _, name, inner, _ = min(more)
+                place = ".".join(filter(None, (path, inner)))
+                return f"with it {place or 'the model'} runs other operations, such as {name}"
+        return ""
+
+
+def _is_given(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, str)) or bool(tensors_in(value))
+
+
+def refuse_unproven(model: Any, own: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise ``ApplyError`` if a call of ``own``, a method of the model's class, computes otherwise than it was proven."""
+    unproven: Unproven | None = model.__dict__.get(UNPROVEN)
+    if unproven is None or not unproven.names or _GENERATES in model.__dict__:
+        return
+    taken = inspect.signature(type(model).forward).parameters
+    given = dict(kwargs)
+    if args:
+        given |= inspect.signature(own).bind_partial(model, *args).arguments
+    if "inputs" in given and "inputs" not in taken:  # of generate
+        given[getattr(model, "main_input_name", "input_ids")] = given.pop("inputs")
+    usual = {name: value for name, value in given.items() if name in taken and not _is_usual(value, taken[name])}
+    unproven.refuse(model, {name: value for name, value in usual.items() if name != "self"})
+
+
+def _is_usual(value: Any, parameter: inspect.Parameter) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str)) and value == parameter.default
+
+
+def refusing_unproven(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``forward`` or a ``generate`` that refuses such arguments; those that ``generate`` makes itself pass."""
+
+    @functools.wraps(own)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        refuse_unproven(self, own, args, kwargs)
+        return own(self, *args, **kwargs)
+
+    @functools.wraps(own)
+    def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        refuse_unproven(self, own, args, kwargs)
+        was = self.__dict__.get(_GENERATES)
+        self.__dict__[_GENERATES] = True
+        try:
+            return own(self, *args, **kwargs)
+        finally:
+            if was is None:
+                del self.__dict__[_GENERATES]
+
+    return generate if name == "generate" else forward

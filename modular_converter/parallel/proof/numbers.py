@@ -1,0 +1,91 @@
+"""The numbers that a forward computes with: those of Python's among the operands of its operations.
+
+A number that the code makes of a shape, such as ``1 / sqrt(weight.shape[0])``, is a plain one when it reaches an operation,
+and another one where the weight is a share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from modular_converter.parallel.proof.watch import running_modules
+from modular_converter.parallel.solve.operators import creation, cuts, views
+from modular_converter.parallel.trace.call_names import site_of_call
+
+
+# Their operands are sizes. Those that fill a tensor take a number behind so many other operands.
+_OF_SIZES = frozenset().union(*(family.TABLE.operators for family in (views, cuts, creation)))
+_FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}
+# A tensor with data of so few entries counts as numbers, such as one of ``torch.tensor(scale)``.
+_FEW = 16
+_WING = Path(__file__).parents[1]
+# The code of ours that stands between a model's line and its operation; styles and collectives make their own ones.
+_BETWEEN = tuple(str(_WING / name) for name in ("proof", "trace", "tiny", "engine", "shard/role_parameters"))
+
+Place = tuple[str, str, str]
+"""The path of the module that runs, ``path:line`` of the code, and the operator."""
+Numbers = dict[Place, list[str]]
+"""The numbers of each operation at a place, in order, as text."""
+
+
+def numbers_of(model: torch.nn.Module, run: Callable[[], Any]) -> Numbers:
+    """The numbers that a model computes with in one run, without those of the code that makes it sharded.
+
+    Args:
+        run: runs the model's forward; data do not matter.
+    """
+    stack, found = [""], Numbers()
+    with running_modules(model, stack), torch.no_grad(), _Watch(stack, found):
+        run()
+    return found
+
+
+def differences(whole: Numbers, share: Numbers) -> dict[Place, tuple[str, str]]:
+    """The places where the numbers differ, with the first that does on both sides."""
+    found = {}
+    for place in whole.keys() | share.keys():
+        one, other = whole.get(place, []), share.get(place, [])
+        if one != other:
+            pairs = zip([*one, *["nothing"] * len(other)], [*other, *["nothing"] * len(one)])
+            found[place] = next((a, b) for a, b in pairs if a != b)
+    return found
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the numbers among the operands of each operation that the model's own code asks for."""
+
+    def __init__(self, stack: list[str], found: Numbers) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.stack, self.found = stack, found
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name.partition("::")[2].rstrip("_")
+        if (name not in _OF_SIZES or name in _FILLS) and (site := _site()):
+            given = (args[_FILLS.get(name, 0) :], kwargs or {})
+            self.found.setdefault((self.stack[-1], site, name), []).append(" ".join(_numbers(given)))
+        return func(*args, **(kwargs or {}))
+
+
+def _site() -> str:
+    """The model's line that runs; empty in the code of styles and collectives."""
+    site = site_of_call(_BETWEEN)
+    return "" if site.startswith(str(_WING)) else site
+
+
+def _numbers(value: Any) -> Iterator[str]:
+    if isinstance(value, torch.Tensor):
+        if not value.is_meta and value.numel() <= _FEW:
+            yield from map(str, value.flatten().tolist())
+    elif isinstance(value, (int, float, complex)):
+        yield str(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _numbers(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _numbers(item)

@@ -1,0 +1,96 @@
+"""Optional arguments of a forward, tried with values of several shapes: the model takes the first ones that it runs with."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.tiny.build import Small
+from modular_converter.parallel.tiny.sizes import BATCH
+from modular_converter.parallel.trace.record import tensors_in
+
+
+# Arguments that ask for more outputs, which a call in use compares with the whole model's.
+ASKS_FOR = re.compile(r"return_|output_|use_cache$")
+# They are tried in uses of their own, the mask only where there are ids.
+_KNOWN = ("input_ids", "inputs_embeds", "past_key_values", "cache_params")
+_WHOLE_NUMBERS = re.compile(r"ids?$|labels?|mask|position|index|type|_pos$")
+_MOST_SHAPES = 16
+
+
+def optional_arguments(model: torch.nn.Module) -> dict[str, inspect.Parameter]:
+    """The arguments of a model's forward that a caller may leave out and that do more than ask for outputs, by name."""
+    taken = inspect.signature(model.forward).parameters.items()
+    empty = inspect.Parameter.empty
+    return {name: one for name, one in taken if one.default is not empty and not ASKS_FOR.match(name)}
+
+
+def given_arguments(small: Small) -> Iterator[tuple[str, Iterator[Small]]]:
+    """Name of each optional argument that the inputs lack -> the small instance with it, in one form after another."""
+    for name, parameter in optional_arguments(small.model).items():
+        padded = name == "attention_mask" and "input_ids" in small.inputs
+        if name not in (*small.inputs, *_KNOWN) and not padded:
+            yield name, _with(small, name, parameter)
+
+
+def _with(small: Small, name: str, parameter: inspect.Parameter) -> Iterator[Small]:
+    for value in _values(small, name, parameter):
+        yield dataclasses.replace(small, inputs={**small.inputs, name: value})
+
+
+def _values(small: Small, name: str, parameter: inspect.Parameter) -> Iterator[Any]:
+    usual, said = parameter.default, str(parameter.annotation)
+    if isinstance(usual, bool):
+        yield not usual
+    elif isinstance(usual, (int, float)):
+        yield usual + 1
+    elif usual is None and "bool" in said and "Tensor" not in said:
+        yield True
+    elif usual is None and ("Tensor" in said or parameter.annotation is inspect.Parameter.empty):
+        yield from _tensors(small, name)
+
+
+def _tensors(small: Small, name: str) -> Iterator[Any]:
+    """Tensors in the shapes that inputs and outputs have, and in those of their first dimensions; a list of them."""
+    generator = torch.Generator().manual_seed(5)
+
+    def whole(shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.randint(0, 2, shape, generator=generator)
+
+    def floating(shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.randn(shape, generator=generator)
+
+    shapes = list(dict.fromkeys(_shapes(small)))[:_MOST_SHAPES]
+    if name.endswith("outputs"):  # of another module, of which the first is taken
+        yield from ([floating(shape)] for shape in shapes)
+        return
+    makers = (whole, floating) if _WHOLE_NUMBERS.search(name) else (floating, whole)
+    for make in makers:
+        yield from map(make, shapes)
+    if _WHOLE_NUMBERS.search(name):
+        yield from (whole(shape).bool() for shape in shapes)
+    if name == "labels":  # of detectors
+        yield [
+            {"class_labels": torch.zeros(1, dtype=torch.long), "boxes": torch.full((1, 4), 0.4)} for _ in range(BATCH)
+        ]
+    layers = max((len(m) for m in small.model.modules() if isinstance(m, torch.nn.ModuleList)), default=1)
+    for shape in shapes:
+        yield [floating(shape) for _ in range(layers)]
+
+
+def _shapes(small: Small) -> Iterator[tuple[int, ...]]:
+    with torch.no_grad():
+        outputs = tensors_in(small.model(**small.inputs))
+    known = [tuple(tensor.shape) for tensor in (*tensors_in(dict(small.inputs)), *outputs)]
+    yield from known
+    for shape in known:
+        yield shape[-1:]
+        yield from (shape[:count] for count in range(1, len(shape)))
+    for rows, length, *_ in (shape for shape in known if len(shape) > 1):
+        yield from ((rows, 1, length, length), (rows, length, length), (rows, length - 1), (length,))
+    yield from ((1,), ())
