@@ -18,8 +18,9 @@ from modular_converter.parallel.solve.operators import creation, cuts, views
 from modular_converter.parallel.trace.call_names import site_of_call
 
 
-# Their operands are sizes. Those that fill a tensor take a number behind so many other operands.
-_OF_SIZES = frozenset().union(*(family.TABLE.operators for family in (views, cuts, creation)))
+# Their operands are sizes or tensors alone. Those that fill a tensor take a number behind so many other operands.
+_PLAIN = ("mm", "addmm", "bmm", "linear", "convolution", "embedding", "clone", "_to_copy")
+_WITHOUT = frozenset(_PLAIN).union(*(family.TABLE.operators for family in (views, cuts, creation)))
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}
 # A tensor with data of so few entries counts as numbers, such as one of ``torch.tensor(scale)``.
 _FEW = 16
@@ -65,7 +66,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func._schema.name.partition("::")[2].rstrip("_")
-        if (name not in _OF_SIZES or name in _FILLS) and (site := _site()):
+        if (name not in _WITHOUT or name in _FILLS) and (site := _site()):
             given = (args[_FILLS.get(name, 0) :], kwargs or {})
             self.found.setdefault((self.stack[-1], site, name), []).append(" ".join(_numbers(given)))
         return func(*args, **(kwargs or {}))

@@ -12,6 +12,7 @@ import torch
 from modular_converter.parallel.engine.choice.kept import Kept, kept, log_kept
 from modular_converter.parallel.engine.choice.proven_fit import fitted
 from modular_converter.parallel.engine.choice.proven_layers import held_to_layers, said_of_given
+from modular_converter.parallel.engine.choice.same_numbers import held_to_numbers
 from modular_converter.parallel.engine.choice.small_instances import (
     builds,
     derived_plan,
@@ -76,6 +77,8 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
         plan, origin = held_to_layers(model, plan, origin, ranks, own)
         plan = fitting(plan, model)  # the small instance may have kinds of layers that the model has not
     plan, origin = fitted(model, plan, origin, size, ranks, given is not None)
+    plan, said = held_to_numbers(model, plan, size, ranks, given is not None)
+    origin += said
     log_kept(model, plan, size)
     return plan, origin
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from modular_converter.parallel.engine.base.skeleton import Skeleton
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of_call
 from modular_converter.parallel.errors import ApplyError, one_line
@@ -96,7 +98,8 @@ def refusing_unproven(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(own)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        refuse_unproven(self, own, args, kwargs)
+        if not torch.compiler.is_compiling():
+            refuse_unproven(self, own, args, kwargs)
         return own(self, *args, **kwargs)
 
     @functools.wraps(own)

@@ -78,7 +78,8 @@ class Sharded(MemoryFigures):
         own.__dict__.pop("_dropout").detach()
         release(own.__dict__.pop("_held_modules"))
         uncheck_ids(own.__dict__.pop("_checked"))
-        del own.__dict__["_applied"], own.__dict__["_grid"], own.__dict__[UNPROVEN]
+        del own.__dict__["_applied"], own.__dict__["_grid"]
+        own.__dict__.pop(UNPROVEN, None)
         whole = undo(applied)
         pack_layers(whole)
         return whole

@@ -1,0 +1,120 @@
+"""The numbers that a rank's code makes of shapes, held against those of the whole model's code, at the model's own sizes.
+
+Code may make a number of a weight's shape that is the same on a small instance's ranks and another one on these, such as
+``min(1.0, 1024 / weight.shape[0])``. Runs without data show it in every layer.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.engine.base.skeleton import Skeleton, dismantle
+from modular_converter.parallel.engine.base.without_data import META, run_without_data
+from modular_converter.parallel.engine.choice.fit import (
+    TYPES,
+    OneOf,
+    bare,
+    inputs_without_data,
+    without_part_around,
+)
+from modular_converter.parallel.engine.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.errors import ApplyError, PlanError, one_line
+from modular_converter.parallel.plans.patterns import wildcard
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import fitting
+from modular_converter.parallel.proof.numbers import Numbers, Place, differences, numbers_of
+from modular_converter.parallel.shard.apply import apply
+
+
+logger = logging.getLogger(__name__)
+# Where the code's new tensors lie: with data, which are numbers too, if it runs so.
+_CPU = torch.device("cpu")
+# Parts that are left whole, one after the other, before a model is refused.
+_MOST_PARTS = 8
+
+
+def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) -> tuple[Plan, str]:
+    """The plan without the parts whose code makes other numbers of a rank's shapes, and a word on them for its origin.
+
+    Numbers that differ on the small instance's ranks, too, are part of what was proven there.
+
+    Args:
+        size: the ranks of the model.
+        ranks: those of the small instance that has proven the plan.
+        given: whether the plan is the caller's, which stays as it is, with a warning.
+
+    Raises:
+        ApplyError: such code stands in no part that can stay whole.
+    """
+    skeleton, name = dismantle(model, lambda name, tensor: tensor.dtype)[0], type(model).__name__
+    whole = _numbers(skeleton, None, 1, 0)
+    small = functools.cache(lambda: _known(model, plan, ranks))
+    parts: dict[str, str] = {}
+    while whole is not None and (place := _first_new(skeleton, whole, plan, size, small)) is not None:
+        said = f"its code computes with {place[1]} on a rank ({place[0][1].rpartition('/')[2]})"
+        if given:
+            logger.warning("%s: a given plan changes the model's numbers: %s: %s", name, place[0][0], said)
+            break
+        left = without_part_around(model, plan, place[0][0])
+        if left is None or len(parts) == _MOST_PARTS:
+            raise ApplyError(f"{name} cannot be shared out: {place[0][0] or 'the model'}: {said}")
+        part, plan = left
+        parts[part] = said
+        logger.warning("%s: %s stays whole on each of %d ranks: %s", name, part, size, said)
+    if whole is None:
+        return plan, "; numbers that its code makes of shapes could not be compared"
+    return plan, f"; whole, as their code makes numbers of shapes: {', '.join(parts)}" if parts else ""
+
+
+def _first_new(skeleton: Skeleton, whole: Numbers, plan: Plan, size: int, small: Any) -> tuple[Place, str] | None:
+    """The first place whose numbers differ on a rank and on no rank of the small instance, and how, in words."""
+    for rank in dict.fromkeys((0, size - 1)):
+        share = _numbers(skeleton, plan, size, rank)
+        found = {} if share is None else differences(whole, share)
+        for place in sorted(found):
+            if _anywhere(place) not in small():
+                one, other = found[place]
+                return place, f"{one or 'no number'} whole and with {other or 'no number'}"
+    return None
+
+
+def _known(model: Any, plan: Plan, ranks: int) -> set[Place]:
+    """The places whose numbers differ between the small instance and its ranks."""
+    try:
+        small = small_instance(target_like(model), small_settings(model)).model
+    except PlanError:
+        return set()
+    skeleton, found = dismantle(small, lambda name, tensor: tensor.dtype)[0], set[Place]()
+    whole = _numbers(skeleton, None, 1, 0)
+    for rank in (0, ranks - 1):
+        share = _numbers(skeleton, fitting(plan, small), ranks, rank)
+        if whole is not None and share is not None:
+            found |= {_anywhere(place) for place in differences(whole, share)}
+    return found
+
+
+def _anywhere(place: Place) -> Place:
+    """The same place in any layer."""
+    return wildcard(place[0]), *place[1:]
+
+
+def _numbers(skeleton: Skeleton, plan: Plan | None, size: int, rank: int) -> Numbers | None:
+    """The numbers of one run without data, whole or of a rank; None where there is no such run."""
+    why = ""
+    for kind, place in itertools.product(TYPES, (_CPU, META)):
+        model = bare(skeleton, kind).eval()
+        try:
+            if plan is not None:
+                apply(model, plan, OneOf(size, rank))
+            given = inputs_without_data(model, kind)
+            with place:
+                return numbers_of(model, functools.partial(run_without_data, model, kwargs=given))
+        except Exception as error:  # what the model's own code raises without data
+            why = one_line(error)
+    logger.info("there is no run without data: %s", why)
+    return None
