@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,13 +23,20 @@ from modular_converter.parallel.engine.choice.fit import (
     inputs_without_data,
     without_part_around,
 )
-from modular_converter.parallel.engine.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.engine.choice.small_instances import (
+    small_instance,
+    small_settings,
+    target_like,
+    verified,
+)
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
+from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.numbers import Numbers, Place, differences, numbers_of
 from modular_converter.parallel.shard.apply import apply
+from modular_converter.parallel.shard.units import without_units
 
 
 logger = logging.getLogger(__name__)
@@ -49,7 +57,7 @@ def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) 
         given: whether the plan is the caller's, which stays as it is, with a warning.
 
     Raises:
-        ApplyError: such code stands in no part that can stay whole.
+        ApplyError: such code stands in no part that can stay whole, or the rest of the plan does not hold without it.
     """
     skeleton, name = dismantle(model, lambda name, tensor: tensor.dtype)[0], type(model).__name__
     whole = _numbers(skeleton, None, 1, 0)
@@ -66,35 +74,45 @@ def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) 
         part, plan = left
         parts[part] = said
         logger.warning("%s: %s stays whole on each of %d ranks: %s", name, part, size, said)
+    if parts:
+        verdict = verified(target_like(model), small_settings(model), ranks, without_units(plan))
+        if not verdict.passed:
+            raise ApplyError(
+                f"{name}: whole {', '.join(parts)} break the plan: {placed(verdict.layer, verdict.reason)}"
+            )
     if whole is None:
         return plan, "; numbers that its code makes of shapes could not be compared"
     return plan, f"; whole, as their code makes numbers of shapes: {', '.join(parts)}" if parts else ""
 
 
-def _first_new(skeleton: Skeleton, whole: Numbers, plan: Plan, size: int, small: Any) -> tuple[Place, str] | None:
+def _first_new(
+    skeleton: Skeleton, whole: Numbers, plan: Plan, size: int, small: Callable[[], set[Place] | None]
+) -> tuple[Place, str] | None:
     """The first place whose numbers differ on a rank and on no rank of the small instance, and how, in words."""
     for rank in dict.fromkeys((0, size - 1)):
         share = _numbers(skeleton, plan, size, rank)
         found = {} if share is None else differences(whole, share)
+        known = small() if found else None
         for place in sorted(found):
-            if _anywhere(place) not in small():
+            if known is not None and _anywhere(place) not in known:
                 one, other = found[place]
                 return place, f"{one or 'no number'} whole and with {other or 'no number'}"
     return None
 
 
-def _known(model: Any, plan: Plan, ranks: int) -> set[Place]:
-    """The places whose numbers differ between the small instance and its ranks."""
+def _known(model: Any, plan: Plan, ranks: int) -> set[Place] | None:
+    """The places whose numbers differ between the small instance and its ranks; None where it shows none."""
     try:
         small = small_instance(target_like(model), small_settings(model)).model
     except PlanError:
-        return set()
+        return None
     skeleton, found = dismantle(small, lambda name, tensor: tensor.dtype)[0], set[Place]()
     whole = _numbers(skeleton, None, 1, 0)
     for rank in (0, ranks - 1):
-        share = _numbers(skeleton, fitting(plan, small), ranks, rank)
-        if whole is not None and share is not None:
-            found |= {_anywhere(place) for place in differences(whole, share)}
+        share = _numbers(skeleton, fitting(without_units(plan), small), ranks, rank)
+        if whole is None or share is None:
+            return None
+        found |= {_anywhere(place) for place in differences(whole, share)}
     return found
 
 
