@@ -55,8 +55,8 @@ class ScheduledStage(torch.nn.Module):
         """
         result = self.stage(*received, **self.inputs[int(micro_batch)])
         tensors = self._distinct(result) if self.stage.is_last else result
-        # torch detaches what a stage gives in place, which views do not allow: those of opt's layers, say
-        return tuple(tensor if tensor._base is None else tensor.clone() for tensor in tensors)
+        # torch sends contiguous tensors (a bias of t5 is none), and detaches them in place, which views (of opt) do not allow
+        return tuple((tensor if tensor._base is None else tensor.clone()).contiguous() for tensor in tensors)
 
     def output(self, tensors: Any) -> Any:
         """The model's output from its tensors."""
