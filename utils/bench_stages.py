@@ -1,8 +1,8 @@
 """A model in stages against one device, on as many GPUs as torchrun starts processes:
 `torchrun --nproc-per-node 2 utils/bench_stages.py [--results FILE]`.
 
-Llama shapes with random weights in bfloat16: the forward of a batch (5.9 billion parameters) and a training step with
-AdamW (1.3 billion), in micro-batches, by each schedule. One device runs the same batch whole and in the same micro-batches;
+Llama shapes with random weights in bfloat16: the forward of a batch and `generate` (5.9 billion parameters), and a training
+step with AdamW (1.3 billion), in micro-batches, by each schedule. One device runs the same batch whole and in the same micro-batches;
 the faster one counts. Medians of steps after two that warm up.
 """
 
@@ -40,6 +40,8 @@ SIZES = {
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 8, "num_attention_heads": 4},
 }
 FORWARD = ("GPipe", "LoopedBFS")
+DECODED = ((8, 32), (64, 1024))
+TOKENS = {"max_new_tokens": 32, "do_sample": False, "pad_token_id": 0}
 TRAINING = ("GPipe", "1F1B", "Interleaved1F1B", "ZBVZeroBubble")
 
 
@@ -85,6 +87,24 @@ def forwards(options: argparse.Namespace, place: torch.device) -> list[str]:
         pipeline = _pipeline(model, schedule, options, place).eval()
         taken = median(functools.partial(pipeline, input_ids=ids), options.times)
         rows.append(_row(f"forward, {options.forward}", schedule, one, taken))
+    return rows
+
+
+def decodings(options: argparse.Namespace, place: torch.device) -> list[str]:
+    """The rows of greedy decoding: few short prompts, and many long ones."""
+    model = model_of(options.forward, place).eval()
+    model.generation_config.eos_token_id = None
+    rows = []
+    for count, length in DECODED:
+        ids = torch.randint(3, 32000, (count, length), device=place)
+        run = functools.partial(model.generate, ids, attention_mask=torch.ones_like(ids), **TOKENS)
+        one = median(run if dist.get_rank() == 0 else bool, 2)
+        pipeline = _pipeline(model, "GPipe", options, place).eval()
+        taken = median(functools.partial(pipeline.generate, ids, attention_mask=torch.ones_like(ids), **TOKENS), 2)
+        rows.append(
+            _row(f"{TOKENS['max_new_tokens']} tokens after {count} x {length}, {options.forward}", "", one, taken)
+        )
+        del pipeline
     return rows
 
 
@@ -175,9 +195,9 @@ def main() -> None:
         f"| | schedule | one device, ms | {processes} devices, ms | times as fast |",
         "|---|---|---|---|---|",
     ]
-    lines += forwards(options, place)
-    torch.cuda.empty_cache()
-    lines += trainings(options, place)
+    for measured in (forwards, decodings, trainings):
+        lines += measured(options, place)
+        torch.cuda.empty_cache()
     if dist.get_rank() == 0:
         print("\n".join(lines), flush=True)
         if options.results:
