@@ -133,7 +133,9 @@ def _merge_behind(merge: Merge, order: Order) -> _Merged:
 
 def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
     """The body in which the lines `held`, and they alone, stay behind the parent's."""
-    removed = {target for part in order.after for target in part.deleted if part not in held}
+    blocks = _bound([part for part in order.inherited if not part.targets])
+    # What the parent binds in a block, too, is deleted behind its body: which of its assignments run is not known.
+    removed = {target for part in order.after for target in part.deleted if part not in held} - blocks
     overrides = {target: line for target, (line, _) in merge.overrides.lines.items() if line not in held}
     merged: list[Line] = []
     placed: set[str] = set()
@@ -169,12 +171,13 @@ def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
 
 def _deleted_elsewhere(removed: set[str], inherited: Sequence[Line]) -> set[str]:
     """The `self.x` of `del` statements that the parent's body binds nowhere: they vanish, as the corpus has it."""
-    attributes = {target for target in removed if re.fullmatch(r"self\.\w+", target)}
-    nodes = (node for part in inherited for node in ast.walk(part.node)) if attributes else ()
-    bound = {
-        ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    }
-    return attributes - bound
+    return {target for target in removed if re.fullmatch(r"self\.\w+", target)} - _bound(inherited)
+
+
+def _bound(lines: Sequence[Line]) -> set[str]:
+    """The names and attributes that statements bind, in their blocks too."""
+    nodes = (node for part in lines for node in ast.walk(part.node))
+    return {ast.unparse(node) for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store)}
 
 
 def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:

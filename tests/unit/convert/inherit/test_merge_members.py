@@ -132,6 +132,16 @@ ALIKE = {
         "def f(self):\n    self.a = 4\n    self.a += 1",
         "new.f(), hasattr(new, 'a')",
     ),
+    "an attribute deleted that a block of the parent sets again": (
+        "def f(self):\n    super().f()\n    del self.a",
+        "def f(self):\n    self.a = self.b = 4\n    try:\n        pass\n    finally:\n        self.a = 5",
+        "new.f(), hasattr(new, 'a'), new.b",
+    ),
+    "an attribute deleted that a block of the parent may set": (
+        "def f(self):\n    super().f()\n    del self.a",
+        "def f(self):\n    self.a = 4\n    if self.a > 9:\n        self.a = 5",
+        "new.f(), hasattr(new, 'a')",
+    ),
     "an item deleted, then all of it": (
         "def f(self):\n    super().f()\n    del self.a[0]\n    self.a = [4]",
         "def f(self):\n    self.a = [1]",
