@@ -7,7 +7,6 @@ run ends at the first layer behind the stage.
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from torch.utils import _pytree as pytree
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.asked import AskedTensor, Spot, same_leaves, tensors_of
 from modular_converter.parallel.pipeline.flow import LayerFlow, handed_over, layer_paths, layers_entry, parts
+from modular_converter.parallel.pipeline.part_of_model import do_not_recompute, part_of, remember_type
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
 
@@ -47,7 +47,7 @@ class StageModule(torch.nn.Module):
         absent = [path for path in parts(model, plan) if path not in kept]
         self.needs = frozenset(name for entry in (self._layers, *before, *behind) for name in entry.inputs)
         self.span, self.is_first, self.is_last = span, span.start == 0, span.stop == len(paths)
-        self.model = _part_of(model, absent)
+        self.model = part_of(model, absent)
         self._place = [torch.device("cpu")]
         self._own = [paths[number] for number in span]
         self._absent = absent
@@ -67,7 +67,7 @@ class StageModule(torch.nn.Module):
         for path in absent:
             self._empty(path)
             do_not_recompute(self.model.get_submodule(path))
-            _remember_type(model.get_submodule(path), self.model.get_submodule(path), self._place)
+            remember_type(model.get_submodule(path), self.model.get_submodule(path), self._place)
         for number in span:
             self._hook(paths[number], self._give(number == span.start))
         if not self.is_last:
@@ -227,50 +227,6 @@ class StageModule(torch.nn.Module):
         return blank
 
 
-def _part_of(model: torch.nn.Module, absent: Sequence[str]) -> torch.nn.Module:
-    """The model's structure with the weights of all modules but the absent ones; no weight is copied.
-
-    An absent module keeps its attributes, which callers read, and its weights as plain tensors without data.
-    """
-    gone = {id(part) for path in absent for part in model.get_submodule(path).modules()}
-    held: dict[int, Any] = {}
-    lost: dict[int, Any] = {}
-    for module in model.modules():
-        target = lost if id(module) in gone else held
-        target.update({id(t): t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None})
-    bare = {key: without_data(value) for key, value in lost.items() if key not in held}
-    local = copy.deepcopy(model, {**bare, **held})
-    for path in absent:
-        for part in local.get_submodule(path).modules():
-            for store in (part._parameters, part._buffers):
-                part.__dict__.update(store)
-                store.clear()
-    return local
-
-
-def do_not_recompute(module: torch.nn.Module) -> None:
-    """Turn activation checkpointing off for a module and its parts."""
-    for part in module.modules():
-        if getattr(part, "gradient_checkpointing", False):
-            part.gradient_checkpointing = False  # type: ignore[assignment]
-
-
-def copy_without_data(model: torch.nn.Module) -> torch.nn.Module:
-    """The same model on the meta device; no weight is copied."""
-    memo: dict[int, Any] = {}
-    for module in model.modules():
-        for value in (*module._parameters.values(), *module._buffers.values()):
-            if value is not None and id(value) not in memo:
-                memo[id(value)] = without_data(value)
-    return copy.deepcopy(model, memo)
-
-
-def without_data(value: torch.Tensor) -> torch.Tensor:
-    """A parameter or buffer on the meta device."""
-    bare = value.detach().to("meta")
-    return torch.nn.Parameter(bare, value.requires_grad) if isinstance(value, torch.nn.Parameter) else bare
-
-
 def _filled(like: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """A structure with other tensors in order."""
     left = iter(tensors)
@@ -290,13 +246,3 @@ def _nothing(value: Any, device: torch.device, known: dict[Any, torch.Tensor]) -
         return known[key]
 
     return pytree.tree_map(blank, value)
-
-
-def _remember_type(given: torch.nn.Module, absent: torch.nn.Module, place: list[torch.device]) -> None:
-    """Have a model within the model say its type and device, which it reads from weights that are not here."""
-    for part, bare in zip(given.modules(), absent.modules()):
-        kind: Any = type(part)
-        if isinstance(getattr(kind, "dtype", None), property) and isinstance(getattr(kind, "device", None), property):
-            number = next((p.dtype for p in part.parameters() if p.is_floating_point()), torch.get_default_dtype())
-            told = {"dtype": number, "device": property(lambda _: place[0]), "__module__": kind.__module__}
-            bare.__class__ = type(kind.__name__, (kind,), {**told, "__qualname__": kind.__qualname__})

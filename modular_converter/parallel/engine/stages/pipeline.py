@@ -37,8 +37,9 @@ from modular_converter.parallel.engine.stages.shared_weights import (
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
+from modular_converter.parallel.pipeline.part_of_model import copy_without_data, do_not_recompute
 from modular_converter.parallel.pipeline.prove import cuts_of
-from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
+from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import first_names
 from modular_converter.parallel.schedule.orders import order_of, schedule_named

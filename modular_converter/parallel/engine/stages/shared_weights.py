@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.pipeline.stage import without_data
+from modular_converter.parallel.pipeline.part_of_model import without_data
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,9 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import spans
 from modular_converter.parallel.pipeline.derive import derive_pipeline
 from modular_converter.parallel.pipeline.flow import flow_of
+from modular_converter.parallel.pipeline.part_of_model import copy_without_data, do_not_recompute
 from modular_converter.parallel.pipeline.prove import verify_pipeline
-from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
+from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.proof.situations import with_mask
 from modular_converter.parallel.tiny.build import build, target_of
