@@ -102,11 +102,11 @@ def _first_new(
 
 def _unlike(skeleton: Skeleton, plan: Plan, size: int) -> list[int]:
     """The first rank, and the last one where its shapes are others: a run of each takes a second for 32 layers."""
-    shapes = {}
+    shapes: dict[tuple[torch.Size, ...], int] = {}
     for rank in dict.fromkeys((0, size - 1)):
         model = bare(skeleton, TYPES[0])
         apply(model, plan, OneOf(size, rank))
-        shapes.setdefault(tuple(tuple(one.shape) for one in (*model.parameters(), *model.buffers())), rank)
+        shapes.setdefault(tuple(one.shape for one in (*model.parameters(), *model.buffers())), rank)
     return list(shapes.values())
 
 

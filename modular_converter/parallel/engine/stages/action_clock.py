@@ -82,7 +82,9 @@ class ActionClock:
 class ClockedStage(pipelining.PipelineStage):
     """A stage of torch whose actions a clock notes."""
 
-    clock: ActionClock
+    def __init__(self, *args: Any, clock: ActionClock, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.clock = clock
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
         with self.clock.action(Work.FORWARD, self.stage_index, fwd_chunk_id):

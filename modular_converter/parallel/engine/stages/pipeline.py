@@ -256,9 +256,8 @@ class Pipeline:
             stage.prepare(flow)
             wrapped = self._wrapped[number] = ScheduledStage(stage, flow)
             takes, gives = bare_leaves(stage.takes), bare_leaves(wrapped.gives)
-            count, place = self._stages_in_all, self._place
-            stages.append(ClockedStage(wrapped, number, count, place, takes, gives, group=self._group))
-            stages[-1].clock = self.clock
+            where = (self._stages_in_all, self._place)
+            stages.append(ClockedStage(wrapped, number, *where, takes, gives, group=self._group, clock=self.clock))
         made: Any = get_schedule_class(self._schedule.name)
         return made(
             stages if issubclass(made, PipelineScheduleMulti) else stages[0],
