@@ -2,6 +2,7 @@
 
 A llama-shaped model of 1.3 billion parameters in bfloat16, sequences of 2048 tokens: tokens a second and peak memory of
 one device, of layouts of `parallelize`, and of plain torch in the same layout, eager and with each layer compiled.
+`torchrun --nproc-per-node 1 utils/bench_train.py --runs dp --forms eager` measures `torch.nn.DataParallel`.
 Figures go to `--results` as they come; `python utils/bench_train.py --render --update docs/train.md` writes the page.
 """
 
@@ -100,10 +101,11 @@ def measured(run: str, compiled: bool, options: argparse.Namespace, device: Any)
     for parameter in model.parameters():
         kinds.setdefault(type(parameter), []).append(parameter)
     optimizer = torch.optim.AdamW([{"params": group} for group in kinds.values()], lr=1e-4, fused=True)
-    ids = torch.randint(0, VOCABULARY, (options.batch, options.length), device=device)
+    rows = options.batch * (parts if run == "dp" else 1)  # which divides its batch itself
+    ids = torch.randint(0, VOCABULARY, (rows, options.length), device=device)
 
     def step() -> None:
-        model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+        model(input_ids=ids, labels=ids, use_cache=False).loss.mean().backward()
         optimizer.step()
         optimizer.zero_grad()
 
@@ -136,10 +138,12 @@ def made(run: str, compiled: bool, shape: str, device: Any) -> tuple[Any, int]:
     with torch.device(device):
         model: Any = LlamaForCausalLM(config).to(torch.bfloat16)
     kind = run.rpartition(" ")[2]
-    if "plain" not in run and run != "one":
+    if "plain" not in run and run not in ("one", "dp"):
         parallelize(model, layout=kind, training=Training(compile=compiled), device=device.type, probe=False)
         return model.train(), model.layout.data
     model.train()
+    if run == "dp":
+        return torch.nn.DataParallel(model), torch.cuda.device_count()
     if run == "plain tp2":
         plain_tensors(model, device)
     if compiled:
