@@ -44,7 +44,7 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
         with (
             torch.set_grad_enabled(model.training),
             keeps,
-            guesses(),
+            guesses(finds_nothing=False),
             _PlainInputs(),
             _Attention(counter),
             _Operations(counter),

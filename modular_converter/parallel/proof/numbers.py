@@ -19,7 +19,7 @@ from modular_converter.parallel.trace.call_names import site_of_call
 
 
 # Their operands are sizes or tensors alone. Those that fill a tensor take a number behind so many other operands.
-_PLAIN = ("mm", "addmm", "bmm", "linear", "convolution", "embedding", "clone", "_to_copy")
+_PLAIN = ("mm", "linear", "convolution")
 _WITHOUT = frozenset(_PLAIN).union(*(family.TABLE.operators for family in (views, cuts, creation)))
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}
 # A tensor with data of so few entries counts as numbers, such as one of ``torch.tensor(scale)``.

@@ -48,7 +48,7 @@ def test_a_pipeline_plan_from_a_file_is_verified_or_refused(tmp_path):
     "arguments, said",
     [
         (("derive", "llama", "--kind", "expert"), "no expert plan: no module of stacked experts was run"),
-        (("derive", "bart", "--kind", "pipeline"), "`encoder.layers` and `decoder.layers` are 2 stacks"),
+        (("derive", "flaubert", "--kind", "pipeline"), "the members of `attentions` alternate with other modules"),
         (("verify", "llama", "missing.txt", "--kind", "pipeline"), "missing.txt: it cannot be read"),
         (("committed", "--kind", "expert", "llama"), "no expert plan for this model type"),
     ],

@@ -30,6 +30,7 @@ from modular_converter.rules import (
     half_overridden,
     import_from_package_root,
     inconsistent_bases,
+    inheritable_definition,
     internal_error,
     invalid_result,
     invisible_copy,
@@ -228,6 +229,11 @@ WORDED = [
         dangling_copy.diagnose(AT, "a.b.C", "b.py has no `C`"),
         "a.b.C does not exist: b.py has no `C`",
         "Correct the name",
+    ),
+    (
+        inheritable_definition.diagnose(AT, "NewMLP", "OldMLP", "..old.modeling_old", is_class=True),
+        "NewMLP",
+        "Write `from ..old.modeling_old import OldMLP` and `class NewMLP(OldMLP)",
     ),
     (invisible_copy.diagnose(AT, "it stands behind code"), "it stands behind code", "# Copied from <package>"),
 ]

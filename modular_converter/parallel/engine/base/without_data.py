@@ -14,14 +14,19 @@ META = torch.device("meta")
 class _Guesses(TorchFunctionMode):
     """Answers questions about the values of tensors without data with no or zero: whether a mask is all ones, say.
 
-    No entry is other than zero, so that no expert is called.
+    Args:
+        finds_nothing: no entry is other than zero, so that no expert is called; else this question fails.
     """
+
+    def __init__(self, finds_nothing: bool = True) -> None:
+        super().__init__()
+        self.finds_nothing = finds_nothing
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in _ANSWERS and args and isinstance(args[0], torch.Tensor) and args[0].is_meta:
             return _ANSWERS[name]
-        if name == "nonzero" and args and args[0].is_meta:
+        if name == "nonzero" and self.finds_nothing and args and args[0].is_meta:
             none = torch.empty(0, args[0].dim(), dtype=torch.int64, device=META)
             return none.unbind(1) if (kwargs or {}).get("as_tuple") else none
         if name in _BFLOAT16_ALONE and args and args[0].is_meta:
@@ -41,9 +46,13 @@ def _half(values: Any) -> Any:
     return {name: half(v) for name, v in values.items()} if isinstance(values, dict) else [half(v) for v in values]
 
 
-def guesses() -> TorchFunctionMode:
-    """A context in which tensors without data answer questions about their values with no or zero."""
-    return _Guesses()
+def guesses(finds_nothing: bool = True) -> TorchFunctionMode:
+    """A context in which tensors without data answer questions about their values with no or zero.
+
+    Args:
+        finds_nothing: whether they also have no entry other than zero: the work of what was looked for is then not seen.
+    """
+    return _Guesses(finds_nothing)
 
 
 def run_without_data(model: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
