@@ -64,7 +64,8 @@ def _deletes_the_parents(method: ast.FunctionDef, inherited: ast.FunctionDef) ->
     deleted = {target.id for part in method.body for target in getattr(part, "targets", ()) if _is_deleted(target)}
     nodes = [node for node in ast.walk(method) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     own = {node.id for node in nodes} | {part.arg for part in ast.walk(method) if isinstance(part, ast.arg)}
-    return any(set(_targets(one)) & (deleted - own) for one in inherited.body)
+    bound = {node.id for node in ast.walk(inherited) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return bool(bound & (deleted - own))
 
 
 def _is_deleted(target: ast.expr) -> bool:

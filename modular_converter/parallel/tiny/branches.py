@@ -30,8 +30,8 @@ _CASTS = ("__int__", "__index__", "__float__")
 # Functions whose results have a length that depends on data, and how code asks for a length.
 _SIZED_BY_DATA = ("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive")
 _LENGTHS = ("__get__", "size", "numel", "nelement")
-_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+_COMPARISONS = ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__")
+_ARITHMETIC = ("add__", "sub__", "mul__", "truediv__", "floordiv__", "mod__", "pow__")
 _COMPARING_UFUNCS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "isclose")
 
 
@@ -133,8 +133,8 @@ def _number(kind: type[Any]) -> type[Any]:
         "__bool__": lambda self: self.sides.answer(kind.__bool__(self), self.site),
         "__deepcopy__": lambda self, memo: kind(self),
     }
-    body |= {f"__{name}__": _comparing(getattr(kind, f"__{name}__")) for name in _COMPARISONS}
-    names = (f"__{swap}{name}__" for name in _ARITHMETIC for swap in ("", "r"))
+    body |= {name: _comparing(getattr(kind, name)) for name in _COMPARISONS}
+    names = (f"__{swap}{name}" for name in _ARITHMETIC for swap in ("", "r"))
     body |= {name: _calculating(getattr(kind, name)) for name in names}
     return type(kind.__name__, (kind,), body)
 
