@@ -1,26 +1,31 @@
 """Arguments of a model's forward that no run of the proof was given: a call with one is refused if it computes otherwise.
 
 The model in hand runs once without data as in this call. With operations that it has without the arguments, too, it
-computes as it was proven.
+computes as it was proven. Where code of the library has no such run, as for videos, a warning takes the refusal's place.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.skeleton import Skeleton
+from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
+from modular_converter.parallel.engine.base.without_data import META
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of_call
-from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.errors import ApplyError, TraceError, one_line
 from modular_converter.parallel.solve.operators import cuts, views
+from modular_converter.parallel.tiny.inputs import make_inputs
+from modular_converter.parallel.trace.layer_kinds import Kind
 from modular_converter.parallel.trace.record import tensors_in
 
 
+logger = logging.getLogger(__name__)
 # Around the layers, these only take an argument apart.
 _TAKES_APART = frozenset((*views.TABLE.operators, *cuts.TABLE.operators))
 # Entries of the model's ``__dict__``: ``Unproven``, and a mark for the forwards that ``generate`` makes.
@@ -44,7 +49,19 @@ class Unproven:
         names = frozenset(name for name in self.names & given.keys() if _is_given(given[name]))
         if not names or names in self.known:
             return
-        said = self._new_operation(given)
+        try:
+            said = self._new_operation(given)
+        except Exception as error:  # whatever the model's own code raises without data
+            said = f"it cannot be tried without data ({one_line(error)})"
+            if _is_of_the_library(model):
+                logger.warning(
+                    "%s was given %s, which no run of the proof has given its forward, and %s: compare an answer with one "
+                    "device's",
+                    type(model).__name__,
+                    ", ".join(sorted(names)),
+                    said,
+                )
+                said = ""
         if said:
             raise ApplyError(
                 f"{type(model).__name__} was given {', '.join(sorted(names))}, which no run of the proof has given its "
@@ -55,11 +72,7 @@ class Unproven:
 
     def _new_operation(self, given: Mapping[str, Any]) -> str:
         """An operation that only a run with the arguments has, in words; empty if there is none."""
-        try:
-            usual = kinds_of_call(self.skeleton, {name: given[name] for name in given.keys() - self.names})
-            found = kinds_of_call(self.skeleton, given)
-        except Exception as error:  # whatever the model's own code raises without data
-            return f"it cannot be tried without data ({one_line(error)})"
+        found, usual = kinds_of_call(self.skeleton, given), self._usual(given)
         for path, kind in found.items():
             more = {fact for fact in kind - usual.get(path, frozenset()) if fact[0] == "operation"}
             more = more if path else {fact for fact in more if fact[1] not in _TAKES_APART}
@@ -68,6 +81,21 @@ class Unproven:
                 place = ".".join(filter(None, (path, inner)))
                 return f"with it {place or 'the model'} runs other operations, such as {name}"
         return ""
+
+    def _usual(self, given: Mapping[str, Any]) -> dict[str, Kind]:
+        """A run without the arguments, with the model's likeliest inputs where one of them takes another's place."""
+        try:
+            return kinds_of_call(self.skeleton, {name: given[name] for name in given.keys() - self.names})
+        except TraceError:
+            return kinds_of_call(self.skeleton, make_inputs(assemble_model(self.skeleton, META)[0]))
+
+
+def _is_of_the_library(model: Any) -> bool:
+    """Whether its code is the library's, whose processors make its arguments; other code is not known to anyone here."""
+    own = next(
+        (one for one in type(model).__mro__ if not one.__module__.startswith("modular_converter.")), type(model)
+    )
+    return own.__module__.startswith("transformers.")
 
 
 def _is_given(value: Any) -> bool:

@@ -94,6 +94,18 @@ def test_an_argument_that_no_run_was_given_is_refused(method):
         call(IDS, gate=True)
 
 
+def test_an_argument_that_code_of_the_library_cannot_try_without_data_passes_with_a_warning(caplog):
+    small = build(target_of("qwen2_vl"))
+    given = {name: value for name, value in small.inputs.items() if not name.startswith(("pixel", "image"))}
+    given |= {"pixel_values_videos": small.inputs["pixel_values"], "video_grid_thw": small.inputs["image_grid_thw"]}
+    unproven = Unproven(unproven_arguments(small.model), dismantle(small.model, lambda name, one: one.dtype)[0])
+    assert "pixel_values_videos" in unproven.names
+    for _ in range(2):
+        unproven.refuse(small.model, given)
+    (said,) = [one.message for one in caplog.records if "cannot be tried without data" in one.message]
+    assert "Qwen2VLModel was given pixel_values_videos, which no run of the proof" in said
+
+
 def test_an_argument_without_a_proof_passes_where_the_model_computes_as_it_was_proven():
     model = model_of("WithOddGate")
     with_offset = types.MethodType(refusing_unproven("forward", used_otherwise.WithOffset.forward), model)
