@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.engine.choice.expert_plan import expert_plan
 from modular_converter.parallel.engine.choice.probe import probe_of
 from modular_converter.parallel.engine.choice.select_plan import GivenPlan, given_plan, select_plan
 from modular_converter.parallel.engine.choice.small_instances import unproven_arguments
@@ -51,7 +52,7 @@ def agreed_plan(
         return Plan(type(model).__name__), "one process holds each layer"
 
     def chosen() -> tuple[str, str]:
-        plan, origin = select_plan(model, given, ranks)
+        plan, origin = (expert_plan if experts else select_plan)(model, given, ranks)
         return str(plan), origin
 
     text, origin = from_first_process(chosen, group)
