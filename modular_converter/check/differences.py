@@ -24,33 +24,33 @@ class Differences(NamedTuple):
     written: Sequence[str] = ()
     failures: Sequence[Diagnostic] = ()
     """The files that could not be read or written."""
-    wrong_version: Diagnostic | None = None
-    """The error about the formatter's version, with the number of files that differ for it."""
+    wrong_versions: Sequence[Diagnostic] = ()
+    """The errors about the formatter's version, the first with the number of files that differ for it."""
 
 
 def find_differences(
-    found: Conversions, settings: Settings, wrong: Diagnostic | None, *, fix_in: str | None
+    found: Conversions, settings: Settings, wrong: Sequence[Diagnostic], *, fix_in: str | None
 ) -> Differences:
     """Compare the conversions of this run with the disk, and write the differences if asked to.
 
     Args:
         found: all conversions of the check.
         settings: the settings of the run.
-        wrong: the error about the formatter's version, which keeps everything from being written.
+        wrong: the errors about the formatter's version, which keep everything from being written.
         fix_in: the folder that nothing is written out of, "" for the one of the settings; None to write nothing.
     """
-    if not found.made and wrong is None:
+    if not found.made and not wrong:
         return Differences()
     from modular_converter.check.compare import compare, describe  # a check of current files needs none of these
     from modular_converter.check.fix import Fixed, fix
     from modular_converter.check.wrong_version import leave_out_formatting
 
     stale, unreadable = compare(found.made.values(), settings)
-    if wrong is not None:
+    if wrong:
         stale, wrong = leave_out_formatting(stale, wrong, settings)
-    differences = describe(stale, wrong)
+    differences = describe(stale, wrong[0] if wrong else None)
     fixed = Fixed(left=differences)
-    if fix_in is not None and wrong is None:
+    if fix_in is not None and not wrong:
         root = os.path.abspath(fix_in) if fix_in else settings.root
         fixed = fix(differences, found.all, replace(settings, root=root))
     return Differences(fixed.left, fixed.written, (*unreadable, *fixed.failures), wrong)

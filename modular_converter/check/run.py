@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.cache.versions import remembered_versions
@@ -16,7 +15,7 @@ from modular_converter.check.conversions import find_conversions
 from modular_converter.check.differences import find_differences
 from modular_converter.check.orphans import orphans
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.emit.formatter_version import wrong_version
+from modular_converter.convert.emit.formatter_version import wrong_versions
 from modular_converter.diagnostics import ConversionError, Diagnostic, exit_code
 from modular_converter.files.arguments import ALL, is_modular_name
 from modular_converter.files.generated_files import path_of_generated
@@ -78,15 +77,14 @@ def check(options: CheckOptions) -> CheckResult:
         selection = _select(options, listings)
         unchecked += selection.findings
         paths, settings = _affected(selection, options.changed_since), selection.settings
-        wrong = wrong_version(settings, remembered_versions(options.cache)) if paths else None
+        wrong = wrong_versions(settings, map(os.path.dirname, paths), remembered_versions(options.cache))
         if wrong:  # the code can still be compared, and nothing is written
-            settings = replace(settings, pinned_formatter=None)
+            settings = settings.with_any_formatter
         found = find_conversions(paths, settings, options.cache, errors_only=options.errors_only)
     except ConversionError as error:
         return CheckResult(diagnostics=[*unchecked, *error.diagnostics], incomplete=True)
     differences = find_differences(found, settings, wrong, fix_in=(options.root or "") if options.fix else None)
-    if differences.wrong_version:
-        unchecked.append(differences.wrong_version)
+    unchecked += differences.wrong_versions
     findings = [finding for conversion in found.all for finding in conversion.diagnostics]
     findings += [*differences.failures, *(one.diagnostic for one in differences.left)]
     folders = _folders(paths if options.changed_since is not None else selection.paths, options, selection, listings)

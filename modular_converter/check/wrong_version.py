@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
 
 from modular_converter.check.compare import StaleFile
@@ -13,25 +15,40 @@ from modular_converter.settings.values import Settings
 
 
 def leave_out_formatting(
-    stale: Sequence[StaleFile], wrong: Diagnostic, settings: Settings
-) -> tuple[list[StaleFile], Diagnostic]:
-    """The files whose code differs, and the error about the version with the number of the other files.
+    stale: Sequence[StaleFile], wrong: Sequence[Diagnostic], settings: Settings
+) -> tuple[list[StaleFile], Sequence[Diagnostic]]:
+    """The files whose code differs, and the errors about versions, the first with the number of the other files.
 
     A file differs by formatting alone if the formatter at hand makes the new text of the old one, or if both texts have
     the same syntax tree and comments.
 
     Args:
         stale: the files that are not what their conversions give.
-        wrong: the error about the version (MC118).
+        wrong: the errors about versions (MC118), at least one.
         settings: they accept every version.
     """
     left = [one for one in stale if one.old is None or not differ_by_layout_alone(one.old, one.new)]
-    try:
-        again = format_files({one.target: one.old for one in left if one.old is not None}, settings).texts
-    except ConversionError:  # the formatter cannot cope with an old text
-        again = {}
+    again = _format_again(left, settings)
     left = [one for one in left if one.target not in again or not _same(again[one.target], one.new)]
-    return left, formatter_version.with_count(wrong, len(stale) - len(left))
+    return left, (formatter_version.with_count(wrong[0], len(stale) - len(left)), *wrong[1:])
+
+
+def _format_again(stale: Sequence[StaleFile], settings: Settings) -> dict[str, str]:
+    """The old texts of files under the formatter at hand, by target. A text that it cannot cope with is left out."""
+    olds: dict[str, dict[str, str]] = {}
+    formattings = {"": settings}
+    for one in stale:
+        folder = os.path.dirname(one.path)
+        formatting = settings.formatting(folder)
+        folder = "" if formatting is settings else folder
+        formattings[folder] = formatting
+        if one.old is not None:
+            olds.setdefault(folder, {})[one.target] = one.old
+    again: dict[str, str] = {}
+    for folder, texts in olds.items():
+        with contextlib.suppress(ConversionError):
+            again.update(format_files(texts, formattings[folder]).texts)
+    return again
 
 
 def _same(old: str, new: str) -> bool:

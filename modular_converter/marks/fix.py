@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -94,7 +95,7 @@ def _replaced(one: Audited, text: str, settings: Settings) -> str | tuple[str]:
     if units is None:
         return ("`# Ignore copy` stands in it where the source has nothing of that name",)
     name = f"{one.path.removesuffix('.py')}_.py"
-    formatted = format_files({name: nested(units.text, depth(one))}, settings)
+    formatted = format_files({name: nested(units.text, depth(one))}, settings.formatting(os.path.dirname(one.path)))
     if formatted.failures:
         return ("it would not parse",)
     new = unnested(formatted.texts[name], depth(one)).removesuffix("\n")

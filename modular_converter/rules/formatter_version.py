@@ -14,9 +14,10 @@ RULE = Rule(
     summary="the formatter has another version than the library is formatted with",
     explanation="""\
 Two versions of a formatter can lay out the same code differently, so the version decides the bytes of generated files.
-`formatter-version` in `[tool.modular-converter]` names it, else an exact `required-version` in the settings of ruff or
-black, else the profile (`transformers`: ruff 0.14.10). This environment has another version, so nothing is written.
-The check goes on: it reports files whose code differs, and counts those that differ by formatting alone.
+`formatter-version` in `[tool.modular-converter]` names it, else `required-version` in the settings of ruff (those of a
+model's own folder, where it has some) or black, else the profile (`transformers`: ruff 0.14.10). This environment has
+another version, so nothing is written. The check goes on: it reports files whose code differs, and counts those that
+differ by formatting alone.
 
 Install the named version wherever the tool runs: `pip install ruff==0.14.10`, in a hook of pre-commit
 `additional_dependencies: ["ruff==0.14.10"]`. The first `ruff` on `PATH` is used if it has this version and lies
@@ -27,12 +28,14 @@ outside of the project. To change versions, set `formatter-version`, install it,
 
 def diagnose(location: Location, formatter: str, wanted: str, found: str) -> Diagnostic:
     """`location` is where the version `wanted` is named; `found` is the version of the formatter in use."""
+    needed = f"{formatter}=={wanted}" if wanted[0].isdigit() else f"{formatter}{wanted}"
+    shown = needed if wanted[0].isdigit() else f'"{needed}"'  # a shell would take `>` for a redirection
     return Diagnostic(
         RULE,
         location,
         f"this library is formatted with `{formatter}` {wanted}, and this environment has {found}",
-        help=f"Run `pip install {formatter}=={wanted}`. In `.pre-commit-config.yaml`, give the hook "
-        f'`additional_dependencies: ["{formatter}=={wanted}"]`. Until then no generated file is written. '
+        help=f"Run `pip install {shown}`. In `.pre-commit-config.yaml`, give the hook "
+        f'`additional_dependencies: ["{needed}"]`. Until then no generated file is written. '
         "To use another version, set `formatter-version` in `[tool.modular-converter]`.",
     )
 

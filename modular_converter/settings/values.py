@@ -22,7 +22,7 @@ class PinnedFormatter(NamedTuple):
 
     formatter: str
     version: str
-    """Such as `0.14.10`; "" for any."""
+    """Such as `0.14.10`, or a range such as `>=0.14,<0.16`; "" for any."""
     place: Location | None = None
     """Where a file of the project names the version; None where the profile does."""
 
@@ -35,6 +35,7 @@ FORMATTER_FIELDS = (
     "ruff_folder",
     "ruff_source_roots",
     "black_config_path",
+    "pinned_formatter",
 )
 """The fields that the formatter's own files decide; they may differ from folder to folder."""
 
@@ -138,10 +139,14 @@ class Settings:
 
     def formatting(self, folder: str) -> Settings:
         """These settings, with the formatter's own settings of a folder of a model."""
-        other = dict(self.by_folder).get(folder)
+        other = self._others.get(folder)
         if other is None:
             return self
         return replace(self, by_folder=(), **{name: getattr(other, name) for name in FORMATTER_FIELDS})
+
+    @cached_property
+    def _others(self) -> Mapping[str, Settings]:
+        return dict(self.by_folder)
 
     @property
     def formattings(self) -> tuple[Settings, ...]:
@@ -160,6 +165,18 @@ class Settings:
 
     @property
     def formatter_version(self) -> str:
-        """The only version of `formatter` that may write; "" for any."""
+        """The version of `formatter`, or the range of versions, that alone may write; "" for any."""
         pinned = self.pinned_formatter
         return pinned.version if pinned is not None and pinned.formatter == self.formatter else ""
+
+    @property
+    def formatter_judges_version(self) -> bool:
+        """Whether a `required-version` is left to the formatter: the settings accept any, or cannot tell which."""
+        pinned = self.pinned_formatter
+        return pinned is not None and pinned.formatter == self.formatter and not pinned.version
+
+    @property
+    def with_any_formatter(self) -> Settings:
+        """These settings, with every version of the formatter accepted in every folder."""
+        others = tuple((folder, replace(one, pinned_formatter=None)) for folder, one in self.by_folder)
+        return replace(self, pinned_formatter=None, by_folder=others)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from modular_converter.diagnostics import locate_word
@@ -14,6 +16,17 @@ from modular_converter.settings.values import PinnedFormatter, Settings
 KEY = "formatter-version"
 REQUIRED = "required-version"
 """The option of ruff and of black that says the same for all their runs."""
+MOST_CHARACTERS = 100
+"""A longer requirement is left to the formatter."""
+_BOUND = re.compile(r"(==|!=|<=|>=|<|>|~=)\s*(\d{1,6}(?:\.\d{1,6})*)(\.\*)?")
+_COMPARE: Mapping[str, Callable[[list[int], list[int]], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 
 
 def pinned_formatter(
@@ -41,12 +54,43 @@ def pinned_formatter(
         files = [(black, options if isinstance(options, dict) else {})]
     for file, options in files:
         if REQUIRED in options:
-            version = _exact(options[REQUIRED])
+            version = _requirement(options[REQUIRED], formatter)
             return PinnedFormatter(formatter, version, locate_word(file.path, REQUIRED, file.text))
     return base.pinned_formatter
 
 
-def _exact(required: object) -> str:
-    """The version of `0.14.10` or `==0.14.10`; "" for a range of versions, which the formatter itself enforces."""
-    version = required.removeprefix("==").strip() if isinstance(required, str) else ""
-    return version if EXACT_VERSION.fullmatch(version) else ""
+def allows(requirement: str, version: str) -> bool:
+    """Whether a version is the one of `0.14.10`, or one of `>=0.14,<0.16`. Ranges have no place for pre-releases."""
+    if EXACT_VERSION.fullmatch(requirement):
+        return version == requirement or (
+            requirement.replace(".", "").isdigit() and allows(f"=={requirement}", version)
+        )
+    numbers = version.split(".")
+    return all(map(str.isdecimal, numbers)) and all(
+        _is_within([int(number) for number in numbers], *bound.groups(default=""))
+        for bound in _BOUND.finditer(requirement)
+    )
+
+
+def _is_within(version: list[int], comparison: str, bound: str, wildcard: str) -> bool:
+    """Whether a version fits one part of a requirement, as Python packages understand it (PEP 440)."""
+    limit = [int(number) for number in bound.split(".")]
+    if comparison == "~=":
+        return _is_within(version, ">=", bound, "") and version[: len(limit) - 1] == limit[:-1]
+    if wildcard:
+        version = version[: len(limit)]
+    length = max(len(version), len(limit))
+    return _COMPARE[comparison](*(one + [0] * (length - len(one)) for one in (version, limit)))
+
+
+def _requirement(required: object, formatter: str) -> str:
+    """`0.14.10` for itself and for `==0.14.10`, else a range without spaces; "" for others, which the formatter judges.
+
+    Black takes a number alone for a major version.
+    """
+    text = required.replace(" ", "") if isinstance(required, str) else ""
+    if EXACT_VERSION.fullmatch(text.removeprefix("==")):
+        version = text.removeprefix("==")
+        return f"=={version}.*" if formatter == "black" and version.isdigit() else version
+    parts = text.split(",")
+    return text if all(_BOUND.fullmatch(part) for part in parts) and len(text) < MOST_CHARACTERS else ""

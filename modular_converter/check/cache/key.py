@@ -36,11 +36,14 @@ def key_of(settings: Settings, version_of: VersionOf | None = None) -> str:
         return ""
     try:
         tool = (__version__, sys.version, [digest(_content(path)) for path in _own_files()])
-        formatter = (formatter_stamp(settings, version_of), [_black_options(one) for one in settings.formattings])
+        formatter = (
+            formatter_stamp(settings, version_of),
+            [(_black_options(one), one.formatter_judges_version) for one in settings.formattings],
+        )
         sources = [_importable(folder) for one in settings.formattings for folder in one.ruff_source_roots]
     except (OSError, ValueError):
         return ""
-    facts = (tool, formatter, sources, replace(settings, pinned_formatter=None, **NO_PART))
+    facts = (tool, formatter, sources, replace(settings.with_any_formatter, **NO_PART))
     return digest(repr(facts).encode("utf-8", "surrogatepass"))
 
 

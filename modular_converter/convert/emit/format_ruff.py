@@ -24,6 +24,7 @@ from modular_converter.files.atomic_write import is_abandoned
 from modular_converter.rules import formatter_failed
 from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.values import Settings
+from modular_converter.settings.versions import REQUIRED
 
 
 SECONDS, SECONDS_PER_FILE = 60.0, 0.5
@@ -32,6 +33,7 @@ TREE = re.compile(r"^modular-converter-(\d+)-")
 """The name of a temporary tree; the number is the process that made it."""
 FILE_LIST = "files"
 """The file beside the tree that names each text, one a line: a command line has room for some only."""
+ANY_VERSION = 'required-version=">=0"'
 _UNREADABLE = re.compile("[\n\r\ud800-\udfff]")
 _PRIVATE = 0x100000
 
@@ -115,7 +117,16 @@ def _lay_out(files: Mapping[str, str], settings: Settings, above: str) -> Tree:
     for name, place in places.items():
         _write(os.path.join(folder, place), files[name])
     _write(os.path.join(above, FILE_LIST), "".join(f".{os.sep}{place}\n" for place in places.values()))
-    return Tree(folder, places, _options(config, _readable_roots(settings.ruff_source_roots, above)))
+    options = _options(config, _readable_roots(settings.ruff_source_roots, above))
+    if _is_version_settled(settings):
+        options = ("--config", ANY_VERSION, *options)
+    return Tree(folder, places, options)
+
+
+def _is_version_settled(settings: Settings) -> bool:
+    """Whether ruff need not obey a `required-version`: the settings have named a version, or accept any for now."""
+    texts = (settings.ruff_config, *(text for _, text in settings.ruff_extended))
+    return not settings.formatter_judges_version and any(REQUIRED in text for text in texts)
 
 
 def _place(path: str, base: str) -> str:

@@ -8,13 +8,14 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.programs import SUFFIX, program_on_path
 from modular_converter.rules import formatter_failed, formatter_version
 from modular_converter.settings.values import Settings
+from modular_converter.settings.versions import allows
 
 
 if TYPE_CHECKING:
@@ -33,10 +34,27 @@ VersionOf = Callable[[str], str]
 
 
 def formatter_stamp(settings: Settings, version_of: VersionOf | None = None) -> str:
-    """A text that changes when the formatter does, for the key of a cache. Raises `ConversionError` (MC115)."""
-    if settings.formatter == "ruff":  # without the modules that run ruff
-        return program_stamp(find_ruff(settings, version_of))
-    return _formatter(settings).stamp()
+    """A text that changes when the formatter does, or that of a folder. Raises `ConversionError` (MC115)."""
+    if settings.formatter != "ruff":
+        return _formatter(settings).stamp()
+    programs = {find_ruff(one, version_of) for one in _by_version(settings.formattings)}  # without what runs ruff
+    return " ".join(program_stamp(program) for program in sorted(programs))
+
+
+def wrong_versions(
+    settings: Settings, folders: Iterable[str], version_of: VersionOf | None = None
+) -> tuple[Diagnostic, ...]:
+    """The errors (MC118) about the formatter of modular files in some folders, one for each version that is named.
+
+    Raises `ConversionError` as `wrong_version` does.
+    """
+    formattings = _by_version([settings.formatting(folder) for folder in sorted(set(folders))])
+    return tuple(found for one in formattings if (found := wrong_version(one, version_of)))
+
+
+def _by_version(formattings: Sequence[Settings]) -> Sequence[Settings]:
+    """The first of the settings that name each version, in their order."""
+    return [*{one.formatter_version: one for one in reversed(formattings)}.values()][::-1]
 
 
 def wrong_version(settings: Settings, version_of: VersionOf | None = None) -> Diagnostic | None:
@@ -51,7 +69,7 @@ def wrong_version(settings: Settings, version_of: VersionOf | None = None) -> Di
         found = (version_of or ruff_version)(find_ruff(settings, version_of))
     else:
         found = _formatter(settings).version()
-    if found == wanted:
+    if allows(wanted, found):
         return None
     pinned = settings.pinned_formatter
     place = (pinned and pinned.place) or Location(settings.formatter)
@@ -74,9 +92,9 @@ def find_ruff(settings: Settings, version_of: VersionOf | None = None) -> str:
     own = own_ruff()
     if own and settings.formatter == "ruff" and settings.formatter_version:
         version_of = version_of or ruff_version
-        if version_of(own) != settings.formatter_version:
+        if not allows(settings.formatter_version, version_of(own)):
             other = program_on_path("ruff", settings.project_folder)
-            if other and version_of(other) == settings.formatter_version:
+            if other and allows(settings.formatter_version, version_of(other)):
                 return other
     found = own or program_on_path("ruff", settings.project_folder)
     if not found:

@@ -87,6 +87,56 @@ def test_a_warm_check_starts_no_program(newer: Path, tmp_path: Path) -> None:
     assert "MC118" in run(newer).output, "a replaced program is asked again"
 
 
+def require(tree: Path, **versions: str) -> None:
+    """Give models a ruff configuration of their own that requires a version."""
+    (tree / "pyproject.toml").write_text("[tool.modular-converter]\n")
+    for model, version in versions.items():
+        (tree / f"models/{model}/ruff.toml").write_text(f'required-version = "{version}"\n')
+
+
+def test_each_folder_has_the_version_that_its_own_settings_require(newer: Path, tmp_path: Path, monkeypatch) -> None:
+    require(newer, leaf="==99.1.0")
+    before = texts(newer)
+    for arguments in ((), ("--fix",)):
+        result = run(newer, *arguments)
+        assert result.exit_code == 2 and result.output.count("MC") == 1 and "0.14.10" in result.output
+        assert texts(newer) == before
+    assert run(newer, "leaf").exit_code == 1, "its own version is there, and formats otherwise"
+    assert "MC118" not in run(newer, "leaf").output
+    fitting = ruff_in(tmp_path / "fitting", "0.14.10")
+    monkeypatch.setenv("PATH", f"{fitting.parent}{os.pathsep}{os.environ['PATH']}")
+    assert run(newer, "--fix").exit_code == 0
+    changed = {path for path, text in texts(newer).items() if text != before[path]}
+    assert changed == {str(newer / "models/leaf/modeling_leaf.py")}
+    for cache in (str(newer / "cache"), None):
+        assert check(CheckOptions(root=str(newer), cache=cache)).exit_code == 0
+    fitting.unlink()
+    for cache in (str(newer / "cache"), None):
+        assert [one.code for one in check(CheckOptions(root=str(newer), cache=cache)).diagnostics] == ["MC118"]
+
+
+def test_versions_that_no_program_has_are_a_finding_each(newer: Path) -> None:
+    require(newer, leaf="==0.13.0", heir=">=0.1,<0.14")
+    result = run(newer)
+    assert result.exit_code == 2 and result.output.count("error MC118") == result.output.count("MC") == 2
+    assert "pip install ruff==0.13.0" in result.output and 'pip install "ruff>=0.1,<0.14"' in result.output
+    assert "MC118" in run(newer, "leaf").output and "0.13.0" not in run(newer, "heir").output
+    assert convert(newer, "all").output.count("error MC118") == 2
+
+
+@pytest.mark.parametrize("version", ["==0.14.10", ">=0.14,<0.15", ">=0.14.9rc1"])
+def test_a_required_version_that_fits_is_obeyed_in_silence(tree: Path, cache: None, version: str) -> None:
+    require(tree, leaf=version)
+    assert run(tree).exit_code == 0 and run(tree).exit_code == 0
+
+
+def test_a_requirement_that_only_the_formatter_understands_is_left_to_it(tree: Path, cache: None) -> None:
+    for version, exit_code in ((">=0.14rc1", 0), (">=99rc1", 2), ("==0.14.10", 0), (">=99rc1", 2)):
+        require(tree, leaf=version)
+        assert run(tree).exit_code == run(tree, "--no-cache").exit_code == exit_code
+    assert "MC115" in run(tree).output
+
+
 def test_a_right_version_names_layout_and_rewrites_it(tree: Path) -> None:
     edit(tree, "modeling_leaf.py", "x + 1", "(x\n            + 1)")
     result = run(tree)

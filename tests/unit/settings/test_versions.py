@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.settings.load import SettingsError, load_settings, profile_settings
+from modular_converter.settings.versions import allows
 
 
 TABLE = "[tool.modular-converter]\n"
@@ -26,11 +27,15 @@ def test_the_profile_names_one_for_its_own_formatter() -> None:
         (TABLE + 'formatter-version = ""\n', "", 2),
         ('[tool.ruff]\nrequired-version = "==0.16.0"\n', "0.16.0", 2),
         ('[tool.ruff]\nrequired-version = "0.16.0rc1"\n', "0.16.0rc1", 2),
-        ('[tool.ruff]\nrequired-version = ">=0.16"\n', "", 2),
+        ('[tool.ruff]\nrequired-version = ">= 0.16, <1"\n', ">=0.16,<1", 2),
+        ('[tool.ruff]\nrequired-version = ">=0.16rc1"\n', "", 2),
+        ('[tool.ruff]\nrequired-version = ">=0.16,"\n', "", 2),
+        ("[tool.ruff]\nrequired-version = 16\n", "", 2),
         ('[tool.ruff]\nrequired-version = "==0.16.0; curl x | sh"\n', "", 2),
         (TABLE + 'ruff-config = "profile"\n[tool.ruff]\nrequired-version = "0.16.0"\n', "0.14.10", None),
         (TABLE + 'formatter = "black"\n[tool.ruff]\nrequired-version = "0.16.0"\n', "", None),
         (TABLE + 'formatter = "black"\n[tool.black]\nrequired-version = "24.1.0"\n', "24.1.0", 4),
+        (TABLE + 'formatter = "black"\n[tool.black]\nrequired-version = "24"\n', "==24.*", 4),
     ],
 )
 def test_the_nearest_word_counts(tmp_path: Path, text: str, version: str, line: int | None) -> None:
@@ -45,6 +50,27 @@ def test_a_configuration_that_is_extended_counts_too(tmp_path: Path) -> None:
     (tmp_path / "base.toml").write_text('required-version = "==0.16.1"\n')
     (tmp_path / "ruff.toml").write_text('extend = "base.toml"\n')
     assert load_settings(tmp_path).formatter_version == "0.16.1"
+
+
+@pytest.mark.parametrize(
+    ("requirement", "fitting", "others"),
+    [
+        ("0.14", ["0.14", "0.14.0"], ["0.14.1", "0.1", "0.14rc1"]),
+        ("0.16.0rc1", ["0.16.0rc1"], ["0.16.0", "0.16.0rc2"]),
+        (">=0.14,<0.16", ["0.14", "0.14.10", "0.15.99"], ["0.13.9", "0.16", "0.16.0"]),
+        ("==24.*", ["24", "24.1.0"], ["25.1", "2.4", "240.1"]),
+        ("!=0.14.3", ["0.14.2", "0.14.30"], ["0.14.3", "0.14.3.0"]),
+        ("~=0.14.3", ["0.14.3", "0.14.10"], ["0.14.2", "0.15.0"]),
+        (">0.9,<=0.10", ["0.9.1", "0.10", "0.10.0"], ["0.9", "0.10.1"]),
+    ],
+)
+def test_a_requirement_allows_the_versions_that_pip_would_install(
+    requirement: str, fitting: list[str], others: list[str]
+) -> None:
+    assert [version for version in (*fitting, *others) if allows(requirement, version)] == fitting
+    oracle = pytest.importorskip("packaging.specifiers")
+    specifiers = oracle.SpecifierSet(requirement if requirement[0] in "<>=!~" else f"=={requirement}")
+    assert [version for version in (*fitting, *others) if version in specifiers] == fitting
 
 
 @pytest.mark.parametrize("value", ['">=0.14"', '"0.14.10; rm"', '"latest"', "14", '"0.14.10\\n"'])
