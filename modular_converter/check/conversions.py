@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from modular_converter.check.cache.lookup import Cache
-from modular_converter.convert.build_order import cycles, dependencies
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.silence import judged
 from modular_converter.settings.values import Settings
@@ -45,7 +44,7 @@ def find_conversions(
     known = cache.look_up(paths) if cache else {}
     if settings.strict or settings.silences:  # the cache stores all findings with their own weight
         known = {path: judged(one, settings) for path, one in known.items()}
-    if len(known) == len(paths) and not _form_cycle(known, settings):
+    if len(known) == len(paths) and ((cache and cache.is_ordered) or not _form_cycle(known, settings)):
         return Conversions(known, {})
     from modular_converter.convert.batch import Run  # loads the whole converter
 
@@ -58,4 +57,6 @@ def find_conversions(
 
 def _form_cycle(known: Mapping[str, Conversion], settings: Settings) -> bool:
     """Whether some of the files need each other. Each of them may be known from a run without the others."""
+    from modular_converter.convert.build_order import cycles, dependencies  # mostly the cache knows
+
     return bool(cycles(dependencies({path: one.requires for path, one in known.items()}, settings)))

@@ -17,10 +17,9 @@ from modular_converter.check.orphans import orphans
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.formatter_version import wrong_versions
 from modular_converter.diagnostics import ConversionError, Diagnostic, exit_code
-from modular_converter.files.arguments import ALL, is_modular_name
+from modular_converter.files.arguments import ALL, folders_below
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.listing import Listings, Unignored
-from modular_converter.files.model_folders import ModelFolders
 from modular_converter.files.selection import Selection, select_files
 from modular_converter.settings.values import Settings
 
@@ -152,4 +151,4 @@ def _folders_given(arguments: Sequence[str], models: str | None, listings: Listi
     for argument in arguments:
         folder = models if argument == ALL else argument
         if folder and os.path.isdir(folder):
-            yield from ModelFolders(listings, is_modular_name).below(os.path.abspath(folder))
+            yield from folders_below(folder, listings)

@@ -142,4 +142,13 @@ def _modular_files_below(folder: str | None, listings: Listings) -> list[str]:
     """The modular files at any depth of a folder, sorted."""
     if folder is None:
         return []
-    return sorted(ModelFolders(listings, is_modular_name).files_below(os.path.abspath(folder)))
+    below = ((here, listings.of(here).files) for here in folders_below(folder, listings))
+    return sorted(os.path.join(here, name) for here, names in below for name in names if is_modular_name(name))
+
+
+def folders_below(folder: str, listings: Listings) -> Sequence[str]:
+    """A folder and those below it that may hold modular files, found once in a run."""
+    top = os.path.abspath(folder)
+    if top not in listings.searched:
+        listings.searched[top] = [*ModelFolders(listings, is_modular_name).below(top)]
+    return listings.searched[top]

@@ -36,6 +36,8 @@ class Listings:
     def __init__(self, unignored: Unignored | None = None) -> None:
         """`unignored` decides what is searched of hidden and output folders: nothing below them when it is left out."""
         self.unignored = unignored
+        self.searched: dict[str, Sequence[str]] = {}
+        """Folder -> the folders below it that may hold modular files, for those who search (see `folders_below`)."""
         self._known: dict[str, Listing] = {}
         self._unreadable: dict[str, str] = {}
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from modular_converter.check.cache.pack import pack_diagnostic
 from modular_converter.check.cache.store import digest
 from modular_converter.convert.conversion import Conversion
+from modular_converter.settings.values import Settings
 
 
 class CacheEntry(NamedTuple):
@@ -41,6 +42,8 @@ class CacheEntries:
     def __init__(self, folder: str) -> None:
         self._folder = os.path.join(folder, "")
         self.by_name: dict[str, CacheEntry] = {}
+        self.is_ordered = False
+        """Whether no modular files of the entries need each other, those of any part of the entries included."""
         self.files: list[tuple[str, str]] = []
         """Number -> name of a file, and its hash or the word instead of a hash (see `Conversion.reads`)."""
         self._numbers: dict[tuple[str, str], int] = {}
@@ -69,12 +72,18 @@ class CacheEntries:
                 return
             files = [(name, value) for name, value in found["files"]]
             by_name = {name: CacheEntry(*entry) for name, entry in found["entries"].items()}
+            is_ordered = found["ordered"] is True
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return
-        self.files, self.by_name = files, by_name
+        self.files, self.by_name, self.is_ordered = files, by_name, is_ordered
 
-    def dump(self, key: str) -> bytes:
+    def dump(self, key: str, settings: Settings) -> bytes:
         """All entries whose modular file still exists, with the files that they name."""
+        from modular_converter.convert.build_order import (
+            cycles,
+            dependencies,
+        )  # a check without changes stores nothing
+
         kept = CacheEntries(self._folder)
         for name, entry in self.by_name.items():
             if os.path.isfile(self.path(name)):
@@ -82,7 +91,9 @@ class CacheEntries:
                     kept._add_files(self.files[one] for one in some) for some in (entry.reads, entry.gives)
                 )
                 kept.by_name[name] = entry._replace(reads=reads, gives=gives)
-        return json.dumps({"key": key, "files": kept.files, "entries": kept.by_name}).encode()
+        required = {self.path(name): [*map(self.path, one.requires)] for name, one in kept.by_name.items()}
+        ordered = not cycles(dependencies(required, settings))
+        return json.dumps({"key": key, "ordered": ordered, "files": kept.files, "entries": kept.by_name}).encode()
 
     def add(self, conversion: Conversion, place: str, targets: Mapping[str, str]) -> None:
         """Add the entry of a conversion that went through, whatever its files hold by now.

@@ -79,12 +79,15 @@ class Cache:
         self._hashes = CurrentHashes(settings)
         self._packages: dict[str, str] = {}
         self._is_file = functools.lru_cache(maxsize=None)(os.path.isfile)
+        self.is_ordered = False
+        """Whether it is known of the conversions found that no modular files need each other."""
 
     def look_up(self, paths: Iterable[str]) -> dict[str, Conversion]:
         """The conversions that still hold, by modular file: the generated files on disk are their result."""
         by_folder: dict[str, list[str]] = {}
         for path in paths:
             by_folder.setdefault(_models_folder(path), []).append(path)
+        self.is_ordered = len(by_folder) == 1  # files of several folders may need each other
         found: dict[str, Conversion] = {}
         for folder, some in by_folder.items():
             with contextlib.suppress(*_OTHER_FORM):
@@ -94,6 +97,7 @@ class Cache:
     def _look_up_in(self, folder: str, paths: Iterable[str]) -> Iterator[tuple[str, Conversion]]:
         """The same for modular files in one folder of models."""
         entries = self._load(folder)
+        self.is_ordered &= entries.is_ordered
         asked = {path: entry for path in paths if (entry := entries.get(path))}
         changed = self._changed({number for one in asked.values() for number in (*one.gives, *one.reads)}, entries)
         for path, entry in asked.items():
@@ -146,7 +150,7 @@ class Cache:
                         {file: path_of_generated(file, self.settings) for file in one.files},
                     )
                 key = self._key_for(folder)
-                store.write_entry(self.folder, key, entries.dump(key))
+                store.write_entry(self.folder, key, entries.dump(key, self.settings))
             store.bound(self.folder)
 
     def _load(self, folder: str) -> CacheEntries:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from modular_converter.check import conversions
 from modular_converter.check.cache.lookup import Cache
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.settings.load import load_settings
@@ -45,6 +46,14 @@ def test_files_that_build_on_each_other_are_refused_though_each_is_known(tree):
     assert known(tree) == ["modular_one", "modular_two"]
     assert {one.code for one in run(tree).diagnostics} == {"MC110"}
     assert run(tree, "one").exit_code == 0
+
+
+def test_the_cache_knows_whether_its_files_build_on_each_other(tree, monkeypatch):
+    """So a check without changes need not look, and a part of what is in order is in order."""
+    (tree / "models/two/modular_two.py").write_text(GIVEN.format(Given="TwoMLP"))
+    run(tree, fix=True)
+    monkeypatch.setattr(conversions, "_form_cycle", lambda *arguments: pytest.fail("the cache knows"))
+    assert run(tree).exit_code == run(tree, "one").exit_code == run(tree, "two").exit_code == 0
 
 
 def test_a_package_that_the_models_come_to_lie_in_is_a_miss(tree):
