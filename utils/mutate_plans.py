@@ -84,7 +84,7 @@ def tried(name: str, number: int, seed: int) -> Iterator[str]:
 
     logging.set_verbosity_error()
     try:
-        derived = derive_model(target_of(name))
+        derived = derive_model(target_of(name), uses=True)
     except PlanError as error:
         print(f"{name}: {str(error).splitlines()[0][:200]}")
         return

@@ -62,12 +62,15 @@ def overrides_of(settings: tuple[str, ...]) -> dict[str, Any]:
 
 
 def derived_of(model: str, settings: tuple[str, ...], head: str = "base") -> Derived:
-    """Build, trace and derive MODEL."""
+    """Build, trace and derive MODEL, with a plan that holds in all uses, and whose numbers are the model's at its default
+    sizes.
+    """
+    from modular_converter.parallel.engine.choice.same_numbers import derived_with_numbers
     from modular_converter.parallel.proof.prove import derive_model
     from modular_converter.parallel.tiny.build import target_of
 
     quiet_library()
-    return derive_model(target_of(model, head), overrides_of(settings))
+    return derived_with_numbers(derive_model(target_of(model, head), overrides_of(settings), uses=True))
 
 
 def quiet_library() -> None:

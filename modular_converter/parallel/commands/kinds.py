@@ -92,6 +92,7 @@ def verify_kind(
 
         small, inputs, chain = pipeline_derived(model, settings, plan_file=plan_file)
         return say(model, f"{ranks} stages", verify_pipeline(small.model, chain, inputs, ranks))
+    from modular_converter.parallel.engine.choice.same_numbers import with_numbers
     from modular_converter.parallel.plans.resolve import check_whole, resolve
     from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.proof.prove import prove
@@ -111,7 +112,9 @@ def verify_kind(
     with RankPool(ranks) as pool:
         for route in [False, True] if library else [False]:
             name = "library loader" if route else "our application"
-            passed &= say(model, f"{ranks} ranks, {name}", prove(found, plan, pool, library=route))
+            verdict = prove(found, plan, pool, library=route)
+            verdict = verdict if route else with_numbers(verdict, found, plan, ranks)
+            passed &= say(model, f"{ranks} ranks, {name}", verdict)
     return passed
 
 
@@ -132,14 +135,13 @@ def print_json(model: str, how: str, verdict: Verdict) -> bool:
 
 
 def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", needed: bool = True) -> Derived:
-    """Build, trace, derive the expert plan and check it on threads.
+    """Build, trace, derive the expert plan and check it on threads, in all uses.
 
     Raises:
         PlanError: the model cannot be built, or has no experts that can be divided (if a plan is ``needed``).
     """
-    from modular_converter.parallel.proof.on_threads import check_on_threads
+    from modular_converter.parallel.proof.in_use import Instance
     from modular_converter.parallel.proof.prove import Derived
-    from modular_converter.parallel.proof.subject import subject_of
     from modular_converter.parallel.solve.experts import derive_experts
     from modular_converter.parallel.trace.record import record
 
@@ -149,10 +151,10 @@ def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", ne
     if needed and not plan.rules:
         reasons = "; ".join(f"{path}: {reason}" for path, reason in plan.whole)
         raise PlanError(f"{model}: no expert plan: {reasons or 'no module of stacked experts was run'}")
-    subject = subject_of(small.model, small.inputs)
-    return Derived(
-        target, small, trace, plan, subject, check_on_threads(subject, plan, 2), tuple(overrides_of(settings).items())
-    )
+    options = overrides_of(settings)
+    known = Instance(target, small, options)
+    verdict = known.verdict(plan, 2)
+    return Derived(target, small, trace, plan, known.subject, verdict, tuple(options.items()), "", known.in_use, known)
 
 
 def pipeline_derived(

@@ -15,7 +15,10 @@ from modular_converter.parallel.pipeline.flow import layers_entry
 from modular_converter.parallel.pipeline.run_in_stages import run_in_stages
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.proof.compare import reference
+from modular_converter.parallel.proof.evidence import PADDING, WITH_GRADIENTS, Evidence
 from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
+from modular_converter.parallel.proof.precision import Subject
+from modular_converter.parallel.proof.subject import scope_of
 
 
 def cuts_of(model: torch.nn.Module, plan: PipelinePlan, stages: int) -> tuple[int, ...]:
@@ -69,7 +72,16 @@ def verify_pipeline(
         if not verdict.passed:
             return verdict
         verdicts.append(verdict)
-    return max(verdicts, key=lambda v: (v.output_error, v.gradient_error))
+    worst = max(verdicts, key=lambda v: (v.output_error, v.gradient_error))
+    return replace(worst, evidence=_scope(model, inputs, whole, worst.evidence))
+
+
+def _scope(model: torch.nn.Module, inputs: Mapping[str, Any], whole: Reference, found: Evidence) -> Evidence:
+    """The scope of one forward, and of its gradients."""
+    padded = (PADDING,) if "attention_mask" in inputs else ()
+    scope = scope_of(Subject(model, inputs, whole), padded, model)
+    forms = (WITH_GRADIENTS,) if whole.gradients else ()
+    return replace(scope, ranks=found.ranks, forms=forms).with_gap(*found.gaps, "other weights", "optional arguments")
 
 
 def _verdict(

@@ -26,6 +26,7 @@ class Evidence:
         inputs: ``name shape`` of each input tensor, ``ids 2x12``.
         arguments: names of all arguments that the forward was given, also while it generated.
         situations: beside a plain forward in eval mode: padding, another length, train mode, decoding with a cache.
+        uses: further runs of the same weights, such as one token, an optional argument, another side of a branch.
         types: of weights, such as float32.
         forms: of the sharded model: with gradients, for inference.
         draws: of random weights.
@@ -43,6 +44,7 @@ class Evidence:
     inputs: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     situations: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     forms: tuple[str, ...] = ()
     draws: int = 0
@@ -95,6 +97,7 @@ class Evidence:
         said = [f"{self.draws} draw{'s' * (self.draws != 1)} of weights"] if self.draws else []
         said += [", ".join(self.inputs[:NAMED])] if self.inputs else []
         said += [", ".join(("eval mode", *self.situations))] if self.inputs else []
+        said += [f"also with {', '.join(self.uses)}"] if self.uses else []
         said += [", ".join(self.types)] if self.types else []
         said += [", ".join(self.forms)] if self.forms else []
         return "; ".join(said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_on_threads
-from modular_converter.parallel.proof.precision import Subject
+from modular_converter.parallel.proof.precision import Subject, finer_outputs
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.build import Small, Target, build
 from modular_converter.parallel.tiny.head_ratios import other_ratios, wider_heads
@@ -19,11 +20,16 @@ from modular_converter.parallel.tiny.head_ratios import other_ratios, wider_head
 
 @dataclass(frozen=True)
 class HeadVariant:
-    """A small instance with another ratio, its numbers, and the ratio in words."""
+    """A small instance with another ratio or in another use, its numbers, and the ratio or the use in words."""
 
     small: Small
     subject: Subject
     ratio: str
+
+    @functools.cached_property
+    def finer(self) -> Subject | None:
+        """The numbers in float64, where float32 is too coarse for outputs that have no gradients."""
+        return None if self.subject.whole.gradients else finer_outputs(self.subject)
 
 
 def head_variants(target: Target, small: Small, overrides: Mapping[str, Any]) -> tuple[HeadVariant, ...]:
@@ -62,6 +68,8 @@ def refusal(variants: Sequence[HeadVariant], plan: Plan, ranks: int) -> Verdict 
     """The verdict of the first variant that refuses a plan, with its ratio in the reason; None if the plan holds on all."""
     for variant in variants:
         verdict = check_on_threads(variant.subject, plan, ranks)
+        if not verdict.passed and variant.finer is not None:
+            verdict = check_on_threads(variant.finer, plan, ranks)
         if not verdict.passed:
             return replace(verdict, reason=f"{verdict.reason}, with {variant.ratio}")
     return None

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
-from modular_converter.parallel.proof.compare import run_model
-from modular_converter.parallel.proof.deviation import errors_of
-from modular_converter.parallel.proof.head_variants import HeadVariant
-from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference
-from modular_converter.parallel.proof.precision import Subject, doubled, in_fitting_precision, in_float64
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.proof.head_variants import HeadVariant, refusal
+from modular_converter.parallel.proof.judge import Verdict
+from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.precision import Subject, in_fitting_precision, outputs_alone
 from modular_converter.parallel.proof.subject import subject_of
-from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.tiny.arguments import optional_arguments
 from modular_converter.parallel.tiny.build import Small, Target
-from modular_converter.parallel.tiny.uses import untried_branches, uses_of
-
-
-# Noise of float32 may be this part of the tolerance.
-_MARGIN = 0.1
+from modular_converter.parallel.tiny.uses import arguments_of_use, untried_branches, uses_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,31 +49,33 @@ class Instance:
     def unproven_arguments(self) -> frozenset[str]:
         """The optional arguments of the forward that no run has been given."""
         runs = (self.small, *(use.small for use in self.in_use))
-        given = {name for run in runs for name, value in run.inputs.items() if value is not None}
+        given = {name for run in runs for name in arguments_of_use(run)}
         return frozenset(optional_arguments(self.small.model)) - given - set(self.subject.evidence.arguments)
+
+    @property
+    def without_a_run(self) -> tuple[str, ...]:
+        """The branches on data and the arguments, in words, that no run has shown."""
+        return (*self.untried, *(f"the argument {name}" for name in sorted(self.unproven_arguments)))
+
+    def verdict(self, plan: Plan, ranks: int) -> Verdict:
+        """The verdict on a plan in all uses, on ranks that are threads."""
+        verdict = check_on_threads(self.subject, plan, ranks)
+        refused = refusal(self.in_use, plan, ranks) if verdict.passed else None
+        return refused or self.with_uses(verdict)
+
+    def with_uses(self, verdict: Verdict) -> Verdict:
+        """The verdict on a plan that held in all uses, with them in its scope, and those that could not be run."""
+        if not verdict.passed:
+            return verdict
+        evidence = verdict.evidence.with_gap(*self.without_a_run)
+        return replace(verdict, evidence=replace(evidence, uses=tuple(use.ratio for use in self.in_use)))
 
 
 def variants_in_use(target: Target, small: Small, overrides: Mapping[str, Any]) -> tuple[HeadVariant, ...]:
     """The uses in which a small instance runs, each with its numbers."""
     found = []
     for use in uses_of(target, small, overrides):
-        subject = in_fitting_precision(use.small.model, use.small.inputs) if use.learns else _outputs(use.small)
+        numbers = in_fitting_precision if use.learns else outputs_alone
+        subject = numbers(use.small.model, use.small.inputs)
         found.append(HeadVariant(use.small, subject, use.said))
     return tuple(found)
-
-
-def _outputs(small: Small) -> Subject:
-    """The numbers without gradients, in float64 where float32 is too coarse and float64 runs."""
-    single = Subject(small.model, small.inputs, _numbers(small.model, small.inputs))
-    double = in_float64(small.model, small.inputs, _numbers)
-    if double is None:
-        return single
-    pairs = zip(single.whole.outputs, double.whole.outputs)
-    errors = errors_of([doubled(one) for one, _ in pairs], double.whole.outputs)
-    finite = all(bool(t.isfinite().all()) for t in double.whole.outputs if t.is_floating_point())
-    return double if finite and not max(errors, default=0.0) <= OUTPUT_TOLERANCE * _MARGIN else single
-
-
-def _numbers(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:
-    with unchanged(model):
-        return run_model(model, inputs, gradients=False)

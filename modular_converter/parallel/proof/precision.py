@@ -18,6 +18,7 @@ from modular_converter.parallel.proof.judge import (
     errors_of,
     gradient_errors,
 )
+from modular_converter.parallel.proof.unchanged import unchanged
 
 
 Numbers = Callable[[torch.nn.Module, Mapping[str, Any]], Reference]
@@ -66,6 +67,26 @@ def in_float64(model: torch.nn.Module, inputs: Mapping[str, Any], numbers: Numbe
         return Subject(fine, wide, numbers(fine, wide))
     except Exception:  # types that do not fit together fail in any way
         return None
+
+
+def outputs_alone(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
+    """The model, its inputs and its outputs alone."""
+    return Subject(model, inputs, _outputs(model, inputs))
+
+
+def finer_outputs(single: Subject) -> Subject | None:
+    """The same in float64, where float32 is too coarse for the outputs and float64 runs."""
+    double = in_float64(single.model, single.inputs, _outputs)
+    if double is None:
+        return None
+    errors = errors_of([doubled(tensor) for tensor in single.whole.outputs], double.whole.outputs)
+    finite = all(bool(t.isfinite().all()) for t in double.whole.outputs if t.is_floating_point())
+    return double if finite and not max(errors, default=0.0) <= OUTPUT_TOLERANCE * _MARGIN else None
+
+
+def _outputs(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:
+    with unchanged(model):
+        return run_model(model, inputs, gradients=False)
 
 
 def _as_finite(double: Reference, single: Reference) -> bool:

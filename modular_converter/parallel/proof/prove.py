@@ -43,7 +43,8 @@ class Derived:
         verdict: of the ranks that are threads.
         retreat: why the full plan failed, when a plan that shards less was taken, or where the plan does not hold;
             empty for the full plan.
-        variants: the model with other ratios of key/value heads, on which plans are checked too.
+        variants: the model with other ratios of key/value heads, and in other uses, on which plans are checked too.
+        known: the instance in all uses, where plans are checked in them.
     """
 
     target: Target
@@ -55,11 +56,22 @@ class Derived:
     overrides: tuple[tuple[str, Any], ...] = ()
     retreat: str = ""
     variants: tuple[HeadVariant, ...] = ()
+    known: Instance | None = None
 
     @property
     def hindrances(self) -> list[Hindrance]:
         """Why weights of layers are gathered or whole, as far as other code would change it."""
         return hindrances(self.trace, self.plan)
+
+    def with_uses(self, verdict: Verdict) -> Verdict:
+        """The verdict on a plan that held on all variants, with the uses among them in its scope."""
+        return verdict if self.known is None else self.known.with_uses(verdict)
+
+    def checked(self, plan: Plan, ranks: int) -> Verdict:
+        """The verdict on a plan, of ranks that are threads, on all variants too."""
+        verdict = check_on_threads(self.subject, plan, ranks)
+        refused = refusal(self.variants, plan, ranks) if verdict.passed else None
+        return refused or self.with_uses(verdict)
 
 
 def derive_model(
@@ -89,20 +101,23 @@ def derive_model(
     variants = head_variants(target, small, options) if ratios else ()
     variants += known.in_use if uses else ()
     refused = refusal(variants, first.plan, ranks) if first.verdict.passed else first.verdict
-    first = replace(first, variants=variants)
-    if refused is None or not (uses or first.verdict.passed):
+    first = replace(first, variants=variants, known=known if uses else None)
+    if refused is None:
+        return replace(first, verdict=first.with_uses(first.verdict))
+    if not (uses or first.verdict.passed):
         return first
     why = placed(refused.layer, refused.reason)
     failed = [refused]
     for plan in chain(_plans_of(variants, first, ranks), _without_layers(first.trace, failed)):
-        verdict = check_on_threads(first.subject, plan, ranks)
-        again = refusal(variants, plan, ranks) if verdict.passed else verdict
-        if again is None and plan.rules:
+        verdict = first.checked(plan, ranks)
+        if verdict.passed and plan.rules:
             return replace(first, plan=plan, verdict=verdict, retreat=why)
-        failed += [again] if again is not None else []
-    if uses:
+        failed += [] if verdict.passed else [verdict]
+    if uses and first.verdict.passed:
+        refused = refusal(known.in_use, first.plan, ranks)
+    if uses and refused is not None:
         return replace(first, verdict=refused, retreat=why)
-    first = replace(first, retreat=f"holds for these heads alone: {why}")
+    first = replace(first, verdict=first.with_uses(first.verdict), retreat=f"holds for these heads alone: {why}")
     logger.warning("%s: the derived plan %s", target.name, first.retreat)
     return first
 
@@ -154,9 +169,7 @@ def derived_from(target: Target, small: Small, subject: Subject, ranks: int, ove
 def held_to(derived: Derived, collectives: int, ranks: int = 2) -> Derived:
     """The same model with the plan that shards most within a number of collectives, checked anew."""
     plan = plan_within(derived.trace, collectives)
-    verdict = check_on_threads(derived.subject, plan, ranks)
-    refused = refusal(derived.variants, plan, ranks) if verdict.passed else None
-    return replace(derived, plan=plan, verdict=refused or verdict)
+    return replace(derived, plan=plan, verdict=derived.checked(plan, ranks))
 
 
 def _attempts(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:
@@ -190,9 +203,9 @@ def leaves_around(flow: Flow, layer: str) -> frozenset[int]:
 
 
 def prove(derived: Derived, plan: Plan, pool: RankPool, library: bool = False, committed: bool = False) -> Verdict:
-    """Run a plan on the pool's processes against the whole model, and on threads with other ratios of heads.
+    """Run a plan on the pool's processes against the whole model, and on threads with other ratios of heads and in other uses.
 
-    The derived plan itself has been checked with those ratios already.
+    The derived plan itself has been checked in these already.
 
     Args:
         library: through transformers' own loader instead of our application.
@@ -220,4 +233,7 @@ def prove(derived: Derived, plan: Plan, pool: RankPool, library: bool = False, c
     if not failed and route == "ours" and plan is not derived.plan:
         refused = refusal(derived.variants, plan, pool.size)
         failed = [] if refused is None else [refused]
-    return failed[0] if failed else max(verdicts, key=lambda v: (v.output_error, v.gradient_error))
+    if failed:
+        return failed[0]
+    worst = max(verdicts, key=lambda v: (v.output_error, v.gradient_error))
+    return derived.with_uses(worst) if route == "ours" else worst

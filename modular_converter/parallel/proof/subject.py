@@ -33,7 +33,7 @@ def subject_of(model: torch.nn.Module, inputs: Mapping[str, Any], second: bool =
     found = in_fitting_precision(model, inputs)
     with unchanged(found.model), arguments_of(found.model) as arguments:
         tokens, failed = decoded_whole(found.model, found.inputs)
-    evidence = _scope(found, (DECODING,) if tokens else (), model)
+    evidence = scope_of(found, (DECODING,) if tokens else (), model)
     evidence = dataclasses.replace(evidence, arguments=tuple(dict.fromkeys((*evidence.arguments, *arguments))))
     evidence = evidence.with_gap(failed) if failed else evidence
     again = _with_other_weights(model, inputs) if second else None
@@ -61,7 +61,7 @@ def _with_other_weights(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Su
             found = in_fitting_precision(situation.model, situation.inputs)
         except Exception:  # weights that a model's own code cannot run with
             return None
-    evidence = dataclasses.replace(_scope(found, situation.special, other), draws=2)
+    evidence = dataclasses.replace(scope_of(found, situation.special, other), draws=2)
     return dataclasses.replace(found, evidence=evidence) if _is_finite(found) else None
 
 
@@ -85,7 +85,7 @@ def _is_finite(subject: Subject) -> bool:
     return any(bool(torch.isfinite(tensor).all()) for tensor in subject.whole.outputs)
 
 
-def _scope(subject: Subject, situations: Sequence[str], asked: torch.nn.Module) -> Evidence:
+def scope_of(subject: Subject, situations: Sequence[str], asked: torch.nn.Module) -> Evidence:
     """What the runs of a whole model are evidence of."""
     with unchanged(subject.model):
         met = watched(subject.model, subject.inputs)

@@ -48,7 +48,7 @@ def settings_to_write(
     """
     found: list[Setting] = []
     for base in bases:
-        derived = derive_model(file.target(base), overrides)
+        derived = derive_model(file.target(base), overrides, uses=True)
         entries = _entries(derived, checked=pool is not None)
         heads = list(_derived_heads(file, derived, overrides, pool is not None, say))
         found += _family_settings(derived, entries, heads, pool, say)
@@ -149,7 +149,7 @@ def _derived_heads(
     """The heads of the file on a base model that can be built, run and said in the library's vocabulary."""
     for one in _heads(file, base.small.model):
         try:
-            derived = derive_model(file.target(one), overrides)
+            derived = derive_model(file.target(one), overrides, uses=True)
             yield _Head(one, derived, _entries(derived, checked))
         except PlanError as error:
             say(f"{one.__name__}: left as it is: {error}")

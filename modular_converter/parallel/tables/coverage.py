@@ -134,7 +134,7 @@ def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
     from modular_converter.parallel.proof.prove import derive_model, prove
     from modular_converter.parallel.solve.cost import cost
 
-    derived = derive_model(target)
+    derived = derive_model(target, uses=True)
     small, plan = derived.small, derived.plan
     row["derive_s"] = round(time.monotonic() - start, 2)
     found = cost(derived.trace, plan, resolve(plan, small.model).pieces, 2)

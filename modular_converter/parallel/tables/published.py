@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import Any
-
-import torch
-
 from modular_converter.parallel.engine.base.skeleton import dismantle
 from modular_converter.parallel.engine.choice.fit import fit
 from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
-from modular_converter.parallel.tiny.fields import config_fields, is_config, raw
-from modular_converter.parallel.tiny.shrink import shrink
+from modular_converter.parallel.tiny.published import published
 from modular_converter.parallel.tiny.target import Target
 
 
 SIZES = (2, 3, 4, 8)
 WHOLE = "whole: "
-_WIDTHS = re.compile(r"vocab(ulary)?(_size)?$|experts?$")
 
 
 def holds_at(target: Target, plan: Plan) -> dict[int, str]:
@@ -43,22 +35,3 @@ def holds_at(target: Target, plan: Plan) -> dict[int, str]:
             continue
         found[size] = f"{WHOLE}{', '.join(whole)}" if whole else ""
     return found
-
-
-def published(target: Target) -> torch.nn.Module:
-    """A model at the default sizes of its classes, on the meta device, with few layers."""
-    kind, config = target.load()
-    made = shrink(config, "depth", dict(_wide(config())))
-    with torch.device("meta"):
-        model: torch.nn.Module = kind(made)
-    return model.eval()
-
-
-def _wide(default: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Vocabularies and numbers of experts, with their default values."""
-    for item in config_fields(default):
-        value = raw(default, item.name)
-        if is_config(value):
-            yield from _wide(value, f"{prefix}{item.name}.")
-        elif type(value) is int and _WIDTHS.search(item.name):
-            yield f"{prefix}{item.name}", value

@@ -67,6 +67,12 @@ def _turned(small: Small) -> list[Use]:
     return [Use(str(side), _in_use(small, side)) for side in other_sides(small)]
 
 
+def arguments_of_use(small: Small) -> set[str]:
+    """The names of the arguments that a use which has run gives the model's own forward."""
+    within: set[str] = small.model.__dict__.get("_given", set())
+    return within | {name for name, value in small.inputs.items() if value is not None}
+
+
 def _said(name: str, value: Any) -> str:
     return f"{name}={value}" if isinstance(value, (bool, int, float)) else name
 
@@ -234,9 +240,14 @@ class _InUse(torch.nn.Module):
     """Base before a model's own class: its forward is the model's own within a use."""
 
     _use: Callable[..., Any]
+    _given: set[str]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._use(super().forward, *args, **kwargs)
+        return self._use(self._own, *args, **kwargs)
+
+    def _own(self, *args: Any, **kwargs: Any) -> Any:
+        self._given.update(name for name, value in kwargs.items() if value is not None)
+        return super().forward(*args, **kwargs)
 
 
 def _in_use(small: Small, use: Callable[..., Any]) -> Small:
@@ -244,7 +255,7 @@ def _in_use(small: Small, use: Callable[..., Any]) -> Small:
     own = type(model)
     body = {"__module__": own.__module__, "__qualname__": own.__qualname__}
     model.__class__ = type(own.__name__, (_InUse, own), body)
-    model.__dict__["_use"] = use
+    model.__dict__.update(_use=use, _given=set())
     return dataclasses.replace(small, model=model)
 
 

@@ -10,6 +10,7 @@ import functools
 import itertools
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from modular_converter.parallel.engine.choice.fit import (
     TYPES,
     OneOf,
     bare,
+    fit,
     inputs_without_data,
     without_part_around,
 )
@@ -34,9 +36,12 @@ from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.proof.judge import Verdict, refused
 from modular_converter.parallel.proof.numbers import Numbers, Place, differences, numbers_of
+from modular_converter.parallel.proof.prove import Derived
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.units import without_units
+from modular_converter.parallel.tiny.published import published
 
 
 logger = logging.getLogger(__name__)
@@ -59,12 +64,12 @@ def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) 
     Raises:
         ApplyError: such code stands in no part that can stay whole, or the rest of the plan does not hold without it.
     """
-    skeleton, name = dismantle(model, lambda name, tensor: tensor.dtype)[0], type(model).__name__
+    skeleton, name = _skeleton(model), type(model).__name__
     whole = _numbers(skeleton, None, 1, 0)
-    small = functools.cache(lambda: _known(model, plan, ranks))
+    small = functools.cache(lambda: _known(_small(model), plan, ranks))
     parts: dict[str, str] = {}
     while whole is not None and (place := _first_new(skeleton, whole, plan, size, small)) is not None:
-        said = f"its code computes with {place[1]} on a rank ({place[0][1].rpartition('/')[2]})"
+        said = _in_words(place)
         if given:
             logger.warning("%s: a given plan changes the model's numbers: %s: %s", name, place[0][0], said)
             break
@@ -83,6 +88,57 @@ def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) 
     if whole is None:
         return plan, "; numbers that its code makes of shapes could not be compared"
     return plan, f"; whole, as their code makes numbers of shapes: {', '.join(parts)}" if parts else ""
+
+
+def with_numbers(verdict: Verdict, derived: Derived, plan: Plan, ranks: int) -> Verdict:
+    """The verdict on a plan, refused if code makes other numbers of a rank's shapes at the default sizes of its classes.
+
+    Where these cannot be compared, its scope says so.
+    """
+    if not verdict.passed:
+        return verdict
+    try:
+        model = published(derived.target, dict(derived.overrides))
+        skeleton = _skeleton(model)
+        plan, whole = fit(skeleton, fitting(plan, model), ranks).plan, _numbers(skeleton, None, 1, 0)
+    except Exception as error:  # classes whose defaults do not fit together, or a plan that shares out nothing there
+        return _with_gap(verdict, one_line(error, 100))
+    if whole is None:
+        return _with_gap(verdict, "no run without data")
+    place = _first_new(skeleton, whole, plan, ranks, lambda: _known(derived.small.model, plan, ranks))
+    if place is None:
+        return verdict
+    return refused(ranks, place[0][0], f"{_in_words(place)}, at the default sizes of its classes")
+
+
+def derived_with_numbers(derived: Derived, ranks: int = 2) -> Derived:
+    """The same, with the layers whole whose code makes other numbers of a rank's shapes, if the rest of the plan holds."""
+    verdict = with_numbers(derived.verdict, derived, derived.plan, ranks)
+    if verdict.passed or not derived.verdict.passed:
+        return replace(derived, verdict=verdict)
+    plan, again = derived.plan, verdict
+    for _ in range(_MOST_PARTS):
+        left = without_part_around(derived.small.model, plan, again.layer)
+        if left is None:
+            break
+        plan = left[1]
+        again = with_numbers(derived.checked(plan, ranks), derived, plan, ranks)
+        if again.passed:
+            return replace(derived, plan=plan, verdict=again, retreat=placed(verdict.layer, verdict.reason))
+    return replace(derived, verdict=verdict)
+
+
+def _with_gap(verdict: Verdict, why: str) -> Verdict:
+    said = f"numbers that code makes of shapes at the default sizes of its classes ({why})"
+    return replace(verdict, evidence=verdict.evidence.with_gap(said))
+
+
+def _in_words(place: tuple[Place, str]) -> str:
+    return f"its code computes with {place[1]} on a rank ({place[0][1].rpartition('/')[2]})"
+
+
+def _skeleton(model: torch.nn.Module) -> Skeleton:
+    return dismantle(model, lambda name, tensor: tensor.dtype)[0]
 
 
 def _first_new(
@@ -110,13 +166,18 @@ def _unlike(skeleton: Skeleton, plan: Plan, size: int) -> list[int]:
     return list(shapes.values())
 
 
-def _known(model: Any, plan: Plan, ranks: int) -> set[Place] | None:
-    """The places whose numbers differ between the small instance and its ranks; None where it shows none."""
+def _small(model: Any) -> torch.nn.Module | None:
     try:
-        small = small_instance(target_like(model), small_settings(model)).model
+        return small_instance(target_like(model), small_settings(model)).model
     except PlanError:
         return None
-    skeleton, found = dismantle(small, lambda name, tensor: tensor.dtype)[0], set[Place]()
+
+
+def _known(small: torch.nn.Module | None, plan: Plan, ranks: int) -> set[Place] | None:
+    """The places whose numbers differ between the small instance and its ranks; None where it shows none."""
+    if small is None:
+        return None
+    skeleton, found = _skeleton(small), set[Place]()
     whole = _numbers(skeleton, None, 1, 0)
     for rank in (0, ranks - 1):
         share = _numbers(skeleton, fitting(without_units(plan), small), ranks, rank)

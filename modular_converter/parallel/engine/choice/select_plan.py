@@ -16,11 +16,9 @@ from modular_converter.parallel.engine.choice.same_numbers import held_to_number
 from modular_converter.parallel.engine.choice.small_instances import (
     builds,
     derived_plan,
-    in_use,
     small_instance,
     small_settings,
     target_like,
-    untried,
     verified,
 )
 from modular_converter.parallel.errors import ApplyError, PlanError, PlanFormatError
@@ -94,7 +92,7 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str, bool
         own = kept(model, committed, ranks) if verdict.passed else None
     if isinstance(committed, Plan) and own is not None:
         said = f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance"
-        said += _said(target, overrides) + _scope(verdict)
+        said += _scope(verdict)
         better = _better(model, target, overrides, ranks, own)
         if better is None:
             return committed, said, True
@@ -105,7 +103,7 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str, bool
         said = f"the derived plan, verified on {ranks} ranks of a small instance"
         for hindrance in found.hindrances:
             logger.info("%s: %s", name, hindrance)
-        return found.plan, f"{said}{_said(target, overrides)}{_scope(found.verdict)}{retreat}; {refused}", False
+        return found.plan, f"{said}{_scope(found.verdict)}{retreat}; {refused}", False
     reason = (
         placed(found.verdict.layer, found.verdict.reason) if not found.verdict.passed else "nothing can be sharded"
     )
@@ -123,13 +121,6 @@ def _better(
     except PlanError as error:
         logger.info("no plan to set beside the one in the model's classes: %s", str(error).splitlines()[0])
         return None
-
-
-def _said(target: Target, overrides: dict[str, Any]) -> str:
-    """The uses, beside one plain forward, in which a plan was proven, and those that could not be tried."""
-    variants, left = in_use(target, overrides), untried(target, overrides)
-    said = f", also with {', '.join(variant.ratio for variant in variants)}" if variants else ""
-    return said + (f", but without {', '.join(left)}" if left else "")
 
 
 def _scope(verdict: Verdict) -> str:

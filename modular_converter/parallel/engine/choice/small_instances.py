@@ -12,7 +12,7 @@ import torch
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
-from modular_converter.parallel.proof.head_variants import HeadVariant, refusal
+from modular_converter.parallel.proof.head_variants import HeadVariant
 from modular_converter.parallel.proof.in_use import Instance
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_threads import check_on_threads
@@ -139,10 +139,7 @@ def verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) 
     key = (*_key(target, overrides, ranks), str(plan))
     if key not in _VERDICTS:
         known = _instance(target, overrides)
-        part = fitting(plan, known.small.model)
-        verdict = check_on_threads(known.subject, part, ranks)
-        refused = refusal(known.in_use, part, ranks) if verdict.passed else None
-        _VERDICTS[key] = refused or verdict
+        _VERDICTS[key] = known.verdict(fitting(plan, known.small.model), ranks)
     return _VERDICTS[key]
 
 
@@ -213,12 +210,6 @@ def proven_inputs(model: Any) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
 def in_use(target: Target, overrides: dict[str, Any]) -> tuple[HeadVariant, ...]:
     """The uses of a small instance beside one plain forward, found once."""
     return _instance(target, overrides).in_use
-
-
-def untried(target: Target, overrides: dict[str, Any]) -> tuple[str, ...]:
-    """The branches on data and the arguments, in words, that no run of the small instance has shown."""
-    known = _instance(target, overrides)
-    return (*known.untried, *(f"the argument {name}" for name in sorted(known.unproven_arguments)))
 
 
 def unproven_arguments(model: Any) -> frozenset[str]:

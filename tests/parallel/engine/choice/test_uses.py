@@ -80,7 +80,7 @@ def test_a_plan_holds_in_each_use(name):
 def test_an_argument_that_no_run_was_given_is_refused(method):
     model = model_of("WithOddGate")
     _, origin = select_plan(model, None, 2)
-    assert "but without the argument gate" in origin
+    assert "not covered: the argument gate" in origin
     assert unproven_arguments(model) == {"gate"}
     model.__dict__[UNPROVEN] = Unproven(unproven_arguments(model), dismantle(model, lambda name, one: one.dtype)[0])
     call = types.MethodType(refusing_unproven(method, type(model).forward), model)
