@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 
 pytest.importorskip("transformers")
@@ -55,6 +56,39 @@ def test_wrong_products_are_told_before_the_first_step(found):
     assert found["seeds"].startswith("ApplyError: words.weight has other values on process 2")
 
 
+@pytest.fixture(scope="module")
+def staged():
+    """What four processes find about a model of the library in layouts with stages."""
+    return run_under_torchrun(4, "tests/parallel/stages_script.py")
+
+
+def test_a_checkpoint_of_stages_is_resumed_in_another_layout(staged):
+    resumed = staged["resumed"]
+    said = resumed.pop("other model")
+    assert "is of another model: model.model.layers.4.self_attn.q_proj.weight" in said
+    assert resumed.keys() == {"pp2.tp2 pp2.tp2", "pp2.tp2 pp4", "pp2.tp2 fsdp4", "fsdp4 pp2.fsdp2"}
+    assert max(resumed.values()) < 1e-5  # of the next three losses and norms, in float32
+
+
+def test_stages_compute_in_another_type(staged):
+    half = {layout: torch.tensor(steps) for layout, steps in staged["half"].items()}
+    exact, replicas = half.pop("float32"), half["ddp4"]
+    assert half["pp2.ddp2"][0, 0] == replicas[0, 0] != exact[0, 0]
+    assert half["pp2.tp2"][0, 0] != exact[0, 0]
+    for steps in half.values():
+        torch.testing.assert_close(steps, replicas, rtol=1e-2, atol=0)
+
+
+def test_a_result_of_nothing_but_nan_ends_all_stages(staged):
+    assert [said[:60] for said in staged["broken"]] == [
+        "ApplyError: ['logits'] of the output is NaN throughout: it d"
+    ] * 4
+
+
+def test_stages_are_given_the_same_batch(staged):
+    assert "processes 0 and 1 share out the same layers or stages and were given different" in staged["batches"]
+
+
 OTHER_SHARES = "over processes that hold other shares of the model: give it the dimension for data"
 WRONG = {
     "replicas of DTensors": "takes no DTensors: give parallelize layout='ddp2.tp4'",
@@ -74,7 +108,7 @@ WRONG = {
     "a divided backward": "schedule='ZBVZeroBubble' in a layout: give one of GPipe, 1F1B",
     "compiled stages": "compile= has no place beside stages (tp2.pp2): leave it out",
     "stages of no library": "has no configuration of transformers",
-    "other batches": "processes 0 and 1 share out the same layers and were given different batches",
+    "other batches": "processes 0 and 1 share out the same layers or stages and were given different batches",
 }
 
 

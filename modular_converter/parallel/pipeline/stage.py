@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,8 @@ class StageModule(torch.nn.Module):
         self._flow: LayerFlow | None = None
         self._results: dict[torch.device, dict[str, list[Any]]] = {}
         self._blanks: dict[str, Iterator[Any]] = {}
+        self._shared: dict[Any, torch.Tensor] = {}
+        self._uses: Counter[int] = Counter()
         self._inner: dict[str, Iterator[tuple[str, ...]]] = {}
         self._given: set[str] = set()
         self._received: dict[str, Any] = {}
@@ -136,6 +139,7 @@ class StageModule(torch.nn.Module):
             return self._checked([*tensors_of(self._sent), *passed, *own])
         finally:
             self._received, self._blanks, self._made, self._counts = {}, {}, {}, {}
+            self._renew()
         if not self.is_last:
             raise ApplyError(f"{self._layers.module}: the run ended before the next stage's first layer was called")
         return result
@@ -153,9 +157,8 @@ class StageModule(torch.nn.Module):
         assert self._flow is not None
         if device not in self._results:  # the same for every micro-batch
             known = {path: self._flow.results[path] for path in self._emptied if path in self._flow.results}
-            blanks: dict[Any, torch.Tensor] = {}
             self._results[device] = {
-                path: [_nothing(one, device, blanks) for one in found] for path, found in known.items()
+                path: [self._nothing(path, one, device) for one in found] for path, found in known.items()
             }
         results = {path: list(found) for path, found in self._results[device].items()}
         for one, tensor in zip(self._earlier, passed):
@@ -164,6 +167,38 @@ class StageModule(torch.nn.Module):
                 leaves[spot.leaf] = tensor
                 results[spot.path][spot.call] = pytree.tree_unflatten(leaves, form)
         return results
+
+    def _nothing(self, path: str, value: Any, device: torch.device) -> Any:
+        """A value whose tensors are NaN, or zero where they are whole numbers; layers' of one shape share their memory."""
+        owner = "" if path.startswith(f"{self._layers.module}.") else path
+
+        def blank(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            key = (owner, device, leaf.shape, leaf.dtype)
+            if key not in self._shared:  # in full: a model's own code may write to it
+                number = math.nan if leaf.is_floating_point() or leaf.is_complex() else 0
+                with torch.inference_mode(False):  # whose tensors do not tell that they were written to
+                    self._shared[key] = torch.full(leaf.shape, number, dtype=leaf.dtype, device=device)
+            return self._shared[key]
+
+        return pytree.tree_map(blank, value)
+
+    def _renew(self) -> None:
+        """Make blanks anew that the model's code has written to: a forgotten value would not show in them any more.
+
+        Raises:
+            ApplyError: several layers have given the same blank in this run, so one may have gone unseen already.
+        """
+        uses, self._uses = self._uses, Counter()
+        written = [one for one in self._shared.values() if one._version]
+        if written:
+            self._shared, self._results = {}, {}
+        if any(uses[id(one)] > 1 for one in written):
+            raise ApplyError(
+                f"{self._layers.module}: the model writes in place to what a layer returns, so a value that is not handed "
+                "over between stages would not show: change a copy of it, or run the model whole"
+            )
 
     def _checked(self, sent: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """What is sent; the next stage waits for the shapes of the run that showed them."""
@@ -220,9 +255,11 @@ class StageModule(torch.nn.Module):
             for inside in next(self._inner.get(path, iter(())), ()):  # whose hooks collect what the model returns
                 self.model.get_submodule(inside)()
             try:
-                return same_leaves(next(self._blanks[path]))
+                given = same_leaves(next(self._blanks[path]))
             except StopIteration:
                 raise ApplyError(f"{path}: called more often than in the run that showed its shapes") from None
+            self._uses.update(map(id, pytree.tree_leaves(given)))
+            return given
 
         return blank
 
@@ -231,18 +268,3 @@ def _filled(like: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """A structure with other tensors in order."""
     left = iter(tensors)
     return pytree.tree_map(lambda leaf: next(left) if isinstance(leaf, torch.Tensor) else leaf, dict(like))
-
-
-def _nothing(value: Any, device: torch.device, known: dict[Any, torch.Tensor]) -> Any:
-    """A value whose tensors are NaN, or zero where they are whole numbers; those of one shape share their memory."""
-
-    def blank(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        key = (leaf.shape, leaf.dtype)
-        if key not in known:  # in full: a model's own code may write to it
-            number = math.nan if leaf.is_floating_point() or leaf.is_complex() else 0
-            known[key] = torch.full(leaf.shape, number, dtype=leaf.dtype, device=device)
-        return known[key]
-
-    return pytree.tree_map(blank, value)

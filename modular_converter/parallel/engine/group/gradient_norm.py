@@ -15,11 +15,18 @@ _Cut = tuple[bool, bool]
 _CUTS: tuple[_Cut, ...] = ((False, False), (False, True), (True, False), (True, True))
 
 
-def norm_of(weights: Iterable[Spread], kind: float, group: ProcessGroup, place: torch.device) -> torch.Tensor:
+def norm_of(
+    weights: Iterable[Spread],
+    kind: float,
+    group: ProcessGroup | None,
+    place: torch.device,
+    stages: ProcessGroup | None = None,
+) -> torch.Tensor:
     """The norm on ``place``: shares count once each, whole weights once; all processes must call it.
 
     Args:
-        group: of the tensor dimension.
+        group: of the tensor dimension; None for weights without one.
+        stages: the processes that have other weights; None for those that have parts of all.
     """
     norms: dict[_Cut, list[torch.Tensor]] = {cut: [torch.zeros((), device=place)] for cut in _CUTS}
     data: ProcessGroup | None = None
@@ -33,15 +40,18 @@ def norm_of(weights: Iterable[Spread], kind: float, group: ProcessGroup, place: 
             norms[one.cut, spread_over is not None].append(found.to(place))
     if kind == float("inf"):
         largest = torch.stack([norm for cut in _CUTS for norm in norms[cut]]).max().view(1)
-        for one_group in (group, data):
+        for one_group in (group, data, stages):
             largest = torch.stack(one_group.all_gather(largest)).amax(0) if one_group is not None else largest
         return largest[0]
     sums = torch.stack([torch.stack(norms[cut]).pow(kind).sum() for cut in _CUTS])
     if data is not None:
         sums[[1, 3]] = data.all_reduce(sums[[1, 3]])
-    if group.size > 1:
+    if group is not None and group.size > 1:
         sums[2:] = group.all_reduce(sums[2:])
-    return sums.sum().pow(1.0 / kind)
+    total = sums.sum()
+    if stages is not None:
+        total = stages.all_reduce(total)
+    return total.pow(1.0 / kind)
 
 
 def scale_gradients(weights: Iterable[Spread], norm: torch.Tensor, max_norm: float) -> None:

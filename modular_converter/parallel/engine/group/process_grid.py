@@ -48,11 +48,16 @@ class ProcessGrid:
         return found
 
 
-def process_grid(layout: Layout | None, mesh: Any, inference: bool, place: torch.device) -> ProcessGrid:
+def process_grid(
+    layout: Layout | None, mesh: Any, inference: bool, place: torch.device, always_data: bool = False
+) -> ProcessGrid:
     """The grid of a layout, of a caller's mesh, or of all processes as one tensor dimension; all processes must call it.
 
     A caller's mesh has plain parameters, since it may be one dimension of a mesh with ``DistributedDataParallel`` over
     another, which takes no DTensors.
+
+    Args:
+        always_data: a dimension for data also where it has one process.
 
     Raises:
         ApplyError: the layout is not one of so many processes, or the mesh has several dimensions.
@@ -70,14 +75,15 @@ def process_grid(layout: Layout | None, mesh: Any, inference: bool, place: torch
         return ProcessGrid(group, group, None, None, layout, place)
     shares = "ep" if layout.ep > 1 else "tp"
     shape = {"dp_replicate": layout.dp_replicate, "dp_shard": layout.dp_shard, shares: layout.shares}
-    if layout.data == 1:
+    has_data = layout.data > 1 or always_data
+    if not has_data:
         shape = {shares: layout.shares}
     if layout.pp > 1:
         shape = {"pp": layout.pp, **shape}
     made = init_device_mesh(place.type, tuple(shape.values()), mesh_dim_names=tuple(shape))
     tensor = made[shares]
     data = None
-    if layout.data > 1:
+    if has_data:
         data = made["dp_replicate", "dp_shard"] if layout.dp_replicate > 1 else made["dp_shard"]
     mesh_of_tensors = tensor if layout.shares > 1 else None
     stages = made["pp"].get_group() if layout.pp > 1 else None

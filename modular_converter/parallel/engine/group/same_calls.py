@@ -42,8 +42,8 @@ def refuse_other_inputs(args: Any, kwargs: Any, group: ProcessGroup, data_rank: 
             continue
         first, second = (dist.get_global_rank(group.group, n) if group.group else n for n in (firsts[part], rank))
         raise ApplyError(
-            f"processes {first} and {second} share out the same layers and were given different batches: give both "
-            "part model.data_rank of model.layout.data, which is the same for them"
+            f"processes {first} and {second} share out the same layers or stages and were given different batches: "
+            "give both the same one; in a layout, part model.data_rank of model.layout.data, which is the same for them"
         )
 
 

@@ -27,23 +27,21 @@ from modular_converter.parallel.engine.checkpoint.save_model import saves_as_lib
 from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN
 from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release
-from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_calls import refuse_other_inputs
 from modular_converter.parallel.engine.group.spread import each_once
-from modular_converter.parallel.engine.group.training_checkpoint import Resumed, load_checkpoint, save_checkpoint
+from modular_converter.parallel.engine.group.training_checkpoint import Trained
+from modular_converter.parallel.engine.group.training_methods import InLayout
 from modular_converter.parallel.engine.group.whole_state import load_whole_state, save_from_group, whole_state
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.quantised.torchao_int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, undo
 from modular_converter.parallel.shard.collectives import borders_of, forget_entered, gathered
 
 
-class Sharded(MemoryFigures):
+class Sharded(InLayout, MemoryFigures):
     """A model of which each process has a share."""
 
     _applied: Applied
-    _grid: ProcessGrid
 
     def __deepcopy__(self, memo: Any) -> Any:
         raise ApplyError(
@@ -148,51 +146,15 @@ class Sharded(MemoryFigures):
             save_from_group(self, self._grid.group, Path(folder) if first else None, max_shard_size)
         dist.barrier()
 
-    def save_checkpoint(
-        self,
-        folder: str | os.PathLike[str],
-        optimizer: torch.optim.Optimizer,
-        step: int,
-        notes: Mapping[str, Any] | None = None,
-        keep: int = 2,
-    ) -> Path:
-        """Save weights and the optimizer's state as ``folder/step-N``, complete or not at all; all ranks must call it.
-
-        Args:
-            notes: plain values that ``load_checkpoint`` gives back, as JSON has them.
-            keep: complete checkpoints that stay.
-
-        Raises:
-            ApplyError: the optimizer has a state that does not lie as its weight.
-        """
-        return save_checkpoint(Path(folder), self, optimizer, step, dict(notes or {}), keep)
-
-    def load_checkpoint(self, folder: str | os.PathLike[str], optimizer: torch.optim.Optimizer) -> Resumed | None:
-        """Go on from the last complete checkpoint of a folder, of any layout; all ranks must call it.
-
-        Returns:
-            Its step and notes; None where the folder has none.
-
-        Raises:
-            ApplyError: it is of another model, or of an optimizer with other groups.
-        """
-        return load_checkpoint(Path(folder), self, optimizer)
-
-    @property
-    def layout(self) -> Layout:
-        """How many processes share out what."""
-        return self._grid.layout
-
-    @property
-    def data_rank(self) -> int:
-        """Which of ``layout.data`` parts of each batch this process gets; equal within a tensor group."""
-        return self._grid.data_rank
-
     @property
     def is_distributed_loading_by_transformers(self) -> bool:
         """For transformers' ``Trainer``: it leaves the model as it is, and takes the norm of DTensors alone."""
         own: Any = self
         return all(isinstance(one, DTensor) for one in own.parameters())
+
+    def _trained(self) -> Trained:
+        own: Any = self
+        return Trained.of(own)
 
     def _figures(self) -> dict[str, dict[str, Any]]:
         return {str(self._grid.place): usage(self._grid.place)}

@@ -10,8 +10,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,11 @@ from torch.distributed.checkpoint.planner import TensorWriteData, WriteItem, Wri
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.engine.group.spread import Spread, each_once
 from modular_converter.parallel.engine.group.whole_state import within
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
 _FOLDER = re.compile(r"step-(\d+)")
@@ -48,8 +50,34 @@ class Resumed:
     notes: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What this process has of a model: all of it in part, or some of its layers.
+
+    Attributes:
+        weights: each once, by its first name in the whole model.
+        buffers: those that are saved, by name.
+        group: the processes that have the model together; all if None.
+    """
+
+    weights: Sequence[Spread]
+    buffers: Mapping[str, torch.Tensor]
+    group: ProcessGroup = field(default_factory=ProcessGroup)
+
+    @classmethod
+    def of(cls, model: torch.nn.Module) -> Trained:
+        """A model whose processes have parts of every layer."""
+        return cls(each_once(model), saved_buffers(model))
+
+
+def saved_buffers(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The buffers that a model's ``state_dict`` has."""
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return {name: value for name, value in model.state_dict(keep_vars=True).items() if name not in parameters}
+
+
 def save_checkpoint(
-    folder: Path, model: Any, optimizer: torch.optim.Optimizer, step: int, notes: dict[str, Any], keep: int
+    folder: Path, model: Trained, optimizer: torch.optim.Optimizer, step: int, notes: dict[str, Any], keep: int
 ) -> Path:
     """Write ``folder/step-N`` under another name, and rename it when all processes are done; all must call it.
 
@@ -63,14 +91,15 @@ def save_checkpoint(
         raise ApplyError(f"notes= must be plain values, as JSON has them: {error}") from error
     final = folder / f"step-{step:08d}"
     part = folder / f".{final.name}.part"
-    if _first():
+    group = model.group.group
+    if model.group.rank == 0:
         folder.mkdir(parents=True, exist_ok=True)
         for leftover in folder.glob(".step-*.part"):
             shutil.rmtree(leftover)
-    dist.barrier()
+    dist.barrier(group)
     state = dict(_weights(model)) | dict(_states(model, optimizer))
-    save(state, storage_writer=FileSystemWriter(part))
-    if _first():
+    save(state, storage_writer=FileSystemWriter(part), process_group=group)
+    if model.group.rank == 0:
         (part / _NOTES).write_text(text, encoding="utf-8")
         if final.exists():
             _remove(final)
@@ -78,18 +107,18 @@ def save_checkpoint(
         others = [one for one in _complete(folder) if one != final]  # an earlier run can have gone further
         for old in others[: max(0, len(others) + 1 - keep)]:
             _remove(old)
-    dist.barrier()
+    dist.barrier(group)
     return final
 
 
-def load_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> Resumed | None:
+def load_checkpoint(folder: Path, model: Trained, optimizer: torch.optim.Optimizer) -> Resumed | None:
     """Take weights and the optimizer's state from the last complete checkpoint of a folder; None if there is none.
 
     Raises:
         ApplyError: it is of another model, or of an optimizer with other groups.
     """
-    found: list[Any] = [_complete(folder)[-1:] if _first() else None]
-    dist.broadcast_object_list(found)
+    found: list[Any] = [_complete(folder)[-1:] if model.group.rank == 0 else None]
+    dist.broadcast_object_list(found, group=model.group.group, group_src=0)
     if not found[0]:
         return None
     path: Path = found[0][0]
@@ -100,13 +129,16 @@ def load_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer) 
             f"{path} has an optimizer with {len(said['groups'])} groups, and this one has {len(optimizer.param_groups)}"
         )
     weights = dict(_weights(model))
-    wrong = [name for name, one in weights.items() if _size(known.get(name)) != tuple(one.shape)]
-    other = [name for name in known if name.startswith("model.") and name not in weights]
+    unlike = [name for name, one in weights.items() if _size(known.get(name)) != tuple(one.shape)]
+    every = everywhere((unlike, list(weights)), model.group)  # processes of stages have other names
+    wrong = list(dict.fromkeys(name for names, _ in every for name in names))
+    here = {name for _, names in every for name in names}
+    other = [name for name in known if name.startswith("model.") and name not in here]
     if wrong or other:
         raise ApplyError(f"{path} is of another model: {', '.join([*wrong, *other][:8])}")
     _make_states(model, optimizer, known)
     state = weights | dict(_states(model, optimizer))
-    load(state, storage_reader=FileSystemReader(path))
+    load(state, storage_reader=FileSystemReader(path), process_group=model.group.group)
     for group, values in zip(optimizer.param_groups, said["groups"]):
         known_values = {key: value for key, value in values.items() if key not in _FORMS}
         group.update({key: tuple(v) if isinstance(group.get(key), tuple) else v for key, v in known_values.items()})
@@ -155,19 +187,16 @@ class _Part(torch.Tensor):
         raise ValueError(f"{index.fqn} has no entries at {index.offset} here")
 
 
-def _weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def _weights(model: Trained) -> Iterator[tuple[str, torch.Tensor]]:
     """The weights, each once, and the buffers that are saved."""
-    names = {one.name for one in each_once(model)}
-    for one in each_once(model):
+    for one in model.weights:
         yield f"model.{one.name}", _Part.of(one, one.stored)
-    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    for name, value in model.state_dict(keep_vars=True).items():
-        if name not in names and name not in parameters:
-            yield f"model.{name}", value
+    for name, value in model.buffers.items():
+        yield f"model.{name}", value
 
 
-def _states(model: Any, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
-    for one in each_once(model):
+def _states(model: Trained, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
+    for one in model.weights:
         for key, value in optimizer.state.get(one.stored, {}).items():
             name = f"optimizer.{one.name}.{key}"
             if key == _STEP:
@@ -178,9 +207,9 @@ def _states(model: Any, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str,
                 yield name, _Part.of(one, value)
 
 
-def _make_states(model: Any, optimizer: torch.optim.Optimizer, known: dict[str, Any]) -> None:
+def _make_states(model: Trained, optimizer: torch.optim.Optimizer, known: dict[str, Any]) -> None:
     """Give an optimizer that has made no step the tensors that a checkpoint has."""
-    for one in each_once(model):
+    for one in model.weights:
         prefix = f"optimizer.{one.name}."
         for name, stored in known.items():
             key = name.removeprefix(prefix)
@@ -216,7 +245,3 @@ def _remove(path: Path) -> None:
     gone = path.with_name(f".{path.name}.old.part")
     os.rename(path, gone)
     shutil.rmtree(gone)
-
-
-def _first() -> bool:
-    return dist.get_rank() == 0

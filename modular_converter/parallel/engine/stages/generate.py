@@ -91,7 +91,7 @@ class Decoder:
         self._stage, self._shapes, self._plan, self._place = stage, shapes, plan, place
         self._group = group
         # Of its own, since two processes may both be sending: activations to the next stage, tokens to the one before.
-        self._tokens: Any = dist.new_group(dist.get_process_group_ranks(group), use_local_synchronization=True)
+        self._tokens: Any = _beside(group)
         self._count = len(layer_paths(shapes, plan))
         self._rank, self._last = dist.get_rank(group), dist.get_world_size(group) - 1
         self._known: dict[Any, _Shapes] = {}
@@ -259,6 +259,12 @@ class Decoder:
                 later = flow_of(self._shapes, self._plan, on_meta(bare.inputs(self._shapes)))
             self._known[key] = _Shapes(first, later, left)
         return self._known[key]
+
+
+def _beside(group: dist.ProcessGroup) -> Any:
+    """A second group of the same processes. torch's own way for some of all processes needs equal counts of groups."""
+    ranks = dist.get_process_group_ranks(group)
+    return dist.new_group(ranks, use_local_synchronization=len(ranks) < dist.get_world_size())
 
 
 def refuse_other_decoding(model: Any, config: Any, given: Mapping[str, Any]) -> None:

@@ -11,23 +11,24 @@ import torch.distributed as dist
 from modular_converter.parallel.engine.base.skeleton import Skeleton, kept_types
 from modular_converter.parallel.engine.checkpoint.load_model import is_folder
 from modular_converter.parallel.engine.choice.arguments import Arguments
-from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
+from modular_converter.parallel.engine.choice.unproven_arguments import UNPROVEN, Unproven, refuse_unproven
+from modular_converter.parallel.engine.group.agreed_plan import agreed_unproven, refuse_other_weights
 from modular_converter.parallel.engine.group.data_ranks import recompute_layers, refuse_options, spread_over_data
 from modular_converter.parallel.engine.group.dropout import SharedDropout
-from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import hold_weights
 from modular_converter.parallel.engine.group.in_process_group import applied_shares, plan_and_skeleton
 from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped
-from modular_converter.parallel.engine.group.same_calls import refuse_other_inputs, refuse_other_options
+from modular_converter.parallel.engine.group.same_calls import refuse_other_options
 from modular_converter.parallel.engine.group.spread import Spread, each_once
+from modular_converter.parallel.engine.group.training_methods import InLayout
+from modular_converter.parallel.engine.stages.micro_batches import Batch
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.resolve import Resolution, first_names, resolve
-from modular_converter.parallel.shard.collectives import forget_entered
+from modular_converter.parallel.shard.collectives import ProcessGroup, forget_entered
 from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.training import Training
 
@@ -48,7 +49,8 @@ def parallelize_in_stages(given: Arguments) -> PipelineInLayout:
     refuse_wrapped(given.model)
     place = join_group(given.device)
     refuse_other_options(f"layout={given.layout}, training={training}")
-    grid = process_grid(given.layout, None, False, place)
+    # Each stage computes in another type by `fully_shard`, of one process without data ranks: its results are of that type.
+    grid = process_grid(given.layout, None, False, place, always_data=training.compute_type is not None)
     refuse_other_weights(given.model, grid.everyone, place)
     refuse_options(given.model, grid, training)
     if training.recompute:
@@ -57,68 +59,40 @@ def parallelize_in_stages(given: Arguments) -> PipelineInLayout:
     return PipelineInLayout(given, grid)
 
 
-class PipelineInLayout(Pipeline):
+class PipelineInLayout(InLayout, Pipeline):
     """A pipeline of which each stage is held by all processes of its part of a layout."""
 
     def __init__(self, given: Arguments, grid: ProcessGrid) -> None:
         training, model = given.training or Training(), given.model
         self._training, self._grid = training, grid
         self._skeleton: Skeleton | None = None
+        unproven: frozenset[str] = frozenset()
         self._names = first_names(model)
-        self._called = False
         self._seen: dict[int, StageModule] = {}
         self._whole = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
         if grid.group.size > 1:
             self._kept = kept_types(model, None)
             with torch.random.fork_rng(devices=[]):
                 plan, self._skeleton = plan_and_skeleton(model, given, self._kept, grid, grid.place, None)
+                unproven = agreed_unproven(model, given.plan, grid.everyone)
             self._resolution = resolve(plan, model)
+        self._tensors = grid.group
         assert training.chunks is not None and grid.stages is not None
         super().__init__(
             model, chunks=training.chunks, schedule=training.schedule, group=grid.stages, device=grid.place
         )
-
-    @property
-    def layout(self) -> Layout:
-        """How many processes share out what."""
-        return self._grid.layout
-
-    @property
-    def data_rank(self) -> int:
-        """Which of ``layout.data`` parts of each batch this process gives to ``step``; equal within its stages."""
-        return self._grid.data_rank
-
-    def step(self, *, target: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
-        """Forward and backward of this process's part of a batch, ``data_rank`` of ``layout.data``; as of `Pipeline`.
-
-        Returns:
-            The mean loss of the part, on every process that has it.
-        """
-        if not self._called:
-            self._called = True
-            refuse_other_inputs((target,), inputs, self._grid.everyone, self.data_rank)
-        return super().step(target=target, **inputs)
+        if training.compute_type is not None:
+            for one in self._shapes.parameters():
+                if one.dim() and one.is_floating_point():  # as `spread_over_data` does
+                    one.data = one.data.to(training.compute_type)
+        if self._skeleton is not None:
+            self._shapes.__dict__[UNPROVEN] = Unproven(unproven, self._skeleton)
 
     def generate(self, input_ids: torch.Tensor, *, groups: int | None = None, **options: Any) -> torch.Tensor:
         """Raises ``ApplyError``: processes of one stage would sample other tokens."""
         raise ApplyError(
             "generate runs in stages alone, not in a layout with them: make a Pipeline of the model for it"
         )
-
-    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
-        """Scale all gradients so that their norm, as if the model were whole, is at most ``max_norm``.
-
-        Returns:
-            The norm before, the same on every process.
-        """
-        second = {one.name for one in self._shared if one.ranks[0] != dist.get_rank()}
-        weights = self.spreads()
-        counted = [one for name, one in weights.items() if name not in second]
-        squares = norm_of(counted, 2.0, self._grid.group, self._grid.place).square()
-        dist.all_reduce(squares, group=self._group)
-        norm = squares.sqrt()
-        scale_gradients(weights.values(), norm, max_norm)
-        return norm
 
     def full_state_dict(self) -> dict[str, torch.Tensor]:
         """The whole weights on the CPU, each by its first name in the model; all processes must call it."""
@@ -131,8 +105,17 @@ class PipelineInLayout(Pipeline):
         """This process's weights, and where their parts are, by their first names in the whole model."""
         found: dict[str, Spread] = {}
         for stage in self.stages.values():
-            found |= {self._names[one.name.removeprefix("model.")]: one for one in each_once(stage)}
+            for one in each_once(stage):
+                name = self._names[one.name.removeprefix("model.")]
+                found[name] = replace(one, name=name)
         return found
+
+    def _everyone_of(self, group: dist.ProcessGroup) -> tuple[ProcessGroup, int]:
+        return self._grid.everyone, self.data_rank
+
+    def _batch(self, inputs: dict[str, Any], target: torch.Tensor | None = None) -> Batch:
+        refuse_unproven(self._shapes, type(self._shapes).forward, (), inputs)
+        return super()._batch(inputs, target)
 
     def _prepare(self, stage: StageModule) -> None:
         for one in stage.parameters():
@@ -186,7 +169,6 @@ def _refuse(given: Arguments, training: Training) -> None:
     refused = {
         "compile": (training.compile, "leave it out"),
         "offload": (training.offload, "leave it out"),
-        "compute_type": (training.compute_type is not None, "convert the model with .to(torch.bfloat16)"),
         "dtype": (given.weight_type is not None, "convert the model before"),
     }
     for name, (is_given, cure) in refused.items():

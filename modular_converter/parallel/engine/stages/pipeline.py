@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_sc
 from modular_converter.parallel.engine.base.without_data import guesses, on_meta
 from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
 from modular_converter.parallel.engine.group.join_group import join_group
+from modular_converter.parallel.engine.group.same_calls import everywhere, refuse_other_inputs
 from modular_converter.parallel.engine.stages.action_clock import ActionClock, ClockedStage
 from modular_converter.parallel.engine.stages.chosen_plan import agreed_pipeline_plan
 from modular_converter.parallel.engine.stages.generate import Decoder
@@ -26,14 +27,14 @@ from modular_converter.parallel.engine.stages.scheduled_stage import (
     ScheduledStage,
     bare_leaves,
     refuse_parts_of_one_result,
-    refuse_what_was_not_handed_over,
+    what_was_not_handed_over,
 )
 from modular_converter.parallel.engine.stages.shared_weights import (
-    clip_gradients,
     free_weights,
     shared_weights,
     summed_gradients,
 )
+from modular_converter.parallel.engine.stages.stage_weights import StageWeights
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
@@ -50,7 +51,7 @@ from modular_converter.parallel.trace.call_names import forward_names
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
 
 
-class Pipeline:
+class Pipeline(StageWeights):
     """A model of transformers in stages; every process of the group makes one, with the same model and arguments.
 
     The weights of the process's own stages are those of the model, on the process's device; the others are freed. The
@@ -92,6 +93,8 @@ class Pipeline:
         self._place = join_group(device)
         own_group: Any = dist.group.WORLD if group is None else group
         self._group, self._loss, self._chunks = own_group, loss, chunks
+        self._everyone, self._part = self._everyone_of(own_group)
+        self._compared: set[bool] = set()
         self._config = getattr(model, "config", None)
         self._schedule = schedule_named(schedule)
         rank, size = dist.get_rank(own_group), dist.get_world_size(own_group)
@@ -128,30 +131,17 @@ class Pipeline:
     def _prepare(self, stage: StageModule) -> None:
         """For heirs: change how a stage holds its weights, before anything else has them."""
 
-    def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """This process's parameters, by their names in the whole model."""
-        yield from self._own.items()
-
-    def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """This process's parameters, for an optimizer."""
-        yield from self._own.values()
-
-    def train(self, mode: bool = True) -> Pipeline:
-        """As of a module."""
-        for stage in self.stages.values():
-            stage.train(mode)
-        return self
-
-    def eval(self) -> Pipeline:
-        """As of a module."""
-        return self.train(False)
+    def _everyone_of(self, group: dist.ProcessGroup) -> tuple[ProcessGroup, int]:
+        """All processes that have the model, and which part of a batch this one gets."""
+        return ProcessGroup(group), 0
 
     def step(self, *, target: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
         """Forward and backward of a batch: gradients are added to the parameters, those of shared weights summed.
 
         Args:
             target: for ``loss``; the rows are divided as those of the inputs.
-            inputs: the model's, of the whole batch, on every process.
+            inputs: the model's, of the whole batch, on every process; in a layout of this process's part of it,
+                ``data_rank`` of ``layout.data``.
 
         Returns:
             The mean loss of the micro-batches in float32, on every process.
@@ -164,7 +154,7 @@ class Pipeline:
         if (self._loss is None) != (target is None):
             raise ApplyError("target= is for the loss= of Pipeline: give both, or neither and labels=")
         refuse_what_a_step_lacks(inputs, self._config)
-        batch = self._batch(inputs)
+        batch = self._batch(inputs, target)
         refuse_unequal_labels(batch, self._chunks)
         losses: list[torch.Tensor] = []
         goal = (inputs["labels"] if target is None else target).to(self._place)
@@ -188,11 +178,8 @@ class Pipeline:
         if self._schedule.v_shaped:
             raise ApplyError(f"{self._schedule.name} has no forward without a backward: use another schedule for it")
         merged = self._scheduled(self._batch(inputs), trains=False).eval(micro_batch=torch.arange(self._chunks))
-        last = self._last_stage
-        if last is None:
-            return None
-        output = last.output(merged)
-        refuse_what_was_not_handed_over(output)
+        output = None if self._last_stage is None else self._last_stage.output(merged)
+        self._refuse_everywhere(what_was_not_handed_over(output))
         return output
 
     @torch.no_grad()
@@ -218,15 +205,10 @@ class Pipeline:
         self._made_for = None  # the stage takes other shapes
         return self._decoder.generate(input_ids, min(groups or self._stages_in_all, len(input_ids)), options)
 
-    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
-        """Scale all gradients so that their norm over all stages is at most ``max_norm``; shared weights count once.
-
-        Returns:
-            The norm before, the same on every process.
-        """
-        return clip_gradients(self._own, self._shared, max_norm, self._group, self._place)
-
-    def _batch(self, inputs: dict[str, Any]) -> Batch:
+    def _batch(self, inputs: dict[str, Any], target: torch.Tensor | None = None) -> Batch:
+        if self.training not in self._compared:
+            self._compared.add(self.training)
+            refuse_other_inputs((target,), inputs, self._everyone, self._part)
         if "use_cache" in forward_names(self._shapes):
             inputs = {"use_cache": False, **inputs}
         return batch_of(inputs, self._chunks, self._place, self._rows)
@@ -277,11 +259,6 @@ class Pipeline:
         with torch.no_grad(), guesses():
             return self._shapes(**inputs)
 
-    @property
-    def training(self) -> bool:
-        """As of a module."""
-        return next(iter(self.stages.values())).training
-
     def _loss_of_chunk(self, output: Any, target: torch.Tensor) -> torch.Tensor:
         """The share of a micro-batch in the mean loss."""
         assert self._last_stage is not None
@@ -292,6 +269,11 @@ class Pipeline:
             )
         found = whole["loss"] if self._loss is None else self._loss(whole, target)
         return found / self._chunks
+
+    def _refuse_everywhere(self, said: str) -> None:
+        """Raise ``ApplyError`` on all processes if one has something to say."""
+        if float(self._everyone.all_reduce(torch.tensor([float(bool(said))], device=self._place))):
+            raise ApplyError(next(filter(None, everywhere(said, self._everyone))))
 
     def _everywhere(self, losses: Sequence[torch.Tensor]) -> torch.Tensor:
         # Of one type everywhere: the others do not know that of the last stage's losses.

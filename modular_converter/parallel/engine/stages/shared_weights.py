@@ -19,6 +19,8 @@ class SharedWeight:
     """A parameter that several processes of a group have.
 
     Attributes:
+        group: all that have stages. One of the holders alone would have a name that torch makes from the number of
+            groups a process has made before, which may not be the same on all of them: a second model would wait for ever.
         ranks: of the whole world, in order; the norm of the gradient counts on the first.
     """
 
@@ -40,13 +42,7 @@ def shared_weights(own: Mapping[str, torch.nn.Parameter], group: dist.ProcessGro
     for number, names in enumerate(held):
         for name in names:
             holders[name] = (*holders.get(name, ()), dist.get_global_rank(group, number))
-    several = sorted({ranks for ranks in holders.values() if len(ranks) > 1 and dist.get_rank() in ranks})
-    groups = {ranks: dist.new_group(list(ranks), use_local_synchronization=True) for ranks in several}
-    return [
-        SharedWeight(name, own[name], groups[holders[name]], holders[name])
-        for name in sorted(own)
-        if len(holders[name]) > 1
-    ]
+    return [SharedWeight(name, own[name], group, holders[name]) for name in sorted(own) if len(holders[name]) > 1]
 
 
 @contextmanager
@@ -68,27 +64,26 @@ def summed_gradients(shared: Sequence[SharedWeight]) -> Iterator[None]:
         if one.parameter.requires_grad:
             gradient = torch.zeros_like(one.parameter) if one.parameter.grad is None else one.parameter.grad
             # Processes of a layout hold the same part of it in each stage.
-            dist.all_reduce(gradient.to_local() if isinstance(gradient, DTensor) else gradient, group=one.group)
+            _sum(gradient.to_local() if isinstance(gradient, DTensor) else gradient, one)
             one.parameter.grad = gradient if before is None else before.add_(gradient)
 
 
-def clip_gradients(
-    own: Mapping[str, torch.nn.Parameter],
-    shared: Sequence[SharedWeight],
-    max_norm: float,
-    group: dist.ProcessGroup,
-    place: torch.device,
-) -> torch.Tensor:
-    """See ``Pipeline.clip_grad_norm_``."""
-    second = {one.name for one in shared if one.ranks[0] != dist.get_rank()}
-    gradients = {name: p.grad for name, p in own.items() if p.grad is not None}
-    squares = [g.float().pow(2).sum() for name, g in gradients.items() if name not in second]
-    total = torch.stack([*squares, torch.zeros((), device=place)]).sum()
-    dist.all_reduce(total, group=group)
-    norm = total.sqrt()
-    for gradient in gradients.values():
-        gradient.mul_(torch.clamp(max_norm / (norm + 1e-6), max=1.0).to(gradient.dtype))
-    return norm
+def _sum(gradient: torch.Tensor, one: SharedWeight) -> None:
+    """Sum a gradient over the processes that have the weight, in place and in the same order on each of them."""
+    own = gradient.contiguous()
+    parts = {rank: own if rank == dist.get_rank() else torch.empty_like(own) for rank in one.ranks}
+    calls = [
+        dist.P2POp(call, tensor, rank, one.group)
+        for rank, part in parts.items()
+        if part is not own
+        for call, tensor in ((dist.isend, own), (dist.irecv, part))
+    ]
+    for work in dist.batch_isend_irecv(calls):
+        work.wait()
+    total = parts[one.ranks[0]].clone()
+    for rank in one.ranks[1:]:
+        total += parts[rank]
+    gradient.copy_(total)
 
 
 def free_weights(model: torch.nn.Module, kept: set[int]) -> None:

@@ -22,7 +22,7 @@ from modular_converter.parallel.engine.stages.micro_batches import (
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.engine.stages.scheduled_stage import (
     refuse_parts_of_one_result,
-    refuse_what_was_not_handed_over,
+    what_was_not_handed_over,
 )
 from modular_converter.parallel.engine.stages.shared_weights import SharedWeight, summed_gradients
 from modular_converter.parallel.errors import ApplyError
@@ -109,6 +109,28 @@ def test_what_was_not_handed_over_shows() -> None:
         StageModule(model, plan, range(3))(**other)
 
 
+def test_what_the_model_writes_to_a_blank_hides_nothing() -> None:
+    model, inputs, plan = small_llama()
+    seen: list[bool] = []
+
+    def zero(module: Any, args: Any, result: torch.Tensor) -> None:
+        seen.append(bool(result.isnan().all()))
+        result.zero_()
+
+    with torch.no_grad():
+        stage = StageModule(model, plan, range(2, 3))
+        stage.prepare(flow_of(model, plan, inputs))
+        received = [torch.zeros(tensor.shape) for tensor in stage.takes]
+        handle = stage.model.get_submodule("model.embed_tokens").register_forward_hook(zero)
+        for _ in range(2):  # micro-batches
+            stage(*received, **inputs)
+        assert seen == [True, True]
+        handle.remove()
+        stage.model.get_submodule("model.layers.0").register_forward_hook(zero)
+        with pytest.raises(ApplyError, match="writes in place to what a layer returns"):
+            stage(*received, **inputs)
+
+
 @pytest.mark.parametrize("cuts", [(1,), (2,), (1, 2)])
 def test_results_of_all_layers_reach_the_last_stage(cuts: tuple[int, ...]) -> None:
     model, inputs, plan = small_llama()
@@ -189,8 +211,10 @@ def test_a_result_of_the_batch_as_a_whole_is_refused() -> None:
     with pytest.raises(ApplyError, match=r"\['spread'\] of the output is \[\] for the batch"):
         refuse_parts_of_one_result(part, whole, 2)
     refuse_parts_of_one_result({"states": part["states"]}, {"states": whole["states"]}, 2)
-    with pytest.raises(ApplyError, match=r"\['a'\]\[1\] of the output is NaN"):
-        refuse_what_was_not_handed_over({"a": [torch.ones(2), torch.full((2,), torch.nan)]})
+    assert what_was_not_handed_over({"a": [torch.ones(2), torch.full((2,), torch.nan)]}).startswith(
+        "['a'][1] of the output is NaN"
+    )
+    assert not what_was_not_handed_over({"a": torch.tensor([1.0, torch.nan]), "b": torch.ones(2, dtype=torch.long)})
 
 
 IDS = torch.ones(6, 4, dtype=torch.long)

@@ -1,0 +1,84 @@
+"""What a process's stages hold: their parameters, the norm of their gradients, and their part of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.engine.group.gradient_norm import norm_of, scale_gradients
+from modular_converter.parallel.engine.group.spread import Spread
+from modular_converter.parallel.engine.group.training_checkpoint import Trained, saved_buffers
+from modular_converter.parallel.engine.group.training_methods import Checkpoints
+from modular_converter.parallel.pipeline.stage import StageModule
+from modular_converter.parallel.shard.collectives import ProcessGroup
+
+
+if TYPE_CHECKING:
+    from modular_converter.parallel.engine.stages.shared_weights import SharedWeight
+
+
+Stages = TypeVar("Stages", bound="StageWeights")
+
+
+class StageWeights(Checkpoints):
+    """The methods of a pipeline that are about weights.
+
+    Attributes:
+        stages: of this process, by number.
+    """
+
+    stages: dict[int, StageModule]
+    _own: dict[str, torch.nn.Parameter]
+    _shared: Sequence[SharedWeight]
+    _group: dist.ProcessGroup
+    _everyone: ProcessGroup
+    _place: torch.device
+    # Over which each stage is shared out.
+    _tensors: ProcessGroup | None = None
+
+    def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """This process's parameters, by their names in the whole model."""
+        yield from self._own.items()
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """This process's parameters, for an optimizer."""
+        yield from self._own.values()
+
+    def train(self: Stages, mode: bool = True) -> Stages:
+        """As of a module."""
+        for stage in self.stages.values():
+            stage.train(mode)
+        return self
+
+    def eval(self: Stages) -> Stages:
+        """As of a module."""
+        return self.train(False)
+
+    @property
+    def training(self) -> bool:
+        """As of a module."""
+        return next(iter(self.stages.values())).training
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """Scale all gradients so that their norm, as if the model were whole, is at most ``max_norm``.
+
+        Returns:
+            The norm before, the same on every process.
+        """
+        second = {one.name for one in self._shared if one.ranks[0] != dist.get_rank()}
+        weights = self.spreads()
+        counted = [one for name, one in weights.items() if name not in second]
+        norm = norm_of(counted, norm_type, self._tensors, self._place, ProcessGroup(self._group))
+        scale_gradients(weights.values(), norm, max_norm)
+        return norm
+
+    def spreads(self) -> dict[str, Spread]:
+        """This process's weights, and where their parts are, by their first names in the whole model."""
+        return {name: Spread(name, value, None) for name, value in self._own.items()}
+
+    def _trained(self) -> Trained:
+        buffers = {name: one for stage in self.stages.values() for name, one in saved_buffers(stage.model).items()}
+        return Trained(list(self.spreads().values()), buffers, self._everyone)
