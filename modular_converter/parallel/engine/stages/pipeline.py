@@ -16,6 +16,7 @@ from modular_converter.parallel.engine.group.same_calls import everywhere, refus
 from modular_converter.parallel.engine.stages.action_clock import ActionClock, ClockedStage
 from modular_converter.parallel.engine.stages.chosen_plan import agreed_pipeline_plan
 from modular_converter.parallel.engine.stages.generate import Decoder
+from modular_converter.parallel.engine.stages.late_receives import with_late_receives
 from modular_converter.parallel.engine.stages.micro_batches import (
     Batch,
     RowDimensions,
@@ -241,12 +242,9 @@ class Pipeline(StageWeights):
             where = (self._stages_in_all, self._place)
             stages.append(ClockedStage(wrapped, number, *where, takes, gives, group=self._group, clock=self.clock))
         made: Any = get_schedule_class(self._schedule.name)
-        return made(
-            stages if issubclass(made, PipelineScheduleMulti) else stages[0],
-            self._chunks,
-            loss_fn=self._loss_of_chunk if trains else None,
-            scale_grads=False,
-        )
+        wanted = stages if issubclass(made, PipelineScheduleMulti) else stages[0]
+        loss = self._loss_of_chunk if trains else None
+        return with_late_receives(made(wanted, self._chunks, loss_fn=loss, scale_grads=False))
 
     def _flow(self, inputs: dict[str, Any], trains: bool) -> LayerFlow:
         """The shapes of a micro-batch, from a run of the whole model without data."""
