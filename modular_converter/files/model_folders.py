@@ -9,8 +9,8 @@ from modular_converter.files.listing import Listings
 from modular_converter.settings.parent_folders import is_below, project_above
 
 
-NEVER = frozenset({"__pycache__", ".git"})
-"""Folders with these names hold no sources."""
+NEVER = ".git"
+"""A folder of this name holds no sources, and cannot be committed."""
 OUTPUTS = frozenset({"build", "dist", "node_modules"})
 """Folders with these names mostly hold copies of other files if they stand at the top of a project."""
 PROJECT_FILES = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "package.json", ".git"})
@@ -63,10 +63,10 @@ class ModelFolders:
             self._links += (f"{here}{os.sep}{name}" for name in listing.links)
             is_top = not PROJECT_FILES.isdisjoint((*listing.files, *listing.folders))
             aside = {name for name in listing.folders if name[0] == "." or (is_top and name in OUTPUTS)}
-            plain = (name for name in listing.folders if name not in aside and name not in NEVER)
+            plain = (name for name in listing.folders if name not in aside)
             waiting += ((f"{here}{os.sep}{name}", f"{real}{os.sep}{name}") for name in plain)
-            if aside - NEVER:
-                self._aside.append((here, sorted(aside - NEVER)))
+            if aside := aside - {NEVER}:
+                self._aside.append((here, sorted(aside)))
 
     def _behind(self, link: str, real_top: str, project: str) -> Iterator[str]:
         """The folders behind a link: all within the project, else only the folder itself."""

@@ -79,6 +79,8 @@ class Repository:
 
     def commit(self, ref: str) -> str:
         """The commit that a name stands for. Raises `GitError` when there is none."""
+        if "\0" in ref:
+            raise GitError("no commit has a NUL character in its name")
         try:
             found = _git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
         except GitError:

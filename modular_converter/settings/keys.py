@@ -37,6 +37,20 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(_text(item) for item in value)
 
 
+def _files_below(value: object) -> tuple[str, ...]:
+    """Paths below the folder of models, with forward slashes."""
+    paths = _texts(value)
+    for path in paths:
+        if (
+            not path
+            or path.startswith(("/", "~"))
+            or ":" in path
+            or not {"..", "\\"}.isdisjoint((*path.split("/"), *path))
+        ):
+            raise ValueError(f"must name files below the folder of models, not {path!r}")
+    return paths
+
+
 def _text_table(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str) and item for item in value.values()):
         raise ValueError(f"must be a table of strings, not {value!r}")
@@ -127,7 +141,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "profile": _one_of(PROFILES),
     "package": _text,
     "banner-root": _text,
-    "auto-tables": _texts,
+    "auto-tables": _files_below,
     "config-table": _text,
     "config-suffix": _text,
     "no-models": _texts,

@@ -148,15 +148,24 @@ class Library:
             raise ConversionError(diagnostic.with_source(text)) from None
 
     def names(self, models_folder: str) -> ModelNames:
-        """The table of model names below a folder of models, read from literals."""
+        """The table of model names below a folder of models, read from literals.
+
+        Raises `ConversionError` for a file of the table that cannot be read or is not Python.
+        """
         names = self._names.get(models_folder)
         paths = [os.path.join(models_folder, *table.split("/")) for table in self.settings.auto_tables]
         paths = [path for path in paths if self.exists(path)]
         if names is None:
-            sources = tuple(self.text(path) for path in paths)
-            names = self._names[models_folder] = read_model_names(
-                sources, self.settings.config_table, self.settings.config_suffix
-            )
+            sources = tuple((path, self.text(path)) for path in paths)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    names = read_model_names(sources, self.settings.config_table, self.settings.config_suffix)
+            except SyntaxError as error:
+                path = str(error.filename)
+                diagnostic = syntax_error.diagnose(*locate_parse_error(path, error))
+                raise ConversionError(diagnostic.with_source(self.text(path))) from None
+            self._names[models_folder] = names
         self.observations.files.update({path: self._hash(path) for path in paths})
         return names
 

@@ -32,10 +32,13 @@ class ModelNames:
 
 
 @functools.lru_cache(maxsize=8)
-def read_model_names(sources: tuple[str, ...], variable: str, suffix: str) -> ModelNames:
+def read_model_names(sources: tuple[tuple[str, str], ...], variable: str, suffix: str) -> ModelNames:
     """The names in the literals that `variable` is built from, in the order of `sources`. Nothing is executed.
 
+    Raises `SyntaxError`, with the file's name, for a text that cannot be read.
+
     Args:
+        sources: path and text of each file.
         variable: a table of model types and configuration classes.
         suffix: what the name of a configuration class has beyond the model's.
     """
@@ -43,13 +46,17 @@ def read_model_names(sources: tuple[str, ...], variable: str, suffix: str) -> Mo
     return ModelNames({model: config.replace(suffix, "") for model, config in table.items()})
 
 
-def _read_table(sources: tuple[str, ...], variable: str) -> dict[str, str]:
+def _read_table(sources: tuple[tuple[str, str], ...], variable: str) -> dict[str, str]:
     table: dict[str, str] = {}
-    for source in sources:
+    for path, source in sources:
         if variable not in source:
             continue
-        for node in ast.parse(source).body:
-            table = _apply(node, variable, table)
+        try:
+            for node in ast.parse(source, path).body:
+                table = _apply(node, variable, table)
+        except (ValueError, RecursionError, MemoryError) as error:
+            reason = str(error) or type(error).__name__
+            raise SyntaxError(reason, (path, 1, 1, None)) from None
     return table
 
 

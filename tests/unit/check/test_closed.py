@@ -137,7 +137,7 @@ def test_hidden_and_output_folders_that_git_ignores_are_not_searched(tree):
 @pytest.mark.parametrize(
     "state", ["committed", "new", "committed and ignored", "a repository", "no git", "broken git"]
 )
-@pytest.mark.parametrize("name", ["build", ".deep/er"])
+@pytest.mark.parametrize("name", ["build", ".deep/er", "__pycache__"])
 def test_no_model_is_hidden_by_the_name_of_a_folder(tree, name, state):
     (tree / "models/setup.py").touch()
     place = tree / "models" / name / "family/leaf"

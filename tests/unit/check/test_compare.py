@@ -135,7 +135,9 @@ def test_changed_since_takes_what_a_change_affects(zoo, touched, files):
     assert files in run(zoo, "--changed-since", "HEAD").stderr
 
 
-@pytest.mark.parametrize("ref", ["no-such-ref", "--output=x", "", "HEAD; touch x"])
+@pytest.mark.parametrize(
+    "ref", ["no-such-ref", "--output=x", "", "HEAD; touch x", "HEAD..main", "HEAD^{tree}", "HEAD:models"]
+)
 def test_an_unknown_ref_is_an_error(zoo, ref):
     result = run(zoo, f"--changed-since={ref}")
     assert result.exit_code == 2 and "git knows no commit" in result.stderr

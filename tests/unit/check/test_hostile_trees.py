@@ -145,6 +145,15 @@ def test_contents_that_are_no_source_are_findings(tree, content, name):
     assert result(tree).exit_code != 0 or name == GENERATED
 
 
+@pytest.mark.parametrize("content", ["{", "(" * 5000, "-" * 5000 + "1", "{**" * 50 + "'\\d'"])
+def test_a_table_of_names_that_is_no_source_is_a_finding_of_its_own(tree, content):
+    (tree / "models/auto").mkdir()
+    (tree / "models/auto/configuration_auto.py").write_text(f"CONFIG_MAPPING_NAMES = {content}\n")
+    found = result(tree)
+    assert found.exit_code == 2 and codes(found) == {"MC101"}
+    assert {os.path.basename(one.location.path) for one in found.diagnostics} == {"configuration_auto.py"}
+
+
 @pytest.mark.parametrize(
     "banner", ["../../../etc/modular_x.py", "modular_\x1b[31m.py", "modular_x.py\0", "modular_" + "x" * 9000]
 )

@@ -98,6 +98,10 @@ def test_a_kind_names_a_file_beside_the_modular_file_and_never_that_file(tree, k
         'root = "a\\u0000b"',
         'kept-names = ["a\\u0000b"]',
         'banner-root = "a\\u0000b"',
+        'auto-tables = ["/etc/passwd"]',
+        'auto-tables = ["auto/../../../secret.py"]',
+        'auto-tables = ["C:secret.py"]',
+        'auto-tables = [""]',
     ],
 )
 def test_a_value_that_cannot_be_used_is_an_error_with_its_place(tree, setting):
