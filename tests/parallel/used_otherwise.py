@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
+from typing_extensions import Unpack
 
 from tests.parallel.deceptive import DeceptiveConfig, _Model
 
@@ -165,3 +169,48 @@ class WithEmbeddings(Otherwise):
         for layer in self.layers:
             x = layer(x, lambda x: inputs_embeds is not None)
         return BaseModelOutput(last_hidden_state=self.norm(x))
+
+
+class WithKeyword(WithGate):
+    """A tensor that only ``**kwargs`` take, on the way to the layers."""
+
+    def forward(self, input_ids, return_dict=True, **kwargs):
+        return super().forward(input_ids, **kwargs)
+
+
+class Keywords(TypedDict, total=False):
+    gate: torch.Tensor | None
+
+
+class WithNamedKeyword(WithKeyword):
+    """A tensor that ``**kwargs`` take by a name that the signature says."""
+
+    def forward(self, input_ids, return_dict=True, **kwargs: Unpack[Keywords]):
+        return super().forward(input_ids, **kwargs)
+
+    def gated(self, x, gate):
+        return x * gate.sum()
+
+
+class WithLargeEntries(Otherwise):
+    """The other side needs an entry that it was asked for."""
+
+    def is_other(self, x, mask):
+        if bool((x.abs() > 40).any()):
+            return (x.abs() > 40).nonzero()[0].numel() > 0
+        return False
+
+
+class WithOneLargeEntry(Otherwise):
+    """A number that is written in the code leads to the other side."""
+
+    def is_other(self, x, mask):
+        return int((x.abs() > 40).sum()) == 1
+
+
+class WithLargeSquare(Otherwise):
+    """Nothing that is tried leads to the other side."""
+
+    def is_other(self, x, mask):
+        count = int((x.abs() > 40).sum())
+        return [True, False][min(count, 10) ** 2 // 99] if count else False

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
+import itertools
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, get_args
 
 import torch
 
@@ -21,21 +23,54 @@ ASKS_FOR = re.compile(r"return_|output_|use_cache$")
 _KNOWN = ("input_ids", "inputs_embeds", "past_key_values", "cache_params")
 _WHOLE_NUMBERS = re.compile(r"ids?$|labels?|mask|position|index|type|_pos$")
 _MOST_SHAPES = 16
+# For a number that nothing is known of.
+_SOME = 3
 
 
 def optional_arguments(model: torch.nn.Module) -> dict[str, inspect.Parameter]:
     """The arguments of a model's forward that a caller may leave out and that do more than ask for outputs, by name."""
     taken = inspect.signature(model.forward).parameters.items()
     empty = inspect.Parameter.empty
-    return {name: one for name, one in taken if one.default is not empty and not ASKS_FOR.match(name)}
+    named = {name: one for name, one in taken if one.default is not empty and not ASKS_FOR.match(name)}
+    return {**keywords(model.forward), **named}
+
+
+def keywords(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The arguments that a forward's ``**kwargs: Unpack[...]`` names, as far as they do more than ask for outputs."""
+    taken = inspect.signature(forward).parameters
+    with contextlib.suppress(Exception):  # annotations of names that are not there when the code runs
+        taken = inspect.signature(forward, eval_str=True).parameters
+    said = next((one.annotation for one in taken.values() if one.kind is inspect.Parameter.VAR_KEYWORD), None)
+    named = {name: kind for table in get_args(said) for name, kind in getattr(table, "__annotations__", {}).items()}
+    return {
+        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in named.items()
+        if name not in taken and not ASKS_FOR.match(name)
+    }
 
 
 def given_arguments(small: Small) -> Iterator[tuple[str, Iterator[Small]]]:
     """Name of each optional argument that the inputs lack -> the small instance with it, in one form after another."""
+    together = keywords(small.model.forward)
+    if together:
+        first, *more = together
+        yield f"{first} and {len(more)} more keywords" if more else first, _all_of(small, together)
     for name, parameter in optional_arguments(small.model).items():
+        if name in together:
+            continue
         padded = name == "attention_mask" and "input_ids" in small.inputs
         if name not in (*small.inputs, *_KNOWN) and not padded:
             yield name, _with(small, name, parameter)
+
+
+def _all_of(small: Small, parameters: Mapping[str, inspect.Parameter]) -> Iterator[Small]:
+    """Arguments that stand for one thing, such as packed sequences, with labels, without which some do nothing."""
+    ids, taken = small.inputs.get("input_ids"), inspect.signature(small.model.forward).parameters
+    labels = {"labels": ids} if "labels" in taken and isinstance(ids, torch.Tensor) else {}
+    for count, shape in itertools.product((None, 1), ((), (BATCH,))):
+        some = list(parameters.items())[:count]
+        given = {name: next(_plain_values(one), torch.full(shape, _SOME)) for name, one in some}
+        yield from (dataclasses.replace(small, inputs={**small.inputs, **more, **given}) for more in (labels, {}))
 
 
 def _with(small: Small, name: str, parameter: inspect.Parameter) -> Iterator[Small]:
@@ -44,15 +79,23 @@ def _with(small: Small, name: str, parameter: inspect.Parameter) -> Iterator[Sma
 
 
 def _values(small: Small, name: str, parameter: inspect.Parameter) -> Iterator[Any]:
+    yield from _plain_values(parameter)
+    said = str(parameter.annotation)
+    if parameter.default is None and ("Tensor" in said or parameter.annotation is inspect.Parameter.empty):
+        yield from _tensors(small, name)
+
+
+def _plain_values(parameter: inspect.Parameter) -> Iterator[bool | int | float]:
     usual, said = parameter.default, str(parameter.annotation)
     if isinstance(usual, bool):
         yield not usual
     elif isinstance(usual, (int, float)):
         yield usual + 1
-    elif usual is None and "bool" in said and "Tensor" not in said:
-        yield True
-    elif usual is None and ("Tensor" in said or parameter.annotation is inspect.Parameter.empty):
-        yield from _tensors(small, name)
+    elif usual is None and "Tensor" not in said:
+        if "bool" in said:
+            yield True
+        elif "int" in said:
+            yield _SOME
 
 
 def _tensors(small: Small, name: str) -> Iterator[Any]:

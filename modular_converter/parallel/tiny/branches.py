@@ -5,6 +5,8 @@ Code may ask a tensor for a truth, or compare a number, a list, an array of nump
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -15,14 +17,18 @@ from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.errors import BuildError
 from modular_converter.parallel.tiny.build import Small
-from modular_converter.parallel.trace.call_names import site_of_call
+from modular_converter.parallel.trace.call_names import numbers_in_caller, site_of_call
 
 
 # A loop that waits for data may never end where answers are turned. So many times may code ask a tensor there, and so
 # many numbers may it compare, which is as many as it takes to sort a list.
 _MOST_ASKED, _MOST_COMPARED = 1_000, 100_000
+# A function that compares what it takes out seldom has more numbers in it.
+_MOST_WRITTEN = 3
 # In place of a number whose comparisons are not seen, such as those of ``float(tensor)``.
 _FAR = 10_000
+# Of all weights, where the other side does not run with numbers of the usual size.
+_FACTORS = (100.0, 0.01, 10_000.0)
 _TRUTHS = ("__bool__", "__contains__", "equal", "allclose", "is_nonzero")
 _VALUES = ("item", "__int__", "__index__", "__float__", "tolist", "numpy", "__array__")
 # The interpreter makes plain numbers of these, so that their comparisons are not seen.
@@ -40,14 +46,18 @@ class _Sides(TorchFunctionMode):
 
     Attributes:
         met: each place, and whether its answers were seen: truths, and comparisons of its values.
+        said: the answers at each place, as text.
+        written: the numbers in the function at each place where a value is taken out.
         far: what to put in place of the values at the turned place; None to turn their comparisons.
     """
 
-    def __init__(self, turned: str = "", far: int | None = None) -> None:
+    def __init__(self, turned: str = "", far: int | float | None = None) -> None:
         super().__init__()
         self.turned, self.far, self.met = turned, far, dict[str, bool]()
         self.asked = self.compared = 0
         self.sized: dict[int, torch.Tensor] = {}
+        self.said: dict[str, set[str]] = {}
+        self.written: dict[str, tuple[int | float, ...]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -74,6 +84,7 @@ class _Sides(TorchFunctionMode):
     def answer(self, truth: Any, site: str) -> Any:
         """A truth, or an array of them, as the code gets it that asked at a place."""
         self.met[site] = True
+        self.said.setdefault(site, set()).add(str(truth))
         if site != self.turned or self.far is not None:
             return truth
         self.compared += 1
@@ -88,6 +99,7 @@ class _Sides(TorchFunctionMode):
         if isinstance(value, (list, torch.Size)):
             return type(value)([self.taken(item, site) for item in value])
         self.met.setdefault(site, False)
+        self.written.setdefault(site, numbers_in_caller())
         if site == self.turned and self.far is not None:
             return numpy.full_like(value, self.far) if isinstance(value, numpy.ndarray) else type(value)(self.far)
         return remember(value, self, site)
@@ -177,10 +189,12 @@ class OtherSide:
 
     Attributes:
         far: the number in place of those that the code takes out there; None to turn truths and comparisons.
+        guessed: whether nothing is lost if the code does not run with this number.
     """
 
     site: str
-    far: int | None = None
+    far: int | float | None = None
+    guessed: bool = False
 
     def __call__(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with _Sides(self.site, self.far):
@@ -190,13 +204,15 @@ class OtherSide:
         place = self.site.rpartition("/")[2]
         if self.far is None:
             return f"the other side of the branch on data in {place}"
-        return f"{'large' if self.far > 0 else 'negative'} numbers in place of those read in {place}"
+        words = f"{self.far} for" if self.guessed else f"{'large' if self.far > 0 else 'negative'} numbers in place of"
+        return f"{words} those read in {place}"
 
 
 def other_sides(small: Small) -> list[OtherSide]:
     """One for each place where code asks a tensor for a truth, or compares what it took out of one.
 
-    Where a number is taken out and no comparison of it is seen, there are two, with a large and a negative number.
+    Where a number is taken out and no comparison of it is seen, there are two, with a large and a negative number, and
+    behind all others some with the first numbers that are written in this function.
     """
     sides = _Sides()
     with torch.no_grad(), sides:
@@ -204,4 +220,28 @@ def other_sides(small: Small) -> list[OtherSide]:
     found = []
     for site, seen in sides.met.items():
         found += [OtherSide(site)] if seen else [OtherSide(site, _FAR), OtherSide(site, -_FAR)]
-    return found
+    unseen = [site for site, seen in sides.met.items() if not seen]
+    return found + [OtherSide(site, one, True) for site in unseen for one in sides.written[site][:_MOST_WRITTEN]]
+
+
+def with_other_weights(small: Small, side: OtherSide) -> Small | None:
+    """The model with larger or smaller weights, for which its own code takes the other side; None where none does."""
+    usual = _answers(small, side.site)
+    for factor in _FACTORS if side.far is None else ():
+        model = copy.deepcopy(small.model)
+        with torch.no_grad():
+            for parameter in filter(torch.is_floating_point, model.parameters()):
+                parameter.mul_(factor)
+        found = dataclasses.replace(small, model=model)
+        if _answers(found, side.site) - usual:
+            return found
+    return None
+
+
+def _answers(small: Small, site: str) -> set[str]:
+    """The answers at a place in one run; none where there is no such run."""
+    sides = _Sides()
+    with contextlib.suppress(Exception), torch.no_grad(), sides:
+        small.model(**small.inputs)
+        return sides.said.get(site, set())
+    return set()

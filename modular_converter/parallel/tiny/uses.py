@@ -16,7 +16,7 @@ import torch
 
 from modular_converter.parallel.errors import BuildError, TraceError
 from modular_converter.parallel.tiny.arguments import given_arguments
-from modular_converter.parallel.tiny.branches import other_sides
+from modular_converter.parallel.tiny.branches import OtherSide, other_sides, with_other_weights
 from modular_converter.parallel.tiny.build import Small, Target, fresh
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 from modular_converter.parallel.tiny.fields import config_fields
@@ -53,18 +53,27 @@ def uses_of(target: Target, small: Small, overrides: Mapping[str, Any]) -> list[
     found = [use for use in _candidates(target, small, overrides) if _runs(use.small)]
     for name, forms in given_arguments(small):
         runs = next((form for form in forms if _runs(form)), None)
-        found += [] if runs is None else [Use(_said(name, runs.inputs[name]), runs)]
-    return found + [use for use in _turned(small)[:_MOST_BRANCHES] if _runs(use.small)]
+        found += [] if runs is None else [Use(_said(name, runs.inputs.get(name)), runs)]
+    return found + list(_other_sides(small))
 
 
 def untried_branches(small: Small, tried: Iterable[str]) -> list[str]:
     """The other sides of branches on data, in words, in which a small instance does not run, or too many to be tried."""
     known = set(tried)
-    return [use.said for use in _turned(small) if use.said not in known]
+    return [use.said for side, use in _turned(small) if use.said not in known and not side.guessed]
 
 
-def _turned(small: Small) -> list[Use]:
-    return [Use(str(side), _in_use(small, side)) for side in other_sides(small)]
+def _turned(small: Small) -> list[tuple[OtherSide, Use]]:
+    return [(side, Use(str(side), _in_use(small, side))) for side in other_sides(small)]
+
+
+def _other_sides(small: Small) -> Iterator[Use]:
+    """Other sides of branches on data: with the answer turned, or with weights for which it is another one."""
+    for side, use in _turned(small)[:_MOST_BRANCHES]:
+        if _runs(use.small):
+            yield use
+        elif (other := with_other_weights(small, side)) is not None and _runs(other):
+            yield Use(use.said, other)
 
 
 def arguments_of_use(small: Small) -> set[str]:

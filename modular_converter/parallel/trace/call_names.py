@@ -75,10 +75,22 @@ def site_of_call(between: tuple[str, ...] = ()) -> str:
     Args:
         between: the beginnings of further paths of code that is passed over.
     """
+    frame = _frame_of_call(between)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+
+def _frame_of_call(between: tuple[str, ...] = ()) -> FrameType | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_MODEL + between):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+    return frame
+
+
+def numbers_in_caller() -> tuple[int | float, ...]:
+    """The numbers that are written in the function of ``site_of_call``."""
+    frame = _frame_of_call()
+    constants = () if frame is None else frame.f_code.co_consts
+    return tuple(one for one in constants if type(one) in (int, float))
 
 
 def local_names(frame: FrameType | None, tensor: torch.Tensor) -> tuple[str, ...]:

@@ -72,6 +72,7 @@ FAR = {
     "cast of an item": lambda x, ids: float(x.max().item()) > 40,
     "cast to integer": lambda x, ids: int(x.max()) > 40,
     "plain array": lambda x, ids: np.asarray(x).max() > 40,
+    "equal to a number in the code": lambda x, ids: int((x < 0.5).sum()) == 3,
     "negative": lambda x, ids: int(x.min()) < -40,
 }
 
@@ -83,7 +84,11 @@ def test_comparisons_are_turned(name):
 
 @pytest.mark.parametrize("name", FAR)
 def test_numbers_whose_comparisons_are_not_seen_are_exchanged(name):
-    assert sides_of(FAR[name]) == (0, [0, 1] if name == "negative" else [1, 0])
+    usual, (large, negative, *written) = sides_of(FAR[name])
+    if name.startswith("equal"):
+        assert (usual, large, negative, written) == (0, 0, 0, [0, 1])
+    else:
+        assert (usual, large, negative) == (0, *((0, 1) if name == "negative" else (1, 0)))
 
 
 def test_lengths_of_other_tensors_are_no_branches_on_data():

@@ -68,7 +68,7 @@ def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) 
     whole = _numbers(skeleton, None, 1, 0)
     small = functools.cache(lambda: _known(_small(model), plan, ranks))
     parts: dict[str, str] = {}
-    while whole is not None and (place := _first_new(skeleton, whole, plan, size, small)) is not None:
+    while not isinstance(place := _first_new(skeleton, whole, plan, size, small), str):
         said = _in_words(place)
         if given:
             logger.warning("%s: a given plan changes the model's numbers: %s: %s", name, place[0][0], said)
@@ -85,8 +85,10 @@ def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) 
             raise ApplyError(
                 f"{name}: whole {', '.join(parts)} break the plan: {placed(verdict.layer, verdict.reason)}"
             )
-    if whole is None:
-        return plan, "; numbers that its code makes of shapes could not be compared"
+    if place:
+        said = f"numbers that its code makes of shapes could not be compared ({place})"
+        logger.warning("%s: %s: compare an answer with one device's", name, said)
+        return plan, f"; {said}"
     return plan, f"; whole, as their code makes numbers of shapes: {', '.join(parts)}" if parts else ""
 
 
@@ -103,11 +105,9 @@ def with_numbers(verdict: Verdict, derived: Derived, plan: Plan, ranks: int) -> 
         plan, whole = fit(skeleton, fitting(plan, model), ranks).plan, _numbers(skeleton, None, 1, 0)
     except Exception as error:  # classes whose defaults do not fit together, or a plan that shares out nothing there
         return _with_gap(verdict, one_line(error, 100))
-    if whole is None:
-        return _with_gap(verdict, "no run without data")
     place = _first_new(skeleton, whole, plan, ranks, lambda: _known(derived.small.model, plan, ranks))
-    if place is None:
-        return verdict
+    if isinstance(place, str):
+        return _with_gap(verdict, place) if place else verdict
     return refused(ranks, place[0][0], f"{_in_words(place)}, at the default sizes of its classes")
 
 
@@ -142,18 +142,25 @@ def _skeleton(model: torch.nn.Module) -> Skeleton:
 
 
 def _first_new(
-    skeleton: Skeleton, whole: Numbers, plan: Plan, size: int, small: Callable[[], set[Place] | None]
-) -> tuple[Place, str] | None:
-    """The first place whose numbers differ on a rank and on no rank of the small instance, and how, in words."""
+    skeleton: Skeleton, whole: Numbers | str, plan: Plan, size: int, small: Callable[[], set[Place] | None]
+) -> tuple[Place, str] | str:
+    """The first place whose numbers differ on a rank and on no rank of the small instance, and how, in words.
+
+    Without such a place it is why the numbers could not be compared; empty if they were.
+    """
+    if isinstance(whole, str):
+        return whole
     for rank in _unlike(skeleton, plan, size):
         share = _numbers(skeleton, plan, size, rank)
-        found = {} if share is None else differences(whole, share)
+        if isinstance(share, str):
+            return f"rank {rank}: {share}"
+        found = differences(whole, share)
         known = small() if found else None
         for place in sorted(found):
             if known is not None and _anywhere(place) not in known:
                 one, other = found[place]
                 return place, f"{one or 'no number'} whole and with {other or 'no number'}"
-    return None
+    return ""
 
 
 def _unlike(skeleton: Skeleton, plan: Plan, size: int) -> list[int]:
@@ -181,7 +188,7 @@ def _known(small: torch.nn.Module | None, plan: Plan, ranks: int) -> set[Place] 
     whole = _numbers(skeleton, None, 1, 0)
     for rank in (0, ranks - 1):
         share = _numbers(skeleton, fitting(without_units(plan), small), ranks, rank)
-        if whole is None or share is None:
+        if isinstance(whole, str) or isinstance(share, str):
             return None
         found |= {_anywhere(place) for place in differences(whole, share)}
     return found
@@ -192,8 +199,8 @@ def _anywhere(place: Place) -> Place:
     return wildcard(place[0]), *place[1:]
 
 
-def _numbers(skeleton: Skeleton, plan: Plan | None, size: int, rank: int) -> Numbers | None:
-    """The numbers of one run without data, whole or of a rank; None where there is no such run."""
+def _numbers(skeleton: Skeleton, plan: Plan | None, size: int, rank: int) -> Numbers | str:
+    """The numbers of one run without data, whole or of a rank; why there is no such run."""
     why = ""
     for kind, place in itertools.product(TYPES, (_CPU, META)):
         model = bare(skeleton, kind).eval()
@@ -205,5 +212,4 @@ def _numbers(skeleton: Skeleton, plan: Plan | None, size: int, rank: int) -> Num
                 return numbers_of(model, functools.partial(run_without_data, model, kwargs=given))
         except Exception as error:  # what the model's own code raises without data
             why = one_line(error)
-    logger.info("there is no run without data: %s", why)
-    return None
+    return f"no run without data: {why}"

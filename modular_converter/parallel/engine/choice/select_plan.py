@@ -16,9 +16,11 @@ from modular_converter.parallel.engine.choice.same_numbers import held_to_number
 from modular_converter.parallel.engine.choice.small_instances import (
     builds,
     derived_plan,
+    is_of_the_library,
     small_instance,
     small_settings,
     target_like,
+    untried_branches_of,
     verified,
 )
 from modular_converter.parallel.errors import ApplyError, PlanError, PlanFormatError
@@ -77,8 +79,19 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
     plan, origin = fitted(model, plan, origin, size, ranks, given is not None)
     plan, said = held_to_numbers(model, plan, size, ranks, given is not None)
     origin += said
+    _warn_of_branches(model)
     log_kept(model, plan, size)
     return plan, origin
+
+
+def _warn_of_branches(model: torch.nn.Module) -> None:
+    """Name the branches on data that were not tried; the library's code reads numbers for sizes, which only few can be."""
+    untried = () if is_of_the_library(model) else untried_branches_of(model)
+    if untried:
+        said = "; ".join(untried)
+        logger.warning(
+            "%s: no run of the proof has shown %s: compare answers with one device's", type(model).__name__, said
+        )
 
 
 def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str, bool]:

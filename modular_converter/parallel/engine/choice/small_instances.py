@@ -212,6 +212,22 @@ def in_use(target: Target, overrides: dict[str, Any]) -> tuple[HeadVariant, ...]
     return _instance(target, overrides).in_use
 
 
+def is_of_the_library(model: Any) -> bool:
+    """Whether its code is the library's, whose processors make its arguments; other code is not known to anyone here."""
+    own = next(
+        (one for one in type(model).__mro__ if not one.__module__.startswith("modular_converter.")), type(model)
+    )
+    return own.__module__.startswith("transformers.")
+
+
+def untried_branches_of(model: Any) -> tuple[str, ...]:
+    """The other sides of branches on data, in words, that no run of a model's small instance has shown."""
+    try:
+        return _instance(target_like(model), small_settings(model)).untried
+    except PlanError:
+        return ()
+
+
 def unproven_arguments(model: Any) -> frozenset[str]:
     """The optional arguments of a model's forward that no run of its small instance was given; none without one."""
     try:

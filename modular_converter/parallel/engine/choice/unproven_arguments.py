@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,10 @@ import torch
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.without_data import META
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of_call
+from modular_converter.parallel.engine.choice.small_instances import is_of_the_library
 from modular_converter.parallel.errors import ApplyError, TraceError, one_line
 from modular_converter.parallel.solve.operators import cuts, views
+from modular_converter.parallel.tiny.arguments import ASKS_FOR, keywords
 from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.trace.layer_kinds import Kind
 from modular_converter.parallel.trace.record import tensors_in
@@ -44,16 +46,21 @@ class Unproven:
     skeleton: Skeleton
     known: set[frozenset[str]] = field(default_factory=set)
 
-    def refuse(self, model: Any, given: Mapping[str, Any]) -> None:
-        """Raise ``ApplyError`` if a call with these arguments computes otherwise than the proof has shown."""
-        names = frozenset(name for name in self.names & given.keys() if _is_given(given[name]))
+    def refuse(self, model: Any, given: Mapping[str, Any], unknown: Iterable[str] = ()) -> None:
+        """Raise ``ApplyError`` if a call with these arguments computes otherwise than the proof has shown.
+
+        Args:
+            unknown: the names of those that only the forward's ``**kwargs`` take, so that no run can have given them.
+        """
+        without = self.names.union(unknown)
+        names = frozenset(name for name in without & given.keys() if _is_given(given[name]))
         if not names or names in self.known:
             return
         try:
-            said = self._new_operation(given)
+            said = self._new_operation(given, without)
         except Exception as error:  # whatever the model's own code raises without data
             said = f"it cannot be tried without data ({one_line(error)})"
-            if _is_of_the_library(model):
+            if is_of_the_library(model):
                 logger.warning(
                     "%s was given %s, which no run of the proof has given its forward, and %s: compare an answer with one "
                     "device's",
@@ -70,9 +77,9 @@ class Unproven:
             )
         self.known.add(names)
 
-    def _new_operation(self, given: Mapping[str, Any]) -> str:
+    def _new_operation(self, given: Mapping[str, Any], without: frozenset[str]) -> str:
         """An operation that only a run with the arguments has, in words; empty if there is none."""
-        found, usual = kinds_of_call(self.skeleton, given), self._usual(given)
+        found, usual = kinds_of_call(self.skeleton, given), self._usual(given, without)
         for path, kind in found.items():
             more = {fact for fact in kind - usual.get(path, frozenset()) if fact[0] == "operation"}
             more = more if path else {fact for fact in more if fact[1] not in _TAKES_APART}
@@ -82,20 +89,12 @@ class Unproven:
                 return f"with it {place or 'the model'} runs other operations, such as {name}"
         return ""
 
-    def _usual(self, given: Mapping[str, Any]) -> dict[str, Kind]:
+    def _usual(self, given: Mapping[str, Any], without: frozenset[str]) -> dict[str, Kind]:
         """A run without the arguments, with the model's likeliest inputs where one of them takes another's place."""
         try:
-            return kinds_of_call(self.skeleton, {name: given[name] for name in given.keys() - self.names})
+            return kinds_of_call(self.skeleton, {name: given[name] for name in given.keys() - without})
         except TraceError:
             return kinds_of_call(self.skeleton, make_inputs(assemble_model(self.skeleton, META)[0]))
-
-
-def _is_of_the_library(model: Any) -> bool:
-    """Whether its code is the library's, whose processors make its arguments; other code is not known to anyone here."""
-    own = next(
-        (one for one in type(model).__mro__ if not one.__module__.startswith("modular_converter.")), type(model)
-    )
-    return own.__module__.startswith("transformers.")
 
 
 def _is_given(value: Any) -> bool:
@@ -105,16 +104,34 @@ def _is_given(value: Any) -> bool:
 def refuse_unproven(model: Any, own: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise ``ApplyError`` if a call of ``own``, a method of the model's class, computes otherwise than it was proven."""
     unproven: Unproven | None = model.__dict__.get(UNPROVEN)
-    if unproven is None or not unproven.names or _GENERATES in model.__dict__:
+    if unproven is None or _GENERATES in model.__dict__:
         return
-    taken = inspect.signature(type(model).forward).parameters
-    given = dict(kwargs)
+    taken, given = _parameters(type(model).forward), dict(kwargs)
     if args:
         given |= inspect.signature(own).bind_partial(model, *args).arguments
     if "inputs" in given and "inputs" not in taken:  # of generate
         given[getattr(model, "main_input_name", "input_ids")] = given.pop("inputs")
     usual = {name: value for name, value in given.items() if name in taken and not _is_usual(value, taken[name])}
-    unproven.refuse(model, {name: value for name, value in usual.items() if name != "self"})
+    more = _keywords(own, taken, given)
+    unproven.refuse(model, {name: value for name, value in usual.items() if name != "self"} | more, more)
+
+
+@functools.lru_cache(maxsize=64)
+def _parameters(method: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return {**keywords(method), **inspect.signature(method).parameters}
+
+
+def _keywords(
+    own: Callable[..., Any], taken: Mapping[str, inspect.Parameter], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments that reach the forward through its ``**kwargs``; most others of ``generate`` are its own options."""
+    if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
+        return {}
+    options = _parameters(own)
+    found = {
+        name: value for name, value in given.items() if not (name in taken or name in options or ASKS_FOR.match(name))
+    }
+    return {name: value for name, value in found.items() if own.__name__ == "forward" or tensors_in(value)}
 
 
 def _is_usual(value: Any, parameter: inspect.Parameter) -> bool:

@@ -91,7 +91,8 @@ def parallelize_here(given: Arguments) -> Any:
         model.__dict__["_dropout"] = SharedDropout(model, skeleton, grid.group.group, place, watched)
         model.__dict__["_held_modules"] = hold_weights(applied, shapes, grid.mesh, grid.data is None)
     model.__dict__.update(_applied=applied, _checked=checked, _grid=grid, _own_class=type(model))
-    model.__dict__[UNPROVEN] = Unproven(unproven, skeleton)
+    if given.plan is None and grid.group.size > 1:
+        model.__dict__[UNPROVEN] = Unproven(unproven, skeleton)
     model.__class__ = _class_of(type(model), given, grid)
     keep_adapters(model, ApplyError, ALONE)
     if grid.data is not None or given.training is not None:

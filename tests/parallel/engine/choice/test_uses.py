@@ -38,6 +38,8 @@ USES = {
     "WithLargeValues": ({"input_ids": IDS}, "the other side of the branch on data in used_otherwise.py"),
     "WithLargeNumbers": ({"input_ids": IDS}, "the other side of the branch on data in used_otherwise.py"),
     "WithLargeLists": ({"input_ids": IDS}, "the other side of the branch on data in used_otherwise.py"),
+    "WithLargeEntries": ({"input_ids": IDS}, "the other side of the branch on data in used_otherwise.py"),
+    "WithOneLargeEntry": ({"input_ids": IDS}, "1 for those read in used_otherwise.py"),
     "WithLargeArrays": ({"input_ids": IDS}, "large numbers in place of those read in used_otherwise.py"),
     "WithGates": ({"input_ids": IDS, "gate": [torch.randn(2, 12, 64)] * 2}, "gate"),
     "InBlocksOfEight": ({"input_ids": IDS[:, :8]}, "8 tokens"),
@@ -47,6 +49,7 @@ USES = {
     "InManyRows": ({"input_ids": IDS.repeat(3, 1)}, "5 rows"),
     "WithManyNumbers": ({"input_ids": IDS.repeat(3, 1)}, "31 tokens"),
     "WithSwitch": ({"input_ids": IDS, "normalise": True}, "normalise=True"),
+    "WithNamedKeyword": ({"input_ids": IDS, "gate": torch.tensor(3.0)}, "gate"),
     "WithEmbeddings": ({"inputs_embeds": torch.randn(2, 5, 64)}, "embeddings in place of ids"),
 }
 
@@ -57,6 +60,8 @@ def model_of(name):
     model = getattr(used_otherwise, name)(config)
     if name.startswith("WithLarge"):
         model.embed.weight.data.mul_(100)
+    if name == "WithOneLargeEntry":
+        model.embed.weight.data[5, 0] = 1000.0
     return model.train(name == "InTraining")
 
 
@@ -76,6 +81,12 @@ def test_a_plan_holds_in_each_use(name):
     assert not holds(model, plain, inputs)
 
 
+def test_a_branch_whose_other_side_no_run_has_shown_is_warned_of(caplog):
+    with caplog.at_level("WARNING"):
+        select_plan(model_of("WithLargeSquare"), None, 2)
+    assert "WithLargeSquare: no run of the proof has shown negative numbers in place of those read in" in caplog.text
+
+
 @pytest.mark.parametrize("method", ["forward", "generate"])
 def test_an_argument_that_no_run_was_given_is_refused(method):
     model = model_of("WithOddGate")
@@ -92,6 +103,23 @@ def test_an_argument_that_no_run_was_given_is_refused(method):
             call(*args, **kwargs)
     with pytest.raises(ApplyError, match="cannot be tried without data"):
         call(IDS, gate=True)
+
+
+@pytest.mark.parametrize("method", ["forward", "generate"])
+def test_a_tensor_that_only_keywords_take_is_refused_where_the_model_computes_otherwise(method):
+    model = model_of("WithKeyword")
+    model.__dict__[UNPROVEN] = Unproven(unproven_arguments(model), dismantle(model, lambda name, one: one.dtype)[0])
+    own = type(model).forward
+
+    def called(self, input_ids, **kwargs):
+        return own(self, input_ids, **{name: value for name, value in kwargs.items() if name == "gate"})
+
+    called.__name__ = method
+    call = types.MethodType(refusing_unproven(method, called), model)
+    with pytest.raises(ApplyError, match="WithKeyword was given gate, which no run of the proof"):
+        call(IDS, gate=torch.ones(2, 12))
+    alone = own(model, IDS)[0]
+    assert torch.equal(call(IDS, output_attentions=True)[0], alone)
 
 
 def test_an_argument_that_code_of_the_library_cannot_try_without_data_passes_with_a_warning(caplog):
