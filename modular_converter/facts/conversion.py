@@ -102,6 +102,18 @@ class Parent(_Parsed):
 
 
 @dataclass(frozen=True)
+class MissingModule:
+    """A module that a modular file imports and that does not exist."""
+
+    module: str
+    """As written, with its dots."""
+    path: str
+    """Where it was looked for, relative to the modular file."""
+    line: int
+    """Of the import."""
+
+
+@dataclass(frozen=True)
 class ClassFacts(_Parsed):
     """A class of the modular file, with its parent."""
 
@@ -137,6 +149,8 @@ class Facts:
     renaming; None where the source of one ancestor cannot be read."""
     renamed: Callable[[Parent, str], str]
     """Gives the name that a member of a parent has in generated code."""
+    missing_modules: Collection[MissingModule] = ()
+    """Modules beside the model that the modular file imports and that do not exist."""
     customary_names: Collection[str] = ()
     """Definitions that a file may have although nothing uses them."""
     plan_names: Collection[str] = ()

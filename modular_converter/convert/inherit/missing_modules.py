@@ -1,0 +1,60 @@
+"""Imports of modules beside the model that do not exist: generated files have them too, and fail when they are imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
+
+from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import ImportedName, Role
+from modular_converter.facts.conversion import MissingModule
+from modular_converter.settings.kinds import split_stem
+
+
+MODEL, MODELS = 1, 2
+"""Dots of an import from the folder of the model, and from the folder of models. A tree may lack what lies above."""
+
+
+def missing_modules(target: ModularFile, kinds: Collection[str], library: Library) -> list[MissingModule]:
+    """The modules that a modular file imports and that neither exist nor will be generated.
+
+    Imports that may fail, under `try` or a condition, are left out, as are neighbours, which the conversion looks for.
+
+    Args:
+        target: the modular file.
+        kinds: the kinds of file that it gives.
+        library: the files of the run.
+    """
+    folder = os.path.dirname(target.path)
+    found: dict[str, MissingModule] = {}
+    for statement in target.module.statements:
+        for name in statement.imports if statement.role is Role.IMPORT else ():
+            path = _path(name, folder, library)
+            if path and not any(map(library.exists, _files(path, name.name))):
+                kind, model = split_stem(os.path.basename(path), library.settings.file_kinds) or ("", "")
+                giver = os.path.join(os.path.dirname(path), f"modular_{model}.py")
+                if not (kind in kinds if giver == target.path else model and library.exists(giver)):
+                    looked = os.path.relpath(f"{path}.py", folder).replace(os.sep, "/")
+                    found[name.module] = MissingModule(name.module, looked, statement.line)
+    return [*found.values()]
+
+
+def _path(name: ImportedName, folder: str, library: Library) -> str:
+    """The file of a relative import without its suffix; "" for an import from elsewhere, and for a neighbour."""
+    parts = name.module.lstrip(".").split(".")
+    level = len(name.module) - len(".".join(parts))
+    if level not in (MODEL, MODELS) or not parts[0] or neighbour_module(name.module, library.settings):
+        return ""
+    if level == MODELS and parts[0] in library.settings.no_models:
+        return ""
+    return os.path.join(folder if level == MODEL else os.path.dirname(folder), *parts)
+
+
+def _files(path: str, name: str) -> Iterator[str]:
+    """The files of which one has to exist for `from path import name`."""
+    yield f"{path}.py"
+    yield os.path.join(path, "__init__.py")
+    yield os.path.join(path, f"{name}.py")  # in a folder that is no package
+    yield from (path + suffix for suffix in EXTENSION_SUFFIXES)
