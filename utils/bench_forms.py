@@ -72,6 +72,9 @@ def measure_all(options: argparse.Namespace) -> None:
                 print(json.dumps(row), flush=True)
                 with options.results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
+        models.clear()
+    torch.compiler.reset()  # NCCL waits for ever where graphs still hold its communicators
+    gc.collect()
     dist.destroy_process_group()
 
 
@@ -137,17 +140,18 @@ def measured(models: dict[str, Any], shape: str, rounds: int, device: Any) -> li
     own = [{case: statistics.median(times) for case, times in found[form].items()} for form in models]
     logits = {form: forward(model, 1) for form, model in models.items()}
     said = {form: decode(model, rows) for form, model in models.items()}
-    start = next(iter(models))
     return [
-        {
-            "form": form,
-            "shape": shape,
-            "ms": ms,
-            "logits_differ": float((logits[form] - logits[start]).abs().max() / logits[start].abs().max()),
-            "tokens_differ": int((said[form] != said[start]).sum()),
-        }
-        for form, ms in zip(models, own)
+        {"form": form, "shape": shape, "ms": ms, **differences(form, logits, said)} for form, ms in zip(models, own)
     ]
+
+
+def differences(form: str, logits: dict[str, Any], tokens: dict[str, Any]) -> Row:
+    """How far a form is from the form with gradients, where both are measured together."""
+    first = next(iter(FORMS))
+    if form == first or first not in logits:
+        return {"logits_differ": None, "tokens_differ": None}
+    furthest = (logits[form] - logits[first]).abs().max() / logits[first].abs().max()
+    return {"logits_differ": float(furthest), "tokens_differ": int((tokens[form] != tokens[first]).sum())}
 
 
 def seconds(call: Callable[[], Any], device: Any) -> float:
@@ -173,7 +177,8 @@ def table(rows: list[Row]) -> str:
         found += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
         for form, row in own.items():
             cells = [f"{ms:.2f} ({ms / first['ms'][case]:.2f})" for case, ms in row["ms"].items()]
-            cells += [f"{row['logits_differ']:.0e}" if row["logits_differ"] else "0", str(row["tokens_differ"])]
+            known = row["tokens_differ"] is not None
+            cells += [f"{row['logits_differ']:.0e}", str(row["tokens_differ"])] if known else ["", ""]
             found.append(f"| {form} | {' | '.join(cells)} |")
         found.append("")
     return "\n".join(found)
