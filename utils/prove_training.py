@@ -2,7 +2,8 @@
 
 Three steps of AdamW in float64, with dropout and clipping: the loss, each gradient, the norm of all gradients and the
 weights afterwards. The one process computes each part of the batch with the random numbers of its data rank. A line for
-each family and layout goes to `--done`, from which a second call goes on. The exit code is 1 where numbers differ.
+each family and layout goes to `--done`, from which a second call goes on. `tp2+sp` is `tp2` with sequence parallelism. The
+exit code is 1 where numbers differ.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def run(kind: str, layout: str, limit: int) -> dict[str, Any]:
     from modular_converter.parallel import Layout
 
     command = [sys.executable, "-m", "torch.distributed.run", "--rdzv-backend", "c10d"]
-    command += ["--rdzv-endpoint", "127.0.0.1:0", "--nproc-per-node", str(Layout.parse(layout).size), __file__]
+    size = Layout.parse(layout.partition("+")[0]).size
+    command += ["--rdzv-endpoint", "127.0.0.1:0", "--nproc-per-node", str(size), __file__]
     command += ["--worker", "--types", kind, "--layouts", layout]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
     try:
@@ -93,12 +95,13 @@ def work(kind: str, layout: str) -> None:
 
     whole: Any = build(target_of(kind, "causal"), {"vocab_size": VOCABULARY}).model.double().train()
     whole.config._experts_implementation = "eager"  # grouped products know no float64
-    training = None
-    if Layout.parse(layout).pp > 1:  # stages draw other numbers
+    processes, _, sequence = layout.partition("+")
+    training = Training(sequence_parallel=True) if sequence == "sp" else None
+    if Layout.parse(processes).pp > 1:  # stages draw other numbers
         training = Training(chunks=2)
         for module in whole.modules():
             vars(module).update(dict.fromkeys(dropout_rates(module), 0.0))
-    model = parallelize(copy.deepcopy(whole), layout=layout, training=training, device="cpu", probe=False)
+    model = parallelize(copy.deepcopy(whole), layout=processes, training=training, device="cpu", probe=False)
     errors: dict[str, float] = dict.fromkeys(("loss", "gradients", "norm", "weights"), 0.0)
     optimizers = [torch.optim.AdamW(one.parameters(), lr=1e-3) for one in (whole, model)]
     for step in range(STEPS):

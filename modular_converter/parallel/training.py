@@ -22,6 +22,8 @@ class Training:
         reshard: with ``fsdp``, layers give other processes' weights back after their forward (ZeRO 3); False keeps them
             until the backward pass (ZeRO 2).
         offload: with ``fsdp``, weights, gradients and the optimizer's state are on the host; slow.
+        sequence_parallel: with ``tp``, norms, residuals and dropout between the layers that the plan cuts have a part of the
+            sequence on each process; less memory for activations.
         chunks: with ``pp``, the micro-batches of a step.
         schedule: with ``pp``, the order of their work: ``GPipe``, ``1F1B``, ``LoopedBFS`` or ``Interleaved1F1B``.
     """
@@ -31,5 +33,6 @@ class Training:
     compute_type: torch.dtype | None = None
     reshard: bool = True
     offload: bool = False
+    sequence_parallel: bool = False
     chunks: int | None = None
     schedule: str = "1F1B"

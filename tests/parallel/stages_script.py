@@ -27,7 +27,7 @@ rule model.layers.*.mlp.down_proj rowwise
 rule lm_head colwise_gather_output
 """
 # Saved in the first layout of a line, resumed in the others.
-LAYOUTS = (("pp2.tp2", "pp2.tp2", "pp4", "fsdp4"), ("fsdp4", "pp2.fsdp2"))
+LAYOUTS = (("pp2.tp2", "pp4", "fsdp4"), ("fsdp4", "pp2.fsdp2"))
 
 
 def whole(layers=4):

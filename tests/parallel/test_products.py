@@ -66,7 +66,7 @@ def test_a_checkpoint_of_stages_is_resumed_in_another_layout(staged):
     resumed = staged["resumed"]
     said = resumed.pop("other model")
     assert "is of another model: model.model.layers.4.self_attn.q_proj.weight" in said
-    assert resumed.keys() == {"pp2.tp2 pp2.tp2", "pp2.tp2 pp4", "pp2.tp2 fsdp4", "fsdp4 pp2.fsdp2"}
+    assert resumed.keys() == {"pp2.tp2 pp4", "pp2.tp2 fsdp4", "fsdp4 pp2.fsdp2"}
     assert max(resumed.values()) < 1e-5  # of the next three losses and norms, in float32
 
 
@@ -134,7 +134,7 @@ def test_a_kill_leaves_the_last_complete_checkpoint(tmp_path):
 
 # Packed, tied and dropped weights of a model of the library, in stages, too; and experts.
 @pytest.mark.parametrize(
-    "processes, kind, layouts", [(4, "gpt2", "fsdp2.tp2,pp2.fsdp2,pp2.tp2"), (2, "mixtral", "ep2")]
+    "processes, kind, layouts", [(4, "gpt2", "fsdp2.tp2,pp2.fsdp2,pp2.tp2,fsdp2.tp2+sp"), (2, "mixtral", "ep2")]
 )
 def test_models_of_the_library_train_as_one_process(processes, kind, layouts):
     script = ROOT / "utils/prove_training.py"

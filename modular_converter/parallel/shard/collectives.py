@@ -46,6 +46,12 @@ class ProcessGroup:
         dist.all_gather(pieces, source, group=self.group)
         return pieces
 
+    def sum_of_parts(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The sum over the ranks of one of several tensors of the same shape: the first rank gets that of the first."""
+        result = torch.empty_like(parts[0])
+        dist.reduce_scatter(result, list(parts), group=self.group)
+        return result
+
     def from_first(self, tensor: torch.Tensor) -> torch.Tensor:
         """The first rank's tensor, which has the same shape and type, without gradients."""
         result = tensor.detach().clone(memory_format=torch.contiguous_format)
@@ -172,7 +178,8 @@ def enter(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     last = _ENTERED.get(group)
     if last is not None and last[0]() is tensor and last[1] == tensor._version:
         return last[2]
-    entered: torch.Tensor = _Enter.apply(tensor, group)  # type: ignore[no-untyped-call]
+    entering = getattr(tensor, "entering", None)  # of parts of a sequence
+    entered: torch.Tensor = _Enter.apply(tensor, group) if entering is None else entering()  # type: ignore[no-untyped-call]
     _ENTERED[group] = ref(tensor), tensor._version, entered
     return entered
 

@@ -60,6 +60,7 @@ def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> 
         raise ApplyError(
             f"chunks= and schedule= are for stages: take a layout with pp, or leave them out of {grid.layout}"
         )
+    _refuse_sequence(options, grid)
     if options.recompute and not getattr(model, "supports_gradient_checkpointing", False):
         raise ApplyError(f"recompute: {type(model).__name__} has no gradient checkpointing; leave it out")
     if grid.data is None:
@@ -75,13 +76,24 @@ def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> 
             )
 
 
+def _refuse_sequence(options: Training, grid: ProcessGrid) -> None:
+    if not options.sequence_parallel:
+        return
+    if grid.layout.tp == 1 or grid.layout.pp > 1:
+        raise ApplyError(
+            f"sequence_parallel= needs a layout with tp and without pp, such as tp2; this one is {grid.layout}"
+        )
+    if options.compile:
+        raise ApplyError("sequence_parallel= and compile= do not go together yet: leave one of them out")
+
+
 def own_layers(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
     """The layers of the outermost lists whose weights nothing else has."""
     users: dict[int, int] = {}
     for module in model.modules():
         for one in module._parameters.values():
             users[id(one)] = users.get(id(one), 0) + 1
-    for layer in _outermost(model):
+    for layer in outermost_layers(model):
         inside: dict[int, int] = {}
         for module in layer.modules():
             for one in module._parameters.values():
@@ -91,13 +103,14 @@ def own_layers(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
             yield layer
 
 
-def _outermost(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+def outermost_layers(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The members of the outermost lists."""
     is_list = isinstance(module, torch.nn.ModuleList) and _is_container(module)
     for child in module.children():
         if is_list and not _is_container(child):
             yield child
         else:
-            yield from _outermost(child)
+            yield from outermost_layers(child)
 
 
 def _is_container(module: torch.nn.Module) -> bool:

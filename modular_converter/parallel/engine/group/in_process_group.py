@@ -38,6 +38,8 @@ from modular_converter.parallel.engine.group.join_group import join_group
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, process_grid
 from modular_converter.parallel.engine.group.refused_wrappers import refuse_wrapped, refuse_wrong_wrappers
 from modular_converter.parallel.engine.group.same_calls import refuse_other_options
+from modular_converter.parallel.engine.group.sequence_parallel import SequenceParallel
+from modular_converter.parallel.engine.group.sequence_proof import sequence_plan
 from modular_converter.parallel.engine.group.sharded_model import Sharded, until_all_are_done, with_whole_heads
 from modular_converter.parallel.engine.inference.agreement import agreeing_methods
 from modular_converter.parallel.engine.inference.plain_forwards import DirectGroup
@@ -80,7 +82,10 @@ def parallelize_here(given: Arguments) -> Any:
         unproven = agreed_unproven(model, given.plan, grid.everyone) if grid.group.size > 1 else frozenset()
     shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
     checked = check_ids(model)
-    applied = applied_shares(model, plan, kept, grid.group, place, files)
+    sequence = (
+        sequence_plan(model, plan, grid, skeleton) if given.training and given.training.sequence_parallel else None
+    )
+    applied = applied_shares(model, plan if sequence is None else sequence.plan, kept, grid.group, place, files)
     if isinstance(grid.group, DirectGroup):
         make_inference(applied, grid.group, given.compile)
         note(applied, shapes)
@@ -97,6 +102,8 @@ def parallelize_here(given: Arguments) -> Any:
     keep_adapters(model, ApplyError, ALONE)
     if grid.data is not None or given.training is not None:
         spread_over_data(model, grid, given.training)
+    if sequence is not None:  # after `fully_shard`, whose hooks make new tensors of what a layer gets
+        model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
     if given.verbose is not None and dist.get_rank() == 0:
         print_usage(model, f"this process's share of {grid.everyone.size}", model._figures(), given.verbose)
     return model

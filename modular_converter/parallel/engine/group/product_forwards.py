@@ -15,7 +15,12 @@ from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.base.inner_forward import is_conv1d
 from modular_converter.parallel.shard.collectives import Group, GroupRegion
+from modular_converter.parallel.shard.sequence import ScatteringRegion
 from modular_converter.parallel.styles.style import PRODUCT, Style, WeightUse
+
+
+# In the ``__dict__`` of a layer whose product is the result of a region between parts of the sequence.
+SCATTERS = "_scatters"
 
 
 class _Held(Protocol):
@@ -43,13 +48,18 @@ def product_forward(kind: type[Any], held: Mapping[str, _Held]) -> Callable[...,
 
 def _linear(self: Any, input: torch.Tensor) -> Any:
     weight, bias = _local(self, "weight"), _local(self, "bias")
-    return _product(self, F.linear, "linear", (input, weight, bias), 0)
+    region = GroupRegion(self._held["weight"].group)
+    if SCATTERS in self.__dict__ and torch.is_grad_enabled():
+        bias = region.enter(bias)  # added to this process's part of the sequence
+        region = ScatteringRegion(region.group)
+    return _product(self, F.linear, "linear", (input, weight, bias), 0, region)
 
 
 def _conv1d(self: Any, x: torch.Tensor) -> Any:
     weight, bias = _local(self, "weight"), _local(self, "bias")
     rows = x.view(-1, x.size(-1))
-    found = _product(self, torch.addmm, "addmm", (bias, rows, weight), 1)
+    region = GroupRegion(self._held["weight"].group)
+    found = _product(self, torch.addmm, "addmm", (bias, rows, weight), 1, region)
     return found.view(*x.size()[:-1], found.size(-1))
 
 
@@ -58,9 +68,10 @@ def _local(module: Any, leaf: str) -> Any:
     return held.to_local() if isinstance(held, DTensor) else held
 
 
-def _product(module: Any, function: Callable[..., Any], name: str, args: tuple[Any, ...], input: int) -> Any:
+def _product(
+    module: Any, function: Callable[..., Any], name: str, args: tuple[Any, ...], input: int, region: GroupRegion
+) -> Any:
     held = module._held["weight"]
-    region = GroupRegion(held.group)
 
     def entered() -> tuple[Any, ...]:
         return (*args[:input], region.enter(args[input]), *args[input + 1 :])

@@ -74,6 +74,8 @@ class Sharded(InLayout, MemoryFigures):
         own.__class__ = own.__dict__.pop("_own_class")
         let_go(own)
         own.__dict__.pop("_dropout").detach()
+        if "_sequence" in own.__dict__:
+            own.__dict__.pop("_sequence").detach()
         release(own.__dict__.pop("_held_modules"))
         uncheck_ids(own.__dict__.pop("_checked"))
         del own.__dict__["_applied"], own.__dict__["_grid"]

@@ -1,0 +1,127 @@
+"""Where a model's activations can be parts of the sequence: between the regions of each layer, where its norms stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
+from modular_converter.parallel.engine.base.without_data import META, run_without_data
+from modular_converter.parallel.engine.group.data_ranks import outermost_layers
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.resolve import Piece, Resolution
+from modular_converter.parallel.styles import STYLES
+from modular_converter.parallel.styles.style import Inference
+from modular_converter.parallel.tiny.inputs import make_inputs
+
+
+_SUMMED = frozenset({"replicated_with_grad_allreduce"})
+_SUMMED_PRODUCTS = {Inference.SUMMED_PRODUCT, Inference.SLICED_SUMMED_PRODUCT}
+_CURE = "leave sequence_parallel out for this model"
+
+
+@dataclass(frozen=True)
+class Zone:
+    """The parts of a model between which its activations are parts of the sequence.
+
+    Attributes:
+        layers: in the order in which they run.
+        regions: modules in the layers that take and give whole sequences.
+        weights: names of parameters in the layers outside of the regions: norms and scales.
+    """
+
+    layers: tuple[str, ...]
+    regions: tuple[str, ...]
+    weights: tuple[str, ...]
+
+
+def zone_of(model: torch.nn.Module, plan: Resolution) -> Zone:
+    """The zone of a model under a plan.
+
+    Raises:
+        ApplyError: the plan does not allow one, and the message says where.
+    """
+    names = {id(module): path for path, module in model.named_modules()}
+    cut = {name for name, piece in plan.pieces.items() if piece.dim >= 0}
+    layers = [names[id(layer)] for layer in outermost_layers(model)]
+    layers = [path for path in layers if any(name.startswith(f"{path}.") for name in cut)]
+    lists = sorted({path.rpartition(".")[0] for path in layers})
+    if len(lists) != 1:
+        said = " and ".join(lists) or "none"
+        raise ApplyError(
+            f"sequence_parallel= needs one list of layers that the plan cuts, and there are {said}: {_CURE}"
+        )
+    regions: list[str] = []
+    weights: list[str] = []
+    hooked = {path for path, _ in plan.hooks}
+    for path in layers:
+        layer = model.get_submodule(path)
+        own = [f"{path}.{leaf}" for leaf, _ in layer.named_parameters(recurse=False)]
+        if path in hooked or any(name in plan.pieces for name in own):
+            raise ApplyError(f"sequence_parallel=: {path} computes with weights that the plan cuts itself: {_CURE}")
+        weights += own
+        for child, module in layer.named_children():
+            inner = [(f"{path}.{child}.{name}", one) for name, one in module.named_parameters()]
+            if all(one.dim() <= 1 and name not in plan.pieces for name, one in inner):
+                weights += [name for name, _ in inner]
+            elif any(f"{path}.{child}.{leaf}" in cut for leaf, _ in module.named_parameters(recurse=False)):
+                raise ApplyError(
+                    f"sequence_parallel=: {path}.{child} is cut, and no module around it within the layer takes and gives "
+                    f"whole features: {_CURE}"
+                )
+            else:
+                regions.append(f"{path}.{child}")
+    _refuse_other_uses(model, set(weights))
+    return Zone(tuple(layers), tuple(regions), tuple(weights))
+
+
+def _refuse_other_uses(model: torch.nn.Module, weights: set[str]) -> None:
+    """A weight that whole sequences meet, too, has its complete gradient from there on each rank."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    between = {id(parameters[name]): name for name in weights}
+    for name, one in parameters.items():
+        if id(one) in between and name not in weights:
+            raise ApplyError(f"sequence_parallel=: {between[id(one)]} is also {name}, outside of its layer: {_CURE}")
+
+
+def kinds_between(model: torch.nn.Module, zone: Zone) -> set[type[torch.nn.Module]]:
+    """The classes of what computes on parts of the sequence: the layers and what is in them, without the regions."""
+    inside = {id(module) for path in zone.regions for module in model.get_submodule(path).modules()}
+    modules = (module for path in zone.layers for module in model.get_submodule(path).modules())
+    return {type(module) for module in modules if id(module) not in inside}
+
+
+def with_summed_weights(plan: Resolution, zone: Zone) -> Resolution:
+    """A plan whose weights between regions sum their gradients: each rank has those of its part of the sequence."""
+    summed = {name: Piece(_SUMMED, -1, (), "sequence_parallel") for name in zone.weights}
+    return replace(plan, pieces=plan.pieces | summed)
+
+
+def closing_products(skeleton: Skeleton, plan: Resolution, zone: Zone) -> frozenset[str]:
+    """Linear layers whose summed product is all that their region gives: it can be summed and given out at once."""
+    model: Any = assemble_model(skeleton, META)[0].eval()
+    summing = {
+        name.rpartition(".")[0]
+        for name, piece in plan.pieces.items()
+        if name.endswith(".weight") and {STYLES[role].inference for role in piece.roles} & _SUMMED_PRODUCTS
+    }
+    made: dict[int, tuple[str, Any]] = {}
+    found: set[str] = set()
+    for path, module in model.named_modules():
+        if path in summing and type(module) is torch.nn.Linear:
+            module.register_forward_hook(lambda _, args, result, path=path: made.update({id(result): (path, result)}))
+    for region in zone.regions:
+
+        def note(_: Any, args: Any, result: Any, region: str = region) -> None:
+            first = next((leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)), None)
+            path, _ = made.get(id(first), ("", None))
+            if path.startswith(f"{region}."):
+                found.add(path)
+
+        model.get_submodule(region).register_forward_hook(note)
+    with torch.random.fork_rng(devices=[]):
+        run_without_data(model, (), make_inputs(model))
+    return frozenset(found)

@@ -1,0 +1,50 @@
+"""Parts of the sequence between the regions of a plan: training is that of one process, and what cannot be is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+
+pytest.importorskip("transformers")
+
+from tests.parallel.test_training import run_under_torchrun  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def found():
+    return run_under_torchrun(2, "tests/parallel/sequence_script.py")
+
+
+@pytest.mark.parametrize("case", ["llama", "qwen3, recomputed", "frozen, with biases"])
+def test_training_is_that_of_one_process(found, case):
+    assert found[case]["worst"] < 1e-12
+    assert found[case]["lengths"] == [5, 6]  # 12 tokens with gradients on two processes, and 5 without
+    assert found[case]["without gradients"] < 1e-12 and found[case]["unsharded"] < 1e-12
+
+
+def test_sums_become_parts_of_sums(found):
+    whole, parts = found["collectives"]["False"], found["collectives"]["True"]
+    layers, regions = 2, 2
+    assert parts["reduce_scatter"] == 2 * layers * regions  # behind each region, and in the backward before it
+    norms = layers * regions  # whose gradients are summed
+    assert parts["allreduce"] == whole["allreduce"] - 2 * layers * regions + norms
+
+
+def test_what_looks_along_the_sequence_is_refused(found):
+    own, same = found["mixing"]
+    assert "nothing can be tried, since a small instance of its class has no Mixing" in own
+    assert "on parts of a sequence outputs differ by" in same
+
+
+SAID = {
+    "odd": "a sequence of 5 does not divide by 2 processes: pad it to a multiple of 2",
+    "states": "output_hidden_states: with sequence_parallel a process has a part of them",
+    "between": "the model computes before model.layers.1 with what the layer before it gave",
+    "compiled": "sequence_parallel= and compile= do not go together yet",
+    "no tensors": "sequence_parallel= needs a layout with tp and without pp, such as tp2; this one is fsdp2",
+}
+
+
+def test_what_cannot_be_is_told(found):
+    assert found["refused"].keys() == SAID.keys()
+    assert not [(name, found["refused"][name]) for name, text in SAID.items() if text not in found["refused"][name]]
