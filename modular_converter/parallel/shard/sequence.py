@@ -60,12 +60,12 @@ class _PartOfSum(torch.autograd.Function):
         return _joined(gradients[0], ctx.group), None
 
 
-def part_of(tensor: torch.Tensor, group: Group) -> torch.Tensor:
+def part_of_sequence(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     """This rank's part of a whole tensor, whose length divides by the number of ranks."""
     return _Part.apply(tensor, group)  # type: ignore[no-any-return,no-untyped-call]
 
 
-def whole_of(part: torch.Tensor, group: Group) -> torch.Tensor:
+def whole_sequence(part: torch.Tensor, group: Group) -> torch.Tensor:
     """The whole tensor from the parts of all ranks.
 
     Where it enters a sharded region, the gradients of all ranks are summed and given out in one collective.

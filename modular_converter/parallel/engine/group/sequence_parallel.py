@@ -16,7 +16,7 @@ from modular_converter.parallel.engine.group.product_forwards import SCATTERS
 from modular_converter.parallel.engine.group.sequence_zone import Zone
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import Group
-from modular_converter.parallel.shard.sequence import SEQUENCE, part_of, whole_of
+from modular_converter.parallel.shard.sequence import SEQUENCE, part_of_sequence, whole_sequence
 
 
 # An attribute of the tensor that a layer hands to the next one: other code in between would make a tensor without it.
@@ -77,7 +77,7 @@ class SequenceParallel:
                     f"sequence_parallel=: a sequence of {length} does not divide by {self.group.size} processes: pad it to a "
                     f"multiple of {self.group.size}, or leave it out"
                 )
-            part = part_of(whole, self.group)
+            part = part_of_sequence(whole, self.group)
             # A frozen embedding: what comes of the part is told from other tensors by its gradient.
             part = part if part.requires_grad else part.detach().requires_grad_()
             self.part = part.shape
@@ -104,7 +104,7 @@ class SequenceParallel:
                     f"sequence_parallel=: {path} gives no tensor of the shape that it got: leave it out for this model"
                 )
             if last:
-                return _exchanged(result, {id(one): whole_of(one, self.group) for one in parts})
+                return _exchanged(result, {id(one): whole_sequence(one, self.group) for one in parts})
             for one in parts:
                 setattr(one, _HANDED_ON, True)
             return None
@@ -122,7 +122,7 @@ class SequenceParallel:
                 raise ApplyError(
                     f"sequence_parallel=: {path} takes {said}, where parts are {list(self.part)}: leave it out for this model"
                 )
-            return _exchanged((args, kwargs), {key: whole_of(one, self.group) for key, one in given.items()})
+            return _exchanged((args, kwargs), {key: whole_sequence(one, self.group) for key, one in given.items()})
 
         return before
 
@@ -137,7 +137,9 @@ class SequenceParallel:
                 raise ApplyError(
                     f"sequence_parallel=: {path} gives no tensor of {list(whole)}: leave it out for this model"
                 )
-            return _exchanged(result, {id(one): part_of(one, self.group) for one in moving if one.shape == whole})
+            return _exchanged(
+                result, {id(one): part_of_sequence(one, self.group) for one in moving if one.shape == whole}
+            )
 
         return after
 
