@@ -29,6 +29,11 @@ PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
 def main() -> None:
     """Train, and save a checkpoint every so many steps."""
     options = arguments()
+    layout = Layout.parse(options.layout)
+    if layout.pp > 1 and (options.accumulate > 1 or options.export):
+        raise SystemExit(
+            "with pp, give --chunks instead of --accumulate; --export goes on from the checkpoint without pp"
+        )
     torch.manual_seed(options.seed)
     model, tokens = model_and_tokens(options)
     training = Training(
@@ -36,8 +41,10 @@ def main() -> None:
         compile=options.compile,
         compute_type=PRECISIONS[options.precision],
         reshard=not options.keep_gathered,
+        sequence_parallel=options.sequence_parallel,
+        chunks=options.chunks if layout.pp > 1 else None,
     )
-    model = parallelize(model, layout=Layout.parse(options.layout), training=training, device=options.device)
+    model = parallelize(model, layout=layout, training=training, device=options.device)
     model.train()
     if options.batch % model.layout.data:
         raise SystemExit(
@@ -61,9 +68,8 @@ def main() -> None:
             last = micro == options.accumulate - 1
             if hasattr(model, "set_requires_gradient_sync"):  # sums between data ranks once a step
                 model.set_requires_gradient_sync(last)
-            part = model(input_ids=ids, labels=ids, use_cache=False).loss / options.accumulate
-            part.backward()
-            loss, count = loss + float(part.detach()), count + ids.numel() * model.layout.data
+            part = forward_and_backward(model, ids, options.accumulate)
+            loss, count = loss + float(part), count + ids.numel() * model.layout.data
         norm = float(model.clip_grad_norm_(options.clip))
         optimizer.step()
         optimizer.zero_grad()
@@ -73,6 +79,16 @@ def main() -> None:
     if options.export:
         model.save_pretrained(options.export)
     dist.destroy_process_group()
+
+
+def forward_and_backward(model: Any, ids: torch.Tensor, parts: int) -> torch.Tensor:
+    """The loss of one of several parts of a step, whose gradients are added up."""
+    if model.layout.pp > 1:
+        found: torch.Tensor = model.step(input_ids=ids, labels=ids)
+        return found
+    loss: torch.Tensor = model(input_ids=ids, labels=ids, use_cache=False).loss / parts
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss.detach()
 
 
 def arguments() -> argparse.Namespace:
@@ -93,6 +109,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--recompute", action="store_true", help="less memory, a third more time")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--keep-gathered", action="store_true", help="ZeRO 2 instead of 3")
+    parser.add_argument("--sequence-parallel", action="store_true", help="with tp")
+    parser.add_argument("--chunks", type=int, default=8, help="with pp, the micro-batches of a step")
     parser.add_argument("--save-every", type=int, default=50)
     parser.add_argument("--settings", nargs="*", default=[], metavar="NAME=VALUE", help="of a model given by its type")
     parser.add_argument("--device", choices=("cpu", "cuda"))

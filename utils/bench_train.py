@@ -2,7 +2,8 @@
 
 A llama-shaped model of 1.3 billion parameters in bfloat16, sequences of 2048 tokens: tokens a second and peak memory of
 one device, of layouts of `parallelize`, and of plain torch in the same layout, eager and with each layer compiled.
-`torchrun --nproc-per-node 1 utils/bench_train.py --runs dp --forms eager` measures `torch.nn.DataParallel`.
+`torchrun --nproc-per-node 1 utils/bench_train.py --runs dp --forms eager` measures `torch.nn.DataParallel`, and
+`--runs tp2,tp2+sp --forms eager` sequence parallelism.
 Figures go to `--results` as they come; `python utils/bench_train.py --render --update docs/train.md` writes the page.
 """
 
@@ -139,11 +140,13 @@ def made(run: str, compiled: bool, shape: str, device: Any) -> tuple[Any, int]:
         model: Any = LlamaForCausalLM(config).to(torch.bfloat16)
     kind = run.rpartition(" ")[2]
     if "plain" not in run and run not in ("one", "dp"):
-        parallelize(model, layout=kind, training=Training(compile=compiled), device=device.type, probe=False)
+        layout, _, more = kind.partition("+")
+        training = Training(compile=compiled, sequence_parallel=more == "sp")
+        parallelize(model, layout=layout, training=training, device=device.type, probe=False)
         return model.train(), model.layout.data
     model.train()
     if run == "dp":
-        return torch.nn.DataParallel(model), torch.cuda.device_count()
+        return torch.nn.DataParallel(model), max(1, torch.cuda.device_count())
     if run == "plain tp2":
         plain_tensors(model, device)
     if compiled:

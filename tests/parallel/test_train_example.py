@@ -20,7 +20,7 @@ def train(tmp_path, processes, *more):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "examples/train.py", "gpt2"]
     command += [str(tmp_path / "text.txt"), "--folder", str(tmp_path / "run"), "--lr", "0.003", "--length", "16"]
-    command += ["--batch", "4", "--device", "cpu", "--settings", "n_layer=1", "n_embd=32", "n_head=2", *more]
+    command += ["--batch", "4", "--device", "cpu", "--settings", "n_layer=2", "n_embd=32", "n_head=2", *more]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -40,7 +40,8 @@ def test_the_script_learns_resumes_and_exports(tmp_path):
     (tmp_path / "text.txt").write_text("to be or not to be, that is the question. " * 40)
     more = ("--accumulate", "2", "--precision", "bfloat16", "--save-every", "3")
     before = train(tmp_path, 2, "--layout", "fsdp2", "--steps", "4", *more)
+    staged = train(tmp_path, 2, "--layout", "pp2", "--chunks", "2", "--steps", "6")
     after = train(tmp_path, 1, "--layout", "tp1", "--steps", "8", "--export", str(tmp_path / "model"))
-    assert list(before) == [1, 2, 3, 4] and list(after) == [5, 6, 7, 8]
-    assert after[8] < after[5] < before[1]
+    assert [list(losses) for losses in (before, staged, after)] == [[1, 2, 3, 4], [5, 6], [7, 8]]
+    assert after[8] < staged[5] < before[1]
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "model").config.vocab_size == 256

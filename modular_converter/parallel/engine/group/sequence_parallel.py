@@ -34,6 +34,7 @@ class SequenceParallel:
 
     def __init__(self, model: torch.nn.Module, zone: Zone, group: Group, products: Collection[str] = ()) -> None:
         self.group, self.part = group, torch.Size()
+        self.wholes: dict[str, torch.Size] = {}
         self.handles: list[Any] = [model.register_forward_pre_hook(_refuse_states, with_kwargs=True)]
         self.products = [model.get_submodule(path) for path in products]
         for product in self.products:
@@ -115,14 +116,18 @@ class SequenceParallel:
         def before(region: Any, args: Any, kwargs: Any) -> Any:
             if not torch.is_grad_enabled():
                 return None
+            # Not of the layer's call: a backward computes a region again, after forwards of other lengths.
             given = {id(one): one for one in _moving((args, kwargs))}
-            other = next((one for one in given.values() if one.shape != self.part), None)
-            if other is not None or not given:
-                said = f"a tensor of {list(other.shape)}" if other is not None else "nothing of the sequence"
+            shapes = {one.shape for one in given.values()}
+            if len(shapes) != 1 or len(next(iter(shapes))) != 3:
+                said = [list(shape) for shape in shapes] or "none"
                 raise ApplyError(
-                    f"sequence_parallel=: {path} takes {said}, where parts are {list(self.part)}: leave it out for this model"
+                    f"sequence_parallel=: {path} takes tensors of {said}, and parts are [batch, sequence, features]: leave it "
+                    "out for this model"
                 )
-            return _exchanged((args, kwargs), {key: whole_sequence(one, self.group) for key, one in given.items()})
+            wholes = {key: whole_sequence(one, self.group) for key, one in given.items()}
+            self.wholes[path] = next(iter(wholes.values())).shape
+            return _exchanged((args, kwargs), wholes)
 
         return before
 
@@ -130,10 +135,11 @@ class SequenceParallel:
         def after(region: Any, args: Any, result: Any) -> Any:
             if not torch.is_grad_enabled():
                 return None
-            batch, length, *features = self.part
-            whole = torch.Size((batch, length * self.group.size, *features))
+            whole = self.wholes[path]
+            batch, length, *features = whole
+            part = torch.Size((batch, length // self.group.size, *features))
             moving = _moving(result)
-            if not any(one.shape in (whole, self.part) for one in moving):
+            if not any(one.shape in (whole, part) for one in moving):
                 raise ApplyError(
                     f"sequence_parallel=: {path} gives no tensor of {list(whole)}: leave it out for this model"
                 )
