@@ -7,6 +7,10 @@ from collections import deque
 from collections.abc import Iterator
 
 
+BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr"})
+"""The functions that take the name of an attribute as a text."""
+
+
 def walk(*roots: ast.AST) -> Iterator[ast.AST]:
     """All nodes of some trees in the order of `ast.walk`, contexts left out: in a third of its time."""
     todo = deque(roots)

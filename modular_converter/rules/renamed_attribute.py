@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
-from modular_converter.facts.nodes import walk
+from modular_converter.facts.nodes import BY_NAME, walk
 
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="a class uses a member of its parent under the name that it had before renaming",
     explanation="""\
-Inherited code is renamed: `self.old_proj` of a class of the model `old` becomes `self.new_proj`. Your own code is not
-renamed. Where it says `self.old_proj`, it reads an attribute that does not exist, or sets one that inherited code does
-not read; a method of the old name overrides nothing.
+Inherited code is renamed: `self.old_proj` of a class of the model `old` becomes `self.new_proj`, and the key
+`"old_proj"` becomes `"new_proj"`. Your own code is not renamed. Where it says `self.old_proj`, it reads an attribute that
+does not exist, or sets one that inherited code does not read; a method of the old name overrides nothing.
 
 Write the name that the generated class has.
 """,
@@ -91,24 +91,52 @@ def diagnose(location: Location, old: str, new: str, parent: str) -> Diagnostic:
 
 
 def check(facts: Facts) -> Iterator[Diagnostic]:
-    """Find members of parents that the child's own code uses or overrides under their old names.
+    """Find members of parents, their parameters and keys that the child's own code uses under their old names."""
+    for heir, parent in facts.heirs:
+        if parent.neighbour.model in heir.text.lower():
+            yield from _check_members(facts, heir, parent)
+            keys = _kept_texts(heir, parent)
+            yield from _check_texts(facts, heir, parent, keys)
+            yield from _check_keywords(facts, heir, parent, keys)
+
+
+def _check_members(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Diagnostic]:
+    """Members used or overridden under their old names.
 
     A child that deals with both names knows of the renaming (camembert deletes the new one, and sets the old).
     """
-    for heir, parent in facts.heirs:
-        if parent.neighbour.model not in heir.text.lower():
-            continue
-        uses = _uses(heir)
-        found = {old: node for old, node in uses.items() if facts.renamed(parent, old) not in uses}
-        for old, node in (found | _called_on_super(heir)).items():
-            new = facts.renamed(parent, old)
-            if new != old and _is_of_parent(facts, heir, parent, new) and not _is_of_parent(facts, heir, parent, old):
-                yield diagnose(facts.at_node(heir, node), old, new, parent.written)
-        for keyword, method in _keywords(heir, parent):
-            old, arguments = keyword.arg or "", method.node.args
-            new = facts.renamed(parent, old)
-            if new != old and new in {one.arg for one in (*arguments.args, *arguments.kwonlyargs)}:
-                yield diagnose(facts.at_node(heir, keyword), old, new, f"{parent.written}.{method.name}")
+    uses = _uses(heir)
+    found = {old: node for old, node in uses.items() if facts.renamed(parent, old) not in uses}
+    for old, node in (found | _called_on_super(heir)).items():
+        new = facts.renamed(parent, old)
+        if new != old and _is_of_parent(facts, heir, parent, new) and not _is_of_parent(facts, heir, parent, old):
+            yield diagnose(facts.at_node(heir, node), old, new, parent.written)
+
+
+def _check_texts(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[str]) -> Iterator[Diagnostic]:
+    """Words in quotes, such as keys, that inherited code has under another name. A child with both knows of it."""
+    own = dict(reversed([*_texts(heir.members.methods)]))  # the first place of each
+    for old, node in own.items():
+        new = facts.renamed(parent, old)
+        if new != old and new in keys and new not in own and old not in keys:
+            yield diagnose(facts.at_node(heir, node), old, new, parent.written)
+
+
+def _check_keywords(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[str]) -> Iterator[Diagnostic]:
+    """Keywords of calls of inherited methods whose parameters, or keys of `**kwargs`, have other names."""
+    for keyword, method in _keywords(heir, parent):
+        old, arguments = keyword.arg or "", method.node.args
+        new = facts.renamed(parent, old)
+        taken = {one.arg for one in (*arguments.args, *arguments.kwonlyargs)}
+        if new != old and (new in taken or (arguments.kwarg and new in keys)):
+            yield diagnose(facts.at_node(heir, keyword), old, new, f"{parent.written}.{method.name}")
+
+
+def _kept_texts(heir: ClassFacts, parent: Parent) -> Set[str]:
+    """The words in quotes in the parent's methods that the generated class has, merged ones included."""
+    overrides = heir.members.by_name
+    kept = (one for one in parent.members.methods if one.name not in overrides or overrides[one.name].replaced_call)
+    return {text for text, _ in _texts(kept)}
 
 
 def _called_on_super(heir: ClassFacts) -> dict[str, ast.AST]:
@@ -136,8 +164,27 @@ def _uses(heir: ClassFacts) -> dict[str, ast.AST]:
         for node in walk(statement):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
                 found.setdefault(node.attr, node)
+            elif isinstance(node, ast.Call) and (name := _attribute_named(node)):
+                found.setdefault(name, node)
     found.pop("", None)
     return found
+
+
+def _attribute_named(call: ast.Call) -> str:
+    """The attribute that `getattr(self, "name")` and the like mean; "" for another call."""
+    if isinstance(call.func, ast.Name) and call.func.id in BY_NAME and len(call.args) > 1:
+        owner, name = call.args[:2]
+        if isinstance(owner, ast.Name) and owner.id == "self" and isinstance(name, ast.Constant):
+            return name.value if isinstance(name.value, str) else ""
+    return ""
+
+
+def _texts(methods: Iterable[Method]) -> Iterator[tuple[str, ast.Constant]]:
+    """The words in quotes in some methods, as keys and names of attributes are, each with its place."""
+    for method in methods:
+        for node in walk(method.node):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+                yield node.value, node
 
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:

@@ -209,6 +209,19 @@ def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: 
         yield not_mergeable(statement, child.name, f"it is a generator, and the parent's `{child.name}` is none")
 
 
+def check_scopes(child: Function, parent: Function, statement: ast.stmt) -> Iterator[ClassFinding]:
+    """Calls that see the names of the method around them: a merged method has those of both bodies."""
+    for node in walk(*child.body, *parent.body):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and _sees_scope(node, node.func.id):
+            reason = f"`{node.func.id}()` would see the names of both"
+            yield not_mergeable(statement, child.name, reason, "Write the method out.")
+            return
+
+
+def _sees_scope(call: ast.Call, function: str) -> bool:
+    return function in ("locals", "eval", "exec") or (function in ("vars", "dir") and not call.args)
+
+
 def check_captures(
     child: Function, parent: Function, statement: ast.stmt, kept: Sequence[ast.stmt], own: Sequence[ast.stmt]
 ) -> Iterator[ClassFinding]:

@@ -12,7 +12,7 @@ import libcst as cst
 from modular_converter.convert.inherit.arguments import bind_arguments
 from modular_converter.convert.inherit.bases import ClassShape
 from modular_converter.convert.inherit.calls import first_parameter, is_super_statement
-from modular_converter.convert.inherit.checks import check_captures, check_kinds
+from modular_converter.convert.inherit.checks import check_captures, check_kinds, check_scopes
 from modular_converter.convert.inherit.class_findings import (
     ClassFinding,
     not_mergeable,
@@ -78,6 +78,7 @@ def merge_statements(merge: Merge) -> list[Line]:
     if appended:
         merged = _reach_the_end(merge, merged, call, appended)
     merge.findings.extend(check_kinds(merge.child, merge.parent, call.node, len(before) + len(after)))
+    merge.findings.extend(check_scopes(merge.child, merge.parent, call.node))
     kept = [part.node for part in merged if any(part.node is node for node in merge.parent.body)]
     merge.findings.extend(check_captures(merge.child, merge.parent, call.node, kept, [part.node for part in own]))
     bindings = bind_arguments(merge.child, merge.parent, call.node, merge.available, before, merged, merge.findings)

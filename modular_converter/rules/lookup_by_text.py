@@ -1,0 +1,123 @@
+"""MC327: generated code that looks names up by their text."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.facts.nodes import BY_NAME, walk
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts.conversion import Facts, GeneratedDefinition
+
+
+NEIGHBOUR = (
+    "models/old/modeling_old.py",
+    """\
+from torch import nn
+
+
+def scaled(hidden_states):
+    return hidden_states * 2
+
+
+class OldMLP(nn.Module):
+    def forward(self, hidden_states):
+        return globals()["scaled"](hidden_states)
+""",
+)
+
+RULE = Rule(
+    code="MC327",
+    name="lookup-by-text",
+    severity=Severity.WARNING,
+    summary="generated code looks names up by their text",
+    explanation="""\
+A generated file holds the definitions that its code names. A name in a text that `globals()`, `eval` or `exec` looks up
+is not seen: its definition is not carried along, or has another name. The text of an f-string is not renamed either, so
+`getattr(self, f"old_{name}")` does not find the attributes that were renamed.
+
+Override the method, and name what it uses in code.
+""",
+    bad=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP
+
+
+class NewMLP(OldMLP):
+    pass
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+    good=(
+        NEIGHBOUR,
+        (
+            "models/new/modular_new.py",
+            """\
+from ..old.modeling_old import OldMLP, scaled
+
+
+class NewMLP(OldMLP):
+    def forward(self, hidden_states):
+        return scaled(hidden_states)
+
+
+__all__ = ["NewMLP"]
+""",
+        ),
+    ),
+)
+
+LOOKUPS = frozenset({"globals", "eval", "exec"})
+_SUSPECT = re.compile(rf"\b(?:{'|'.join(sorted(LOOKUPS | BY_NAME))})\(")
+
+
+def diagnose(location: Location, definition: str, call: str) -> Diagnostic:
+    """`call` is the call in the generated `definition`."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{call}` in the generated `{definition}` looks up a name by its text, which is neither renamed nor followed",
+        help="Override what does this, and name what it uses in code.",
+    )
+
+
+def check(facts: Facts) -> Iterator[Diagnostic]:
+    """Find calls that look up names, and attributes by an f-string with the name of a neighbour's model."""
+    models = {one.model for one in facts.neighbours}
+    for name, definition in facts.generated.items():
+        if _SUSPECT.search(definition.text):
+            for call in _lookups(definition, models):
+                mentioned = name if name in facts.definitions else next(iter(facts.definitions), name)
+                line = facts.definitions[mentioned].line if mentioned in facts.definitions else 1
+                yield diagnose(facts.at(mentioned, line), name, call)
+
+
+def _lookups(definition: GeneratedDefinition, models: set[str]) -> list[str]:
+    """The calls in question, each once."""
+    found = []
+    for node in walk(ast.parse(definition.text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in LOOKUPS:
+                found.append(f"{node.func.id}(…)")
+            elif node.func.id in BY_NAME and len(node.args) > 1 and _names_model(node.args[1], models):
+                found.append(ast.unparse(node))
+    return list(dict.fromkeys(found))
+
+
+def _names_model(node: ast.expr, models: set[str]) -> bool:
+    """Whether the text of an f-string has the name of a model in it."""
+    texts = (
+        [one.value for one in node.values if isinstance(one, ast.Constant)] if isinstance(node, ast.JoinedStr) else []
+    )
+    return any(model in str(text) for text in texts for model in models if model)
