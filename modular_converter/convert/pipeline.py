@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.assemble import assemble
 from modular_converter.convert.examine.lost import report_lost_statements
+from modular_converter.convert.examine.redefined import report_redefined
 from modular_converter.convert.examine.report import report_changed_meanings
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
@@ -39,7 +40,9 @@ def convert(path: str, library: Library) -> Conversion:
         files = assemble(neighbours, collection, library)
         changed = report_changed_meanings(neighbours, classes, collection, library)
         lost = report_lost_statements(neighbours, collection, library)
-        diagnostics = _findings(classes, (*lint(neighbours, classes, collection, library), *changed, *lost))
+        redefined = report_redefined(neighbours, collection, library)
+        found = (*lint(neighbours, classes, collection, library), *changed, *lost, *redefined)
+        diagnostics = _findings(classes, found)
     except ConversionError as error:
         return Conversion(path, {}, error.diagnostics, reads=seen.reads)
     if any(diagnostic.is_error for diagnostic in diagnostics):

@@ -130,3 +130,13 @@ def displaced(location: Location, name: str, found: str) -> Diagnostic:
         f"`{name}` of the modular file gives way to `{name}` of {found}, which inherited code was written for",
         help=f"Give yours another name, and override what has to use it in place of `{name}`.",
     )
+
+
+def redefined(location: Location, user: str, name: str, file: str, first: int, last: int) -> Diagnostic:
+    """A file defines `name` at two lines, and `user`, which is made between them, was made with the first."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"the generated `{user}` would use `{name}` of {file}:{last}, not of {file}:{first} as written",
+        help=f"Give the two different names, or write `{user}` out in the modular file.",
+    )
