@@ -37,9 +37,9 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="generated code looks names up by their text",
     explanation="""\
-A generated file holds the definitions that its code names. A name in a text that `globals()`, `eval` or `exec` looks up
-is not seen: its definition is not carried along, or has another name. The text of an f-string is not renamed either, so
-`getattr(self, f"old_{name}")` does not find the attributes that were renamed.
+A generated file holds the definitions that its code names. A name in a text that `globals()`, `eval` or `exec` looks
+up is not seen: its definition is not carried along, or has another name. The text of an f-string is not renamed
+either, so `getattr(self, f"old_{name}")` does not find the attributes that were renamed.
 
 Override the method, and name what it uses in code.
 """,

@@ -38,8 +38,8 @@ RULE = Rule(
     summary="a class uses a member of its parent under the name that it had before renaming",
     explanation="""\
 Inherited code is renamed: `self.old_proj` of a class of the model `old` becomes `self.new_proj`, and the key
-`"old_proj"` becomes `"new_proj"`. Your own code is not renamed. Where it says `self.old_proj`, it reads an attribute that
-does not exist, or sets one that inherited code does not read; a method of the old name overrides nothing.
+`"old_proj"` becomes `"new_proj"`. Your own code is not renamed. Where it says `self.old_proj`, it reads an attribute
+that does not exist, or sets one that inherited code does not read; a method of the old name overrides nothing.
 
 Write the name that the generated class has.
 """,

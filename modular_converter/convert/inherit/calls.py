@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from modular_converter.convert.inherit.scopes import Function
+from modular_converter.convert.inherit.scopes import Function, is_generator
 
 
 SUPER_KWARGS = "super_kwargs"
@@ -55,7 +55,8 @@ def calls_base(text: str, method: str) -> bool:
 def inherited_decorators(function: Function, parent: Function) -> list[ast.expr]:
     """The decorators of the parent's method that an override without any takes over.
 
-    Those that its parameters contradict are left out, and `@abstractmethod`, since an override is concrete.
+    Those that its parameters contradict are left out, `@abstractmethod`, since an override is concrete, and
+    `@contextmanager` over a method that yields nothing.
     """
     positional = [*function.args.posonlyargs, *function.args.args]
     first = positional[0].arg if positional else ""
@@ -64,6 +65,9 @@ def inherited_decorators(function: Function, parent: Function) -> list[ast.expr]
         contradicted |= {"classmethod", "staticmethod"}
     if len(positional) - len(function.args.defaults) > 1:
         contradicted |= {"property", "cached_property"}
+    takes_body = any(is_super_statement(node, function.name) for node in function.body)
+    if is_generator(parent) and not (takes_body or is_generator(function)):
+        contradicted |= {"contextmanager", "asynccontextmanager"}
     named = ((one, ast.unparse(one).rpartition(".")[2]) for one in parent.decorator_list)
     return [one for one, name in named if name not in contradicted]
 
