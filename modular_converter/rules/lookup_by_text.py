@@ -27,7 +27,8 @@ def scaled(hidden_states):
 
 class OldMLP(nn.Module):
     def forward(self, hidden_states):
-        return globals()["scaled"](hidden_states)
+        function = globals()["scaled"]
+        return function(hidden_states)
 """,
 )
 
