@@ -15,6 +15,7 @@ from modular_converter.parallel.proof.compare import check_on_rank
 from modular_converter.parallel.proof.judge import Verdict, both_draws
 from modular_converter.parallel.proof.precision import Subject, without_unstable
 from modular_converter.parallel.proof.subject import situation_of, subject_of
+from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
 from modular_converter.parallel.shard.units import plan_for_ranks
 
@@ -40,7 +41,9 @@ def check_on_threads(subject: Subject, plan: Plan, ranks: int) -> Verdict:
 
 
 def _checked(subject: Subject, plan: Plan, ranks: int) -> Verdict:
-    board, plan = ThreadBoard(ranks), plan_for_ranks(plan, subject.model, subject.inputs, ranks)
+    board = ThreadBoard(ranks)
+    with unchanged(subject.model):  # a forward may write to buffers, from which the ranks begin
+        plan = plan_for_ranks(plan, subject.model, subject.inputs, ranks)
     verdicts: list[Verdict | None] = [None] * ranks
     copies = [copy.deepcopy(subject.model) for _ in range(ranks)]
     evidence = replace(subject.evidence, places=("threads",))

@@ -21,6 +21,8 @@ _COUNTED_AS = {
 }
 # Its operations permute dimensions in an order that depends on sizes: the line of code says more.
 _ORDERED_BY_SIZE = "einsum"
+# A weight before or behind these has as many blocks as they part or join, which a configuration may count.
+_JOINS, _PARTS = "cat", "chunk"
 Kind = frozenset[tuple[str, ...]]
 
 
@@ -29,7 +31,7 @@ def layer_kinds(trace: Trace) -> dict[str, Kind]:
 
     A kind names operations with their dimensions and the module inside the layer that runs them, classes of modules, and
     the attributes that integers came from. It holds no sizes and no counts, so that a small instance has the kinds of a
-    large model. The empty path is the code around the layers, with its operations on floating numbers.
+    large model, but how many tensors an operation joins or parts. The empty path is the code around the layers, with its operations on floating numbers.
     """
     found: dict[str, set[tuple[str, ...]]] = {"": set()}
     inside: set[int] = set()
@@ -67,6 +69,10 @@ def _facts(trace: Trace, layer: str, numbers: Iterable[int]) -> Iterator[tuple[s
             dims = " ".join(map(str, op.dims))
             if call is not None and call.function == _ORDERED_BY_SIZE:
                 dims = call.site
+            if layer and name == _JOINS and op.args and isinstance(op.args[0], tuple):
+                dims += f" of {len(op.args[0])}"
+            if layer and call is not None and call.function == _PARTS:
+                dims += f" into {len(op.outputs)}"
             yield "operation", name, _inside(op.module, layer), dims
         if call is not None:
             leaves = (leaf for source in call.integers for leaf in source.leaves())

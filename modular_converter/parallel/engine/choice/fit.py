@@ -89,9 +89,10 @@ def fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
 
 def _fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
     even = _cut_evenly(skeleton, plan, size)
-    if even is not None:
-        return Fit(plan, plan, even, False)
     model, trace = assemble_model(skeleton, META)[0], _trace(skeleton)
+    # Equal shares may cut through a head all the same: of two blocks of three heads, each of two ranks gets three halves.
+    if even is not None and (trace is None or with_units(plan, model, trace, size) == plan):
+        return Fit(plan, plan, even, False)
     whole: dict[str, str] = {}
     for _ in range(_MOST_PARTS):
         made = plan if trace is None else with_units(plan, model, trace, size)

@@ -12,6 +12,8 @@ from modular_converter.parallel.trace.graph import Arg, Op, Ref, Source
 
 
 TABLE = OperatorTable()
+# So many tensors stand in the code when they are joined; more may be a list whose length a configuration gives.
+_WRITTEN = 3
 
 
 @TABLE.operator("clone _to_copy lift_fresh", PART, "clone contiguous to type type_as float half double bfloat16")
@@ -178,7 +180,8 @@ def cat(flow: Flow, op: Op) -> None:
                 flow.axes.unify(dims[i], flow.of(number)[i])
     parts = [flow.of(number)[at] for number in sources if flow.shape(number)[at]]
     dims[at] = flow.axes.concatenate(parts) if parts else ()
-    flow.counts.append(Count(dims[at], Source("const", len(parts))))
+    if len(parts) <= _WRITTEN:
+        flow.counts.append(Count(dims[at], Source("const", len(parts))))
     flow.set(out, dims)
 
 
