@@ -77,7 +77,7 @@ def resumed(model):
         for number in range(2):
             step(trained, optimizer, number)
         trained.save_checkpoint(path, optimizer, 2, {"epoch": 1})
-        went_on = [step(trained, optimizer, number) for number in range(2, 5)]
+        went_on = [step(trained, optimizer, number) for number in range(2, 4)]
         for layout in layouts:
             again = in_layout(layout, model)
             with torch.no_grad():
@@ -86,7 +86,7 @@ def resumed(model):
             other = torch.optim.AdamW(again.parameters(), lr=0.3)
             said = again.load_checkpoint(path, other)
             assert said.step == 2 and said.notes == {"epoch": 1} and other.param_groups[0]["lr"] == 1e-2
-            losses = [step(again, other, number) for number in range(2, 5)]
+            losses = [step(again, other, number) for number in range(2, 4)]
             found[f"{first} {layout}"] = max(abs(a - b) for one, two in zip(losses, went_on) for a, b in zip(one, two))
     return found | {"other model": refused(lambda: in_layout("pp4", whole(layers=5)).load_checkpoint(path, other))}
 
@@ -97,11 +97,11 @@ def in_half(model):
     for layout in ("ddp4", "pp2.ddp2", "pp2.tp2"):
         made = in_layout(layout, model, compute_type=torch.bfloat16)
         optimizer = optimizer_of(made)
-        found[layout] = [step(made, optimizer, number) for number in range(3)]
+        found[layout] = [step(made, optimizer, number) for number in range(2)]
         assert {one.dtype for one in made.parameters()} == {torch.float32}, layout
     made = in_layout("ddp4", model)
     optimizer = optimizer_of(made)
-    return found | {"float32": [step(made, optimizer, number) for number in range(3)]}
+    return found | {"float32": [step(made, optimizer, 0)]}
 
 
 def refused(call):
@@ -112,25 +112,24 @@ def refused(call):
 
 
 def broken(model):
-    """What each process says of a result that is nothing but NaN."""
-    made = in_layout("pp4", model).eval()
+    """What the first process says of batches that differ, and each of a result that is nothing but NaN."""
+    made = in_layout("pp4", model)
+    ids = torch.ones(4, 4, dtype=torch.long)
+    batches = refused(lambda: made.step(input_ids=ids + dist.get_rank(), labels=ids))
+    made.eval()
     last = made.stages.get(3)
     if last is not None:
         with torch.no_grad():
             last.model.model.norm.weight.fill_(torch.nan)
-    ids = torch.ones(4, 4, dtype=torch.long)
     every = [None] * 4
     dist.all_gather_object(every, refused(lambda: made(input_ids=ids)))
-    return every
+    return {"batches": batches, "broken": every}
 
 
 def main():
     dist.init_process_group("gloo")
     model = whole()
-    found = {"resumed": resumed(model), "half": in_half(model), "broken": broken(model)}
-    ids = torch.ones(2, 4, dtype=torch.long)
-    other = in_layout("pp2.tp2", model)
-    found["batches"] = refused(lambda: other.step(input_ids=ids + dist.get_rank(), labels=ids))
+    found = {"resumed": resumed(model), "half": in_half(model), **broken(model)}
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     dist.barrier()
