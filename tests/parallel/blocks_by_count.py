@@ -64,3 +64,14 @@ class AveragedBlock(_Block):
 
 class Averaged(_Stack):
     block = AveragedBlock
+
+
+class DifferedBlock(_Block):
+    """Each entry of a wide layer takes its neighbour."""
+
+    def changed(self, hidden):
+        return torch.diff(hidden, dim=-1, prepend=hidden[..., :1])
+
+
+class Differed(_Stack):
+    block = DifferedBlock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from modular_converter.parallel.errors import TraceError
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.operators import operator_of
 from modular_converter.parallel.trace.graph import Trace
@@ -11,14 +12,22 @@ OUTPUT = "an output of the model"
 
 
 def follow(trace: Trace) -> Flow:
-    """The axes of a recorded forward; those of an unknown operator and of the model's outputs stay whole."""
+    """The axes of a recorded forward; those of an unknown operator and of the model's outputs stay whole.
+
+    Raises:
+        TraceError: an operation ties the entries of a long axis one to the next, as the difference of neighbours does.
+    """
     flow = Flow(trace)
     for flow.index, op in enumerate(trace.ops):
         flow.axes.op = flow.index
         for number in op.inputs():
             flow.of(number)
         operator = operator_of(op)
-        operator.rule(flow, op)
+        try:
+            operator.rule(flow, op)
+        except RecursionError as error:
+            said = f"{op.name} in {op.module or 'the model'} ties the entries of an axis one to the next"
+            raise TraceError(f"{said}: its axes cannot be followed") from error
         if operator.traits.part:
             flow.carry(op, op.inputs()[0])
     for number in trace.outputs:

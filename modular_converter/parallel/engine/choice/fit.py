@@ -16,7 +16,7 @@ from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_m
 from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta, run_without_data
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, one_of_each_kind
 from modular_converter.parallel.engine.choice.proven_layers import without_parts
-from modular_converter.parallel.errors import ApplyError, MisfitError, one_line
+from modular_converter.parallel.errors import ApplyError, MisfitError, TraceError, one_line
 from modular_converter.parallel.plans.patterns import matches, wildcard
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
@@ -91,11 +91,11 @@ def _fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
     even = _cut_evenly(skeleton, plan, size)
     model, trace = assemble_model(skeleton, META)[0], _trace(skeleton)
     # Equal shares may cut through a head all the same: of two blocks of three heads, each of two ranks gets three halves.
-    if even is not None and (trace is None or with_units(plan, model, trace, size) == plan):
+    if even is not None and _with_units(plan, model, trace, size) == plan:
         return Fit(plan, plan, even, False)
     whole: dict[str, str] = {}
     for _ in range(_MOST_PARTS):
-        made = plan if trace is None else with_units(plan, model, trace, size)
+        made = _with_units(plan, model, trace, size)
         tried = _tried(skeleton, made, size)
         if isinstance(tried, dict):
             return Fit(made, plan, tried, _is_uneven(tried, size) or shares_members(made), whole)
@@ -107,6 +107,15 @@ def _fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
     raise ApplyError(
         f"num_gpus={size} does not fit this model: {tried}; without this part nothing would be left to share out"
     )
+
+
+def _with_units(plan: Plan, model: torch.nn.Module, trace: Trace | None, size: int) -> Plan:
+    """The plan with the units that the ranks need, as far as the axes can be followed."""
+    try:
+        return plan if trace is None else with_units(plan, model, trace, size)
+    except TraceError as error:
+        logger.info("heads cannot be read off the model's axes: %s", error)
+        return plan
 
 
 def _cut_evenly(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] | None:

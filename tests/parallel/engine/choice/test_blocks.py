@@ -48,3 +48,8 @@ def test_a_buffer_that_the_forward_writes_is_the_same_on_each_rank():
     model = model_of("Averaged").train()
     plan = Plan.parse("plan x\nrule layers.*.up colwise\nrule layers.*.down rowwise\n")
     assert holds(model, plan, 2) and holds(model, plan, 3)
+
+
+def test_axes_whose_entries_are_tied_one_to_the_next_are_no_crash():
+    plan, _ = select_plan(model_of("Differed", intermediate_size=1024), None, 2)
+    assert not any(".up" in rule.pattern and rule.style == "colwise" for rule in plan.rules)
