@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,9 @@ __all__ = ["NewMLP"]
 )
 
 
+_QUOTED = re.compile(r"""["'](\w+)["']""")
+
+
 def diagnose(location: Location, old: str, new: str, parent: str) -> Diagnostic:
     """`new` is the name that the generated class has for the member `old` of `parent`."""
     return Diagnostic(
@@ -94,10 +98,11 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
     """Find members of parents, their parameters and keys that the child's own code uses under their old names."""
     for heir, parent in facts.heirs:
         if parent.neighbour.model in heir.text.lower():
-            yield from _check_members(facts, heir, parent)
-            keys = _kept_texts(heir, parent)
-            yield from _check_texts(facts, heir, parent, keys)
-            yield from _check_keywords(facts, heir, parent, keys)
+            copies = [one.text for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
+            keys = _kept_texts(heir, parent).union(*map(_QUOTED.findall, copies))
+            found = [*_check_members(facts, heir, parent), *_check_texts(facts, heir, parent, keys)]
+            found += [*_check_keywords(facts, heir, parent, keys), *_check_elsewhere(facts, heir, parent)]
+            yield from {one.location: one for one in reversed(found)}.values()
 
 
 def _check_members(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Diagnostic]:
@@ -132,11 +137,34 @@ def _check_keywords(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[st
             yield diagnose(facts.at_node(heir, keyword), old, new, f"{parent.written}.{method.name}")
 
 
-def _kept_texts(heir: ClassFacts, parent: Parent) -> Set[str]:
+def _check_elsewhere(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Diagnostic]:
+    """Attributes of other objects, keywords and parameters that all inherited code has under another name.
+
+    A parameter counts in a method that overrides one, and in a function that is handed to inherited code.
+    """
+    copies = [one for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
+    own, theirs = _words(heir), frozenset(_words(parent)).union(*(one.uses for one in copies))
+    for old, node in own.items():
+        new = facts.renamed(parent, old)
+        if new != old and new in theirs and old not in theirs and new not in own:
+            yield diagnose(facts.at_node(heir, node), old, new, parent.written)
+
+
+def _words(owner: ClassFacts | Parent) -> dict[str, ast.AST]:
+    """The attributes, keywords and parameters in a class, each with its first place."""
+    found: dict[str, ast.AST] = {}
+    for node in walk(owner.members.node):
+        for kind, name in ((ast.Attribute, "attr"), (ast.keyword, "arg"), (ast.arg, "arg")):
+            if isinstance(node, kind) and getattr(node, name):
+                found.setdefault(getattr(node, name), node)
+    return found
+
+
+def _kept_texts(heir: ClassFacts, parent: Parent) -> frozenset[str]:
     """The words in quotes in the parent's methods that the generated class has, merged ones included."""
     overrides = heir.members.by_name
     kept = (one for one in parent.members.methods if one.name not in overrides or overrides[one.name].replaced_call)
-    return {text for text, _ in _texts(kept)}
+    return frozenset(text for text, _ in _texts(kept))
 
 
 def _called_on_super(heir: ClassFacts) -> dict[str, ast.AST]:

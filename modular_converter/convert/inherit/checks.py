@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from modular_converter.convert.inherit.calls import is_super, super_attribute
 from modular_converter.convert.inherit.class_findings import (
@@ -106,6 +106,11 @@ def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding
         elif _reads_own_class(member) and not member.binds <= own:
             reason = "`__class__` is the parent there, and would be your class"
             yield not_mergeable(child.node, min(member.binds, default="__class__"), reason)
+        elif not member.binds <= own and (name := _replaced_by_name(member, parent.node.name, own)):
+            reason = (
+                f"it takes `{name}` by the name of its class: the parent's there, and yours in the generated class"
+            )
+            yield not_mergeable(child.node, min(member.binds, default=name), reason)
     for keyword in parent.node.keywords:
         metaclass = ast.unparse(keyword.value)
         if keyword.arg == "metaclass" and metaclass.rpartition(".")[2] not in PLAIN_METACLASSES:
@@ -113,6 +118,14 @@ def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding
                 f"`{metaclass}` makes the parent and your class one after the other, and would make one class of both"
             )
             yield not_mergeable(child.node, "metaclass", reason, "Write the class out.")
+
+
+def _replaced_by_name(member: Member, own_class: str, replaced: Set[str]) -> str:
+    """The first member that a method takes from its class by the name of the class, and that the child replaces."""
+    if f"{own_class}." not in member.text:
+        return ""
+    found = (node for node in walk(member.node) if isinstance(node, ast.Attribute) and node.attr in replaced)
+    return next((one.attr for one in found if isinstance(one.value, ast.Name) and one.value.id == own_class), "")
 
 
 def _reads_own_class(member: Member) -> bool:
