@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import random
@@ -16,11 +17,12 @@ from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.shard.apply import apply, local_part
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
+from modular_converter.parallel.shard.units import with_units
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.tiny.build import Small, Target, build, randomise
 from modular_converter.parallel.tiny.fields import is_config
 from modular_converter.parallel.tiny.shrink import STRATEGIES
-from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.record import record, tensors_in
 
 
 # Far above rounding of these types, far below an effect of a wrong plan.
@@ -222,6 +224,8 @@ def deviation(small: Small, plan: Plan, ranks: int = 2) -> float | str:
     sharded model is returned as text.
     """
     outputs, gradients = _run(small.model, small.inputs)
+    with contextlib.suppress(PlanError):  # published numbers of heads, such as three, divide by no number of ranks
+        plan = with_units(plan, small.model, record(small.model, small.inputs), ranks)
     board, found = ThreadBoard(ranks), dict[int, float | str]()
 
     def work(rank: int) -> None:

@@ -183,9 +183,19 @@ class _Assembler(pickle.Unpickler):
 
 
 def assemble_model(skeleton: Skeleton, device: torch.device) -> tuple[torch.nn.Module, dict[int, torch.Tensor]]:
-    """The model with parameters on the meta device and all other tensors empty on ``device``; tensors by number."""
+    """The model with parameters on the meta device and all other tensors empty on ``device``; tensors by number.
+
+    Raises:
+        ApplyError: something in the model can be pickled and not be made again, such as a method that a module was given.
+    """
     assembler = _Assembler(skeleton, device)
-    model: torch.nn.Module = assembler.load()
+    try:
+        model: torch.nn.Module = assembler.load()
+    except Exception as error:  # what the object's own code raises
+        raise ApplyError(
+            f"the model cannot be put together in other processes: {type(error).__name__}: {error}; "
+            "give the method that it names to the class, not to one module"
+        ) from error
     _announce(model)
     return model, assembler.made
 

@@ -4,6 +4,7 @@ import gc
 import os
 import threading
 import time
+import types
 import weakref
 
 import pytest
@@ -215,6 +216,15 @@ def test_what_cannot_be_pickled_is_named():
     model.act = lambda x: x
     with pytest.raises(ApplyError, match=r"cannot be sent to other processes.*lambda"):
         dismantle(model, same)
+
+
+def test_a_method_that_one_module_was_given_is_named():
+    from modular_converter.parallel.errors import ApplyError
+
+    model = Troubled()
+    model.up.act = types.MethodType(lambda self, x: x, model.up)  # pickled by its name, which the class has not
+    with pytest.raises(ApplyError, match=r"cannot be put together in other processes.*lambda.*to the class"):
+        assemble_model(dismantle(model, same)[0], torch.device("cpu"))
 
 
 def test_the_plan_of_troubled_parses():
