@@ -20,7 +20,7 @@ NAME_LINES = 0.8
 
 YOUNGER_LINES = 5.0
 """What a class costs more whose parent belongs to a younger model."""
-MOST_PARENTS = 4
+MOST_PARENTS = 6
 """Sources that are looked at closely for one class."""
 
 

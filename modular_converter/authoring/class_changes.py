@@ -93,6 +93,7 @@ def same_class(one: ClassBlock, other: ClassBlock) -> bool:
     """Whether two classes differ in their layout at most."""
     return (
         one.bases == other.bases
+        and list(map(ast.dump, one.node.keywords)) == list(map(ast.dump, other.node.keywords))
         and normal(one.decorators) == normal(other.decorators)
         and normal(one.docstring) == normal(other.docstring)
         and len(one.members) == len(other.members)
@@ -124,8 +125,9 @@ def _base_lists(own: ClassBlock, inherited: ClassBlock, base: str) -> list[list[
 def _draft(own: ClassBlock, inherited: ClassBlock, base: str, bases: Sequence[str], by_super: bool) -> Heir | None:
     """The heir, as far as the two classes can be merged at all."""
     notes: list[str] = []
+    keywords, theirs_too = ([ast.unparse(one) for one in block.node.keywords] for block in (own, inherited))
     if (
-        own.node.keywords
+        (theirs_too and not keywords)
         or not _can_take(own.decorators, inherited.decorators)
         or not _can_take(own.docstring, inherited.docstring)
     ):
@@ -136,7 +138,8 @@ def _draft(own: ClassBlock, inherited: ClassBlock, base: str, bases: Sequence[st
     decorators = "" if normal(own.decorators) == normal(inherited.decorators) else own.decorators
     docstring = "" if normal(own.docstring) == normal(inherited.docstring) else own.docstring
     notes += ["other decorators"] * bool(decorators) + ["other docstring"] * bool(docstring)
-    notes += ["more bases"] * (len(bases) > 1)
+    keywords = [] if keywords == theirs_too else keywords  # such as `total=False`
+    notes += ["more bases"] * (len(bases) > 1) + ["other keywords"] * bool(keywords)
     attributes: list[str] = []
     methods: list[str] = []
     repeated = _repeated(mine, theirs, bool(docstring))
@@ -156,6 +159,7 @@ def _draft(own: ClassBlock, inherited: ClassBlock, base: str, bases: Sequence[st
         notes.append(f"no {_name(key)}")
         (methods if theirs[key].is_function else attributes).append(removal)
     body = docstring + "".join([*attributes, *methods]) or f"{INDENT}pass\n"
+    bases = [*bases, *keywords]
     return Heir(f"{decorators}class {own.node.name}({', '.join(bases)}):\n{body}", tuple(sorted(notes)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -14,6 +14,10 @@ from modular_converter.convert.source import lexer
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.module import ImportedName, Role, Statement
 from modular_converter.settings.kinds import module_name
+
+
+_UNUSED = "  # noqa: F401"
+"""Linters, this tool's formatter among them, remove an import that seems unused."""
 
 
 class How(enum.Enum):
@@ -166,14 +170,11 @@ def _imports(draft: Draft) -> Iterator[str]:
             continue
         bound.update(one.key for one in names)
         if statement.role is Role.IMPORT:
-            # Linters, this tool's formatter among them, remove what seems unused.
-            yield from (
-                f"{_line(one)}{'' if one.bound in wanted - draft.needed | used else '  # noqa: F401'}\n"
-                for one in names
-            )
+            seen = wanted - draft.needed | used
+            yield from (f"{_line(one)}{'' if one.bound in seen else _UNUSED}\n" for one in names)
         else:
             protected.append(f"{statement.lead}{statement.text}\n")
-    yield from _from_neighbours(draft)
+    yield from _from_neighbours(draft, used)
     yield from protected
 
 
@@ -182,7 +183,7 @@ def _line(name: ImportedName) -> str:
     return f"from {name.module} import {name.name}{alias}" if name.name else f"import {name.module}{alias}"
 
 
-def _from_neighbours(draft: Draft) -> Iterator[str]:
+def _from_neighbours(draft: Draft, used: Collection[str]) -> Iterator[str]:
     for name, how in draft.how.items():
         if how is How.HEIR:
             placed = draft.placed[name]
@@ -190,7 +191,7 @@ def _from_neighbours(draft: Draft) -> Iterator[str]:
         elif how is How.IMPORTED:
             taken = draft.imports[name][0]
             alias = f" as {name}" if taken.original != name else ""
-            yield f"from {taken.dotted} import {taken.original}{alias}\n"
+            yield f"from {taken.dotted} import {taken.original}{alias}{'' if name in used else _UNUSED}\n"
 
 
 def definitions_of(files: Iterable[FlatFile]) -> Iterator[str]:

@@ -12,10 +12,9 @@ from modular_converter.authoring.comparison import FileDifference
 from modular_converter.authoring.draft import Draft, How, Import, definitions_of
 from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.authoring.library_index import LibraryIndex
-from modular_converter.authoring.normal_form import normal
 from modular_converter.authoring.proof import prove_draft
 from modular_converter.authoring.relax import Parent, relax
-from modular_converter.authoring.sources import SourceFile, find_sources, open_source
+from modular_converter.authoring.sources import SourceFile, find_sources, gives, open_source
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
@@ -230,8 +229,8 @@ def first_draft(
         if statement.role is Role.CLASS:
             how[name] = _how_of_class(name, flat, placed)
             continue
-        givers = [one for one in used_sources if _gives(one, name, statement.text)]
-        further = [one for one in sources if one not in givers and _gives(one, name, statement.text)]
+        givers = [one for one in used_sources if gives(one, name, statement.text)]
+        further = [one for one in sources if one not in givers and gives(one, name, statement.text)]
         found = tuple(dict.fromkeys(Import(one.dotted, one.originals[name]) for one in (*givers, *further)))
         if found:
             imports[name] = found[:MOST_ORIGINS]
@@ -251,10 +250,3 @@ def _how_of_class(name: str, flat: FlatModel, placed: dict[str, Placed]) -> How:
     )
     may_come = one.heir.says_nothing and one.parent == name and next(users, None) is not None
     return How.ALONG if may_come else How.HEIR
-
-
-def _gives(source: SourceFile, name: str, text: str) -> bool:
-    """Whether a source has a definition of the same name and text."""
-    if name not in source.definitions or source.definitions.role(name) is Role.CLASS:
-        return False
-    return normal(source.definitions[name].text) == normal(text)

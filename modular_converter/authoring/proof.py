@@ -29,7 +29,7 @@ def prove_draft(draft: Draft, settings: Settings) -> Proof:
     proof = attempt(draft, settings, reasons)
     for _ in range(MOST_ROUNDS):
         if proof.has_come_back:
-            return proof
+            return _shortened([name for name in reasons if name in draft.imports], draft, proof, settings)
         mended = _mend(proof, reasons)
         if mended is None:
             return _with_another_header(_in_order(proof, settings), settings)
@@ -76,7 +76,9 @@ def _mend(proof: Proof, reasons: dict[str, str]) -> Draft | None:
             changes[name] = longer
             reasons[name] = reason
     others = {name: some[1:] if placed.get(name) in some[:1] else some for name, some in draft.others.items()}
-    draft = replace(draft, placed=placed, others=others)
+    again = {name for name, how in changes.items() if how is draft.how[name] is How.IMPORTED}
+    imports = {name: some[1:] if name in again else some for name, some in draft.imports.items()}
+    draft = replace(draft, placed=placed, others=others, imports=imports)
     if not changes:
         for difference in proof.differences:
             needed |= {name for name in map(bound_by, difference.imports) if name not in draft.needed}
@@ -86,10 +88,12 @@ def _mend(proof: Proof, reasons: dict[str, str]) -> Draft | None:
 
 
 def _longer(name: str, draft: Draft) -> How | None:
-    """The next longer way to have a definition; None where it is written out already."""
+    """The next way to have a definition, if need be an import from another place; None where it is written out already."""
     how = draft.how.get(name)
     if how is None or how is How.WRITTEN:
         return None
+    if how is How.IMPORTED and len(draft.imports[name]) > 1:
+        return How.IMPORTED
     return explicit(name, draft) if how is How.ALONG else How.WRITTEN
 
 
@@ -107,9 +111,17 @@ def _in_order(proof: Proof, settings: Settings) -> Proof:
         better = next((one for one in tries if _in_place(one) > _in_place(proof)), None)
         proof = better or _changed(proof, changes[0 if changes[0][1] is How.HEIR else -1], settings)
         changed += (name for name in proof.draft.how if proof.draft.how[name] is not start.how[name])
-    if proof.has_come_back:
-        for name in dict.fromkeys(changed):
-            proof = _shortest(name, start, proof, settings)
+    return _shortened(list(dict.fromkeys(changed)), start, proof, settings) if proof.has_come_back else proof
+
+
+def _shortened(names: Sequence[str], start: Draft, proof: Proof, settings: Settings) -> Proof:
+    """The proof with as many definitions as possible as short as in the first draft; one may wait for another."""
+    lines = proof.lines + 1
+    while proof.lines < lines:
+        lines = proof.lines
+        for name in names:
+            if proof.draft.how[name] is not start.how[name]:
+                proof = _shortest(name, start, proof, settings)
     return proof
 
 
@@ -117,7 +129,7 @@ def _shortest(name: str, start: Draft, proof: Proof, settings: Settings) -> Proo
     """The proof with one definition as short as in the first draft, or imported from elsewhere, if that holds too."""
     ways = [proof.draft.with_how({name: start.how[name]})]
     if proof.draft.how[name] is How.WRITTEN:
-        ways += (proof.draft.imported(name, taken) for taken in proof.draft.imports.get(name, ()))
+        ways += (proof.draft.imported(name, taken) for taken in start.imports.get(name, ()))
     for draft in ways:
         other = attempt(draft, settings, proof.reasons)
         if other.has_come_back and other.lines < proof.lines:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.authoring.library_index import IndexEntry, LibraryIndex, facts_of
-from modular_converter.authoring.normal_form import Abstraction
+from modular_converter.authoring.normal_form import Abstraction, normal
 from modular_converter.convert.build_order import modular_of
 from modular_converter.convert.inherit.prefix import asked_prefix
 from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
@@ -24,6 +24,8 @@ MOST_FILES = 10
 """Files of one kind that are looked at closely."""
 MOST_PREFIXES = 2
 """Prefixes that are tried for each file."""
+MOST_TWINS = 2
+"""Files that are looked at for one function."""
 PREFERENCE = 1.5
 """The weight of what a person's choice of parents saves, against that of other parents."""
 
@@ -81,24 +83,40 @@ def _sources_of_functions(
     library: Library,
     preferred: Collection[str],
 ) -> list[SourceFile]:
-    """The files that have functions of the model which no other source has: of several the oldest."""
+    """The files that have functions of the model which no other source has in the same words.
+
+    Of several those that have the most functions of the model, since these often use each other; then the oldest.
+    """
     names = library.names(flat.models_folder)
-    paths: dict[str, None] = {}
+    lacking: list[str] = []
+    have: dict[str, list[str]] = {}
     for file in flat.files:
         abstraction = Abstraction(file.module, flat.model, names)
         for name, statement in file.module.definitions.items():
-            if statement.role is not Role.FUNCTION or any(name in one.definitions for one in known):
+            if statement.role is not Role.FUNCTION:
                 continue
-            whole = facts_of(name, file.module, abstraction).whole
-            twins = [index.entries[place] for place in index.places(whole)]
-            twins = [one for one in twins if one.role == Role.FUNCTION.value and one.name == name]
-            twins = [one for one in twins if may_give(one, flat, forbidden, library)]
-            twins = [one for one in twins if _is_old_enough(one, file, index, preferred)]
-            if twins:
-                paths[
-                    min(twins, key=lambda one: (index.years[one.path], -index.popularity[one.path], one.path)).path
-                ] = None
-    return [source for path in paths if (source := open_source(path, (), flat, library)) is not None]
+            if not any(gives(one, name, statement.text) for one in known):
+                lacking.append(name)
+            for place in index.places(facts_of(name, file.module, abstraction).whole):
+                twin = index.entries[place]
+                is_twin = twin.role == Role.FUNCTION.value and twin.name == name
+                if (
+                    is_twin
+                    and may_give(twin, flat, forbidden, library)
+                    and _is_old_enough(twin, file, index, preferred)
+                ):
+                    have.setdefault(twin.path, []).append(name)
+    ranked = sorted(have, key=lambda path: (-len(have[path]), index.years[path], -index.popularity[path], path))
+    paths = (path for name in lacking for path in [one for one in ranked if name in have[one]][:MOST_TWINS])
+    opened = (open_source(path, (), flat, library) for path in dict.fromkeys(paths))
+    return [source for source in opened if source is not None]
+
+
+def gives(source: SourceFile, name: str, text: str) -> bool:
+    """Whether a source has a function or constant of the same name and text."""
+    if name not in source.definitions or source.definitions.role(name) is Role.CLASS:
+        return False
+    return normal(source.definitions[name].text) == normal(text)
 
 
 def heirs_of(flat: FlatModel, index: LibraryIndex, library: Library) -> frozenset[str]:
@@ -129,7 +147,7 @@ def _scores(
             for place in index.places(part):
                 shared[place] = shared.get(place, 0.0) + length
         found[name] = {
-            entry: score - 0.3 * max(0, entry.lines - score)
+            entry: score - 0.03 * max(0, entry.lines - score)
             for place, score in shared.items()
             if (entry := index.entries[place]).role == Role.CLASS.value and entry.kind == file.kind
         }

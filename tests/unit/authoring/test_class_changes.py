@@ -100,6 +100,24 @@ CASES = {
         "class NewLayer(nn.Module, Mixin):\n    size = 1",
         None,
     ),
+    "keyword_of_the_parent": Case(
+        "class NewKwargs(Given, total=False):\n    size: int\n    new: int",
+        "class NewKwargs(Given, total=False):\n    size: int",
+        "class NewKwargs(OldLayer):\n    new: int",
+        "NewKwargs",
+    ),
+    "other_keyword": Case(
+        "class NewKwargs(Given, total=False):\n    size: int",
+        "class NewKwargs(Given):\n    size: int",
+        "class NewKwargs(OldLayer, total=False):\n    pass",
+        "NewKwargs",
+    ),
+    "keyword_cannot_be_removed": Case(
+        "class NewKwargs(Given):\n    size: int",
+        "class NewKwargs(Given, total=False):\n    size: int",
+        None,
+        "NewKwargs",
+    ),
     "decorator_cannot_be_removed": Case(
         "class NewLayer(nn.Module):\n    size = 1",
         "@auto\nclass NewLayer(nn.Module):\n    size = 1",

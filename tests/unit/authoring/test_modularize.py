@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from modular_converter.authoring import proof as proof_module
+from modular_converter.authoring.draft import How
 from modular_converter.authoring.flat_model import FlatModel, read_flat_model
 from modular_converter.authoring.library_index import LibraryIndex, read_index
 from modular_converter.authoring.modularize import Modularized, modularize
@@ -201,6 +205,36 @@ def test_an_override_reads_no_local_name_of_its_parent(tmp_path: Path) -> None:
     result = _modularized(_tree(tmp_path, old=old, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert "torch.tensor(width)" in result.proof.text and "width = config.width" in result.proof.text
+
+
+def test_a_function_of_a_third_model_takes_the_place_of_the_parents(tmp_path: Path) -> None:
+    """What the parent's file brings under this name differs; the third file is named although no class is taken from it."""
+    third = (
+        "# Copyright 2020 Third.\n\n\ndef scale(x):\n    y = x * 3\n    y = y + 1\n    y = y - 2\n    return y / 2\n"
+    )
+    new = OLD.replace("Old", "New").replace("2020", "2021")
+    new = new.replace("def scale(x):\n    return x * 2\n", third.partition("\n\n\n")[2])
+    result = _modularized(_tree(tmp_path, third=third, new=new), "new")
+    assert result.proof is not None and result.proof.has_come_back
+    assert "from ..third.modeling_third import scale  # noqa: F401\n" in result.proof.text
+    assert "def scale" not in result.proof.text and "class NewModel(OldModel):\n    pass" in result.proof.text
+
+
+def test_a_definition_may_become_short_after_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As hubert's convolutions: the first may come along only when the second does, so one pass is not enough."""
+
+    def shortest(name: str, start: Any, found: Any, settings: Any) -> Any:
+        how = {**found.draft.how, name: How.ALONG}
+        holds = name == "second" or found.draft.how["second"] is How.ALONG
+        return _proof(how) if holds else found
+
+    def _proof(how: dict[str, How]) -> Any:
+        return SimpleNamespace(draft=SimpleNamespace(how=how), lines=list(how.values()).count(How.HEIR))
+
+    monkeypatch.setattr(proof_module, "_shortest", shortest)
+    short, long = (dict.fromkeys(("first", "second"), how) for how in (How.ALONG, How.HEIR))
+    found = proof_module._shortened(["first", "second"], SimpleNamespace(how=short), _proof(long), None)  # type: ignore[arg-type]
+    assert found.draft.how == short
 
 
 def test_an_exported_name_that_comes_along_is_told_to_linters(tmp_path: Path) -> None:
