@@ -10,12 +10,16 @@ from dataclasses import dataclass
 
 from modular_converter.authoring.method_changes import calling_base, shorter_override
 from modular_converter.authoring.normal_form import normal
+from modular_converter.convert.inherit.calls import NO_DECORATORS
 from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge import merge_class, rename_class
 from modular_converter.convert.inherit.merge_members import method_key
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.settings.values import Settings
+
+
+_NO_DECORATORS = f"@{NO_DECORATORS}\n"
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class Heir:
     text: str
     notes: tuple[str, ...]
     """The differences from the parent, a few words each."""
+    imported: tuple[str, ...] = ()
+    """Import statements of names that only modular files use."""
 
     @property
     def lines(self) -> int:
@@ -45,6 +51,8 @@ class ParentClass:
     name: str
     base: str
     """As the heir writes it."""
+    no_inherit_module: str = ""
+    """The module with `@no_inherit_decorator`; without one an heir has decorators where its parent has some."""
 
 
 def heir_of(
@@ -65,7 +73,7 @@ def heir_of(
     except (SyntaxError, ValueError, RecursionError):
         return None
     drafts = (
-        _draft(own, inherited, parent.base, bases, by_super)
+        _draft(own, inherited, parent, bases, by_super)
         for by_super in (True, False)
         for bases in _base_lists(own, inherited, parent.base)
     )
@@ -122,20 +130,22 @@ def _base_lists(own: ClassBlock, inherited: ClassBlock, base: str) -> list[list[
     return [[base, *more], [*more, base]] if more else [[base]]
 
 
-def _draft(own: ClassBlock, inherited: ClassBlock, base: str, bases: Sequence[str], by_super: bool) -> Heir | None:
+def _draft(
+    own: ClassBlock, inherited: ClassBlock, parent: ParentClass, bases: Sequence[str], by_super: bool
+) -> Heir | None:
     """The heir, as far as the two classes can be merged at all."""
     notes: list[str] = []
     keywords, theirs_too = ([ast.unparse(one) for one in block.node.keywords] for block in (own, inherited))
     if (
         (theirs_too and not keywords)
-        or not _can_take(own.decorators, inherited.decorators)
+        or not (_can_take(own.decorators, inherited.decorators) or parent.no_inherit_module)
         or not _can_take(own.docstring, inherited.docstring)
     ):
         return None
     mine, theirs = _by_key(own.members), _by_key(inherited.members)
     if mine is None or theirs is None or not _is_reachable(mine, theirs):
         return None
-    decorators = "" if normal(own.decorators) == normal(inherited.decorators) else own.decorators
+    decorators = "" if normal(own.decorators) == normal(inherited.decorators) else own.decorators or _NO_DECORATORS
     docstring = "" if normal(own.docstring) == normal(inherited.docstring) else own.docstring
     notes += ["other decorators"] * bool(decorators) + ["other docstring"] * bool(docstring)
     keywords = [] if keywords == theirs_too else keywords  # such as `total=False`
@@ -147,7 +157,7 @@ def _draft(own: ClassBlock, inherited: ClassBlock, base: str, bases: Sequence[st
         place = theirs.get(key)
         if key != repeated and place is not None and _same(member, place):
             continue
-        text = _written(member, place, by_super, own.bases)
+        text = _written(member, place, by_super, own.bases, bool(parent.no_inherit_module))
         if text is None:
             return None
         notes.append(_note(key, place, text, member))
@@ -159,8 +169,9 @@ def _draft(own: ClassBlock, inherited: ClassBlock, base: str, bases: Sequence[st
         notes.append(f"no {_name(key)}")
         (methods if theirs[key].is_function else attributes).append(removal)
     body = docstring + "".join([*attributes, *methods]) or f"{INDENT}pass\n"
-    bases = [*bases, *keywords]
-    return Heir(f"{decorators}class {own.node.name}({', '.join(bases)}):\n{body}", tuple(sorted(notes)))
+    text = f"{decorators}class {own.node.name}({', '.join((*bases, *keywords))}):\n{body}"
+    marker = f"from {parent.no_inherit_module} import {NO_DECORATORS}\n"
+    return Heir(text, tuple(sorted(notes)), (marker,) if _NO_DECORATORS in text else ())
 
 
 def _repeated(mine: Mapping[str, Member], theirs: Mapping[str, Member], has_docstring: bool) -> str:
@@ -210,19 +221,22 @@ def _is_reachable(mine: Mapping[str, Member], theirs: Mapping[str, Member]) -> b
     return sorted(merged, key=lambda key: (mine[key]).is_function) == list(mine)
 
 
-def _written(member: Member, place: Member | None, by_super: bool, bases: Sequence[str]) -> str | None:
+def _written(
+    member: Member, place: Member | None, by_super: bool, bases: Sequence[str], can_lose_decorators: bool = False
+) -> str | None:
     """The text of a member that the parent lacks or has otherwise; None where the parent's would show through."""
     if place is None or not member.is_function or not place.is_function:
         return (member.lead if place is None or not member.is_function else "\n") + member.text + member.documentation
     own, inherited = member.function, place.function
-    if normal(member.lead) != normal(place.lead) or (not own.decorator_list and inherited.decorator_list):
+    loses = bool(inherited.decorator_list) and not own.decorator_list
+    if normal(member.lead) != normal(place.lead) or (loses and not can_lose_decorators):
         return None
     if (own.returns is None and inherited.returns is not None) or (
         is_docstring(inherited.body[0]) and not is_docstring(own.body[0])
     ):
         return None
     short = shorter_override(member, place) if by_super else None
-    return "\n" + (short or calling_base(member, bases))
+    return "\n" + (INDENT + _NO_DECORATORS) * loses + (short or calling_base(member, bases))
 
 
 def _note(key: str, place: Member | None, text: str, member: Member) -> str:

@@ -188,6 +188,7 @@ def _from_neighbours(draft: Draft, used: Collection[str]) -> Iterator[str]:
         if how is How.HEIR:
             placed = draft.placed[name]
             yield f"from {placed.source.dotted} import {placed.original}\n"
+            yield from placed.heir.imported
         elif how is How.IMPORTED:
             taken = draft.imports[name][0]
             alias = f" as {name}" if taken.original != name else ""

@@ -161,6 +161,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "overriding-unless-none": _texts,
     "customary-names": _texts,
     "plan-names": _texts,
+    "no-inherit-module": _text,
     "formatter": _one_of(FORMATTERS),
     "formatter-version": _version,
     "replaced-dependency": _severity,

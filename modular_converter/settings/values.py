@@ -97,6 +97,8 @@ class Settings:
     replaced_dependency: Severity
     """How heavily MC201 weighs."""
     max_file_bytes: int
+    no_inherit_module: str = ""
+    """The module with `@no_inherit_decorator`, as modular files import it; "" where there is none."""
     banner: str = ""
     """Text of the banner with `{path}` and `{name}` of the modular file; "" for that of transformers."""
     license_header: str = ""

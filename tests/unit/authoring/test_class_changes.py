@@ -18,6 +18,7 @@ class Case(NamedTuple):
     heir: str | None
     name: str = "NewLayer"
     """The parent's name in the target."""
+    no_inherit_module: str = ""
 
 
 INIT = "    def __init__(self, config):\n        super().__init__()\n"
@@ -118,6 +119,12 @@ CASES = {
         None,
         "NewKwargs",
     ),
+    "decorators_removed_by_the_library_s_own": Case(
+        "class NewLayer(nn.Module):\n    size = 1\n\n    def f(self):\n        return 2",
+        "@auto\nclass NewLayer(nn.Module):\n    size = 1\n\n    @cached\n    def f(self):\n        return 1",
+        "@no_inherit_decorator\nclass NewLayer(OldLayer):\n\n    @no_inherit_decorator\n    def f(self):\n        return 2",
+        no_inherit_module="...utils",
+    ),
     "decorator_cannot_be_removed": Case(
         "class NewLayer(nn.Module):\n    size = 1",
         "@auto\nclass NewLayer(nn.Module):\n    size = 1",
@@ -128,6 +135,6 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_heir(case: Case) -> None:
-    parent = ParentClass(case.parent, case.name, "OldLayer")
+    parent = ParentClass(case.parent, case.name, "OldLayer", case.no_inherit_module)
     heir = heir_of(case.wanted, parent, ModelNames(), profile_settings())
     assert (heir.text.rstrip() if heir else None) == (textwrap.dedent(case.heir) if case.heir else None)

@@ -220,6 +220,20 @@ def test_a_function_of_a_third_model_takes_the_place_of_the_parents(tmp_path: Pa
     assert "def scale" not in result.proof.text and "class NewModel(OldModel):\n    pass" in result.proof.text
 
 
+@pytest.mark.parametrize("has_decorator", [True, False])
+def test_decorators_of_the_parent_go_where_the_package_can_say_so(has_decorator: bool, tmp_path: Path) -> None:
+    old = OLD.replace("class OldModel", "@torch.no_grad()\nclass OldModel")
+    new = OLD.replace("Old", "New").replace("2020", "2021")
+    models = _tree(tmp_path, old=old, new=new)
+    if has_decorator:
+        (tmp_path / "utils").mkdir()
+        (tmp_path / "utils/generic.py").write_text("def no_inherit_decorator(obj):\n    return obj\n")
+    result = _modularized(models, "new")
+    assert result.proof is not None and result.proof.has_come_back
+    marked = "from ...utils.generic import no_inherit_decorator" in result.proof.text
+    assert marked == has_decorator == ("@no_inherit_decorator\nclass NewModel(OldModel)" in result.proof.text)
+
+
 def test_a_definition_may_become_short_after_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """As hubert's convolutions: the first may come along only when the second does, so one pass is not enough."""
 
