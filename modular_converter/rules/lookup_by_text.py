@@ -80,7 +80,8 @@ __all__ = ["NewMLP"]
 )
 
 LOOKUPS = frozenset({"globals", "eval", "exec"})
-_SUSPECT = re.compile(rf"\b(?:{'|'.join(sorted(LOOKUPS | BY_NAME))})\(")
+_LOOKUP, _BY_NAME = (re.compile(rf"\b(?:{'|'.join(sorted(names))})\(") for names in (LOOKUPS, BY_NAME))
+_F_STRING = re.compile(r"""[fF][rR]?["']""")
 
 
 def diagnose(location: Location, definition: str, call: str) -> Diagnostic:
@@ -97,7 +98,8 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
     """Find calls that look up names, and attributes by an f-string with the name of a neighbour's model."""
     models = {one.model for one in facts.neighbours}
     for name, definition in facts.generated.items():
-        if _SUSPECT.search(definition.text):
+        text = definition.text
+        if _LOOKUP.search(text) or (_BY_NAME.search(text) and _F_STRING.search(text)):
             for call in _lookups(definition, models):
                 mentioned = name if name in facts.definitions else next(iter(facts.definitions), name)
                 line = facts.definitions[mentioned].line if mentioned in facts.definitions else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,7 @@ __all__ = ["NewMLP"]
 )
 
 
+_WORD = re.compile(r"\w+")
 _QUOTED = re.compile(r"""["'](\w+)["']""")
 
 
@@ -97,12 +99,24 @@ def diagnose(location: Location, old: str, new: str, parent: str) -> Diagnostic:
 def check(facts: Facts) -> Iterator[Diagnostic]:
     """Find members of parents, their parameters and keys that the child's own code uses under their old names."""
     for heir, parent in facts.heirs:
-        if parent.neighbour.model in heir.text.lower():
+        if _has_old_words(facts, heir, parent):
             copies = [one.text for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
             keys = _kept_texts(heir, parent).union(*map(_QUOTED.findall, copies))
             found = [*_check_members(facts, heir, parent), *_check_texts(facts, heir, parent, keys)]
             found += [*_check_keywords(facts, heir, parent, keys), *_check_elsewhere(facts, heir, parent)]
             yield from {one.location: one for one in reversed(found)}.values()
+
+
+def _has_old_words(facts: Facts, heir: ClassFacts, parent: Parent) -> bool:
+    """Whether any word of a class, the parent's name in its first line apart, has another name in inherited code.
+
+    Most classes have none, so that their trees and those of their parents need not be walked.
+    """
+    if parent.neighbour.model not in heir.text.lower():
+        return False
+    words = Counter(_WORD.findall(heir.text))
+    words.subtract(base.id for base in heir.members.node.bases if isinstance(base, ast.Name))
+    return any(times > 0 and facts.renamed(parent, word) != word for word, times in words.items())
 
 
 def _check_members(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Diagnostic]:
