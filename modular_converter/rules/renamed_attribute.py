@@ -112,9 +112,10 @@ def _has_old_words(facts: Facts, heir: ClassFacts, parent: Parent) -> bool:
 
     Most classes have none, so that their trees and those of their parents need not be walked.
     """
-    if parent.neighbour.model not in heir.text.lower():
+    model = parent.neighbour.model
+    if model not in heir.text.lower():
         return False
-    words = Counter(_WORD.findall(heir.text))
+    words = Counter(word for word in _WORD.findall(heir.text) if model in word.lower())
     words.subtract(base.id for base in heir.members.node.bases if isinstance(base, ast.Name))
     return any(times > 0 and facts.renamed(parent, word) != word for word, times in words.items())
 
