@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from modular_converter.authoring.class_changes import Heir, ParentClass, heir_of
 from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.authoring.sources import SourceFile
-from modular_converter.convert.inherit.calls import NO_DECORATORS
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role, Statement
 
@@ -80,18 +78,9 @@ def inherit_from(
     text = source.definitions[parent].text
     base = source.originals[parent]
     names = library.names(flat.models_folder)
-    given = ParentClass(text, parent, base, _no_inherit_module(flat, library))
+    given = ParentClass(text, parent, base, flat.no_inherit_module)
     heir = heir_of(statement.text, given, names, library.settings, thorough)
     return Placed(source, parent, heir) if heir is not None else None
-
-
-def _no_inherit_module(flat: FlatModel, library: Library) -> str:
-    """The module with `@no_inherit_decorator`, where the package of the model has it; else ""."""
-    module = library.settings.no_inherit_module
-    parts = module.lstrip(".").split(".")
-    above = [".."] * (len(module) - len(".".join(parts)) - 2)  # two dots are the folder of models
-    path = os.path.normpath(os.path.join(flat.models_folder, *above, *parts)) + ".py"
-    return module if module and f"def {NO_DECORATORS}(" in (library.text_if_readable(path) or "") else ""
 
 
 def choose_parents(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from modular_converter.convert.emit.banner import is_generated, source_path, without_banner
+from modular_converter.convert.inherit.calls import NO_DECORATORS
 from modular_converter.convert.inherit.resolve import ModularFile
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
@@ -47,6 +48,8 @@ class FlatModel:
     model: str
     cased: str
     files: tuple[FlatFile, ...]
+    no_inherit_module: str = ""
+    """The module with `@no_inherit_decorator`, where the package of the model has it."""
 
     @property
     def folder(self) -> str:
@@ -117,8 +120,20 @@ def read_flat_model(folder: str, model: str, library: Library) -> FlatModel:
         files = [file for file in files if file.is_generated]
     if not files:
         raise ConversionError(missing_file.diagnose(Location(folder), reason=f"it has no file of a model {model!r}"))
-    cased = library.names(models_folder_of(modular)).cased(model)
-    return FlatModel(modular, model, cased, tuple(sorted(files, key=lambda file: _rank(file, library.settings))))
+    models = models_folder_of(modular)
+    files.sort(key=lambda file: _rank(file, library.settings))
+    return FlatModel(
+        modular, model, library.names(models).cased(model), tuple(files), no_inherit_module(models, library)
+    )
+
+
+def no_inherit_module(models_folder: str, library: Library) -> str:
+    """The module with `@no_inherit_decorator`, where the package has it; else ""."""
+    module = library.settings.no_inherit_module
+    parts = module.lstrip(".").split(".")
+    above = [".."] * (len(module) - len(".".join(parts)) - 2)  # two dots are the folder of models
+    path = os.path.normpath(os.path.join(models_folder, *above, *parts)) + ".py"
+    return module if module and f"def {NO_DECORATORS}(" in (library.text_if_readable(path) or "") else ""
 
 
 def _rank(file: FlatFile, settings: Settings) -> tuple[bool, str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from modular_converter.authoring.choice import Placed, choose_parents, estimates
-from modular_converter.authoring.flat_model import FlatFile, FlatModel
+from modular_converter.authoring.flat_model import FlatFile, FlatModel, no_inherit_module
 from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.sources import find_sources
 from modular_converter.convert.source.index import index_module
@@ -77,4 +77,5 @@ def snippet(text: str, models: str, library: Library) -> FlatModel:
     if len(names) == 1 or not common:
         common = next((name[:end] for name in names for end in range(1, len(name)) if name[end].isupper()), "Snippet")
     file = FlatFile(kind, path, text, module, False)
-    return FlatModel(os.path.join(folder, f"modular_{SNIPPET}.py"), SNIPPET, common, (file,))
+    modular = os.path.join(folder, f"modular_{SNIPPET}.py")
+    return FlatModel(modular, SNIPPET, common, (file,), no_inherit_module(models, library))

@@ -13,7 +13,7 @@ from modular_converter.facts.nodes import BY_NAME, walk
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts.conversion import ClassFacts, Facts, Parent
+    from modular_converter.facts.conversion import ClassFacts, Facts, GeneratedDefinition, Parent
     from modular_converter.facts.members import Method
 
 
@@ -100,10 +100,10 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
     """Find members of parents, their parameters and keys that the child's own code uses under their old names."""
     for heir, parent in facts.heirs:
         if _has_old_words(facts, heir, parent):
-            copies = [one.text for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
-            keys = _kept_texts(heir, parent).union(*map(_QUOTED.findall, copies))
+            copies = [one for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
+            keys = _kept_texts(heir, parent).union(*(_QUOTED.findall(one.text) for one in copies))
             found = [*_check_members(facts, heir, parent), *_check_texts(facts, heir, parent, keys)]
-            found += [*_check_keywords(facts, heir, parent, keys), *_check_elsewhere(facts, heir, parent)]
+            found += [*_check_keywords(facts, heir, parent, keys), *_check_elsewhere(facts, heir, parent, copies)]
             yield from {one.location: one for one in reversed(found)}.values()
 
 
@@ -152,12 +152,13 @@ def _check_keywords(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[st
             yield diagnose(facts.at_node(heir, keyword), old, new, f"{parent.written}.{method.name}")
 
 
-def _check_elsewhere(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Diagnostic]:
+def _check_elsewhere(
+    facts: Facts, heir: ClassFacts, parent: Parent, copies: Iterable[GeneratedDefinition]
+) -> Iterator[Diagnostic]:
     """Attributes of other objects, keywords and parameters that all inherited code has under another name.
 
     A parameter counts in a method that overrides one, and in a function that is handed to inherited code.
     """
-    copies = [one for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
     own, theirs = _words(heir), frozenset(_words(parent)).union(*(one.uses for one in copies))
     for old, node in own.items():
         new = facts.renamed(parent, old)

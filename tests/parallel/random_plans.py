@@ -6,7 +6,6 @@ import contextlib
 import copy
 import dataclasses
 import random
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,7 +15,7 @@ from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.shard.apply import apply, local_part
-from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
+from modular_converter.parallel.shard.collectives import ThreadGroup, run_on_threads
 from modular_converter.parallel.shard.units import with_units
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.tiny.build import Small, Target, build, randomise
@@ -226,21 +225,17 @@ def deviation(small: Small, plan: Plan, ranks: int = 2) -> float | str:
     outputs, gradients = _run(small.model, small.inputs)
     with contextlib.suppress(PlanError):  # published numbers of heads, such as three, divide by no number of ranks
         plan = with_units(plan, small.model, record(small.model, small.inputs), ranks)
-    board, found = ThreadBoard(ranks), dict[int, float | str]()
+    found = dict[int, float | str]()
 
-    def work(rank: int) -> None:
-        with board.baton:
-            try:
-                found[rank] = _deviation(copy.deepcopy(small), plan, ThreadGroup(board, rank), outputs, gradients)
-            except Exception as error:
-                found[rank] = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
-                board.barrier.abort()
+    def work(group: ThreadGroup) -> bool:
+        try:
+            found[group.rank] = _deviation(copy.deepcopy(small), plan, group, outputs, gradients)
+        except Exception as error:
+            found[group.rank] = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+            return True
+        return False
 
-    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(ranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_on_threads(ranks, work)
     said = [value for value in found.values() if isinstance(value, str)]
     return said[0] if said else max(value for value in found.values() if isinstance(value, float))
 

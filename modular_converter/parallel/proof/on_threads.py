@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from modular_converter.parallel.proof.judge import Verdict, both_draws
 from modular_converter.parallel.proof.precision import Subject, without_unstable
 from modular_converter.parallel.proof.subject import situation_of, subject_of
 from modular_converter.parallel.proof.unchanged import unchanged
-from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
+from modular_converter.parallel.shard.collectives import ThreadGroup, run_on_threads
 from modular_converter.parallel.shard.units import plan_for_ranks
 
 
@@ -41,27 +40,18 @@ def check_on_threads(subject: Subject, plan: Plan, ranks: int) -> Verdict:
 
 
 def _checked(subject: Subject, plan: Plan, ranks: int) -> Verdict:
-    board = ThreadBoard(ranks)
     with unchanged(subject.model):  # a forward may write to buffers, from which the ranks begin
         plan = plan_for_ranks(plan, subject.model, subject.inputs, ranks)
     verdicts: list[Verdict | None] = [None] * ranks
     copies = [copy.deepcopy(subject.model) for _ in range(ranks)]
     evidence = replace(subject.evidence, places=("threads",))
 
-    def work(rank: int) -> None:
-        with board.baton:
-            verdict = check_on_rank(
-                copies[rank], plan, subject.inputs, ThreadGroup(board, rank), subject.whole, evidence
-            )
-        verdicts[rank] = verdict
-        if not verdict.passed:
-            board.barrier.abort()
+    def work(group: ThreadGroup) -> bool:
+        verdict = check_on_rank(copies[group.rank], plan, subject.inputs, group, subject.whole, evidence)
+        verdicts[group.rank] = verdict
+        return not verdict.passed
 
-    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(ranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_on_threads(ranks, work)
     done = [verdict for verdict in verdicts if verdict is not None]
     failed = [v for v in done if not v.passed and "another rank failed" not in v.reason]
     return next(iter(failed or [v for v in done if not v.passed] or done))

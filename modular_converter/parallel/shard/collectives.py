@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, ref
@@ -107,6 +107,27 @@ class ThreadGroup:
 
     def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         return self.board.meet(self.rank, "all_gather", tensor)
+
+
+def run_on_threads(ranks: int, work: Callable[[ThreadGroup], bool]) -> None:
+    """Run ranks that are threads, one at a time between their meetings, until all have ended.
+
+    Args:
+        work: of a rank; whether it has failed, so that the others shall not wait for it.
+    """
+    board = ThreadBoard(ranks)
+
+    def run(rank: int) -> None:
+        with board.baton:
+            failed = work(ThreadGroup(board, rank))
+        if failed:
+            board.barrier.abort()
+
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 class _Enter(torch.autograd.Function):

@@ -91,11 +91,11 @@ def _fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
     even = _cut_evenly(skeleton, plan, size)
     model, trace = assemble_model(skeleton, META)[0], _trace(skeleton)
     # Equal shares may cut through a head all the same: of two blocks of three heads, each of two ranks gets three halves.
-    if even is not None and _with_units(plan, model, trace, size) == plan:
+    made = _with_units(plan, model, trace, size)
+    if even is not None and made == plan:
         return Fit(plan, plan, even, False)
     whole: dict[str, str] = {}
     for _ in range(_MOST_PARTS):
-        made = _with_units(plan, model, trace, size)
         tried = _tried(skeleton, made, size)
         if isinstance(tried, dict):
             return Fit(made, plan, tried, _is_uneven(tried, size) or shares_members(made), whole)
@@ -104,6 +104,7 @@ def _fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
             break
         part, plan = left
         whole[part] = str(tried)
+        made = _with_units(plan, model, trace, size)
     raise ApplyError(
         f"num_gpus={size} does not fit this model: {tried}; without this part nothing would be left to share out"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +24,7 @@ from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Resolution, fitting, resolve
 from modular_converter.parallel.shard.apply import apply, local_part
-from modular_converter.parallel.shard.collectives import Group, ThreadBoard, ThreadGroup
+from modular_converter.parallel.shard.collectives import Group, ThreadGroup, run_on_threads
 from modular_converter.parallel.trace.record import tensors_in
 
 
@@ -79,23 +78,16 @@ def _difference(model: Any, plan: Plan, zone: Zone) -> str:
             one.add_(torch.randn(one.shape, generator=chance) * 0.05)
     copies = [copy.deepcopy(whole) for _ in range(_RANKS)]
     want = _run(whole, ids)
-    board = ThreadBoard(_RANKS)
     found = [""] * _RANKS
 
-    def work(rank: int) -> None:
-        with board.baton:
-            try:
-                found[rank] = _compared(copies[rank], whole, plan, ids, want, ThreadGroup(board, rank))
-            except Exception as error:  # the model's own code may raise anything
-                found[rank] = one_line(error, 300)
-        if found[rank]:
-            board.barrier.abort()
+    def work(group: ThreadGroup) -> bool:
+        try:
+            found[group.rank] = _compared(copies[group.rank], whole, plan, ids, want, group)
+        except Exception as error:  # the model's own code may raise anything
+            found[group.rank] = one_line(error, 300)
+        return bool(found[group.rank])
 
-    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(_RANKS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_on_threads(_RANKS, work)
     return next((said for said in found if said and "another rank failed" not in said), next(filter(None, found), ""))
 
 
