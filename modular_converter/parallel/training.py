@@ -16,7 +16,7 @@ class Training:
 
     Attributes:
         recompute: layers keep their inputs alone and compute again in the backward pass; less memory, a third more time.
-        compile: each layer is compiled by itself; the model must have no dropout, and with ``tp`` or ``ep`` no ``recompute``.
+        compile: each layer is compiled by itself; with ``tp`` or ``ep`` the model must have no dropout, and no ``recompute``.
         compute_type: the type of products, such as ``torch.bfloat16``; weights, sums of gradients and the optimizer's
             state keep theirs.
         reshard: with ``fsdp``, layers give other processes' weights back after their forward (ZeRO 3); False keeps them

@@ -15,15 +15,34 @@ from transformers import (
     BertForMaskedLM,
     GPT2Config,
     GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
     MixtralConfig,
     MixtralForCausalLM,
 )
+from transformers.models.llama.modeling_llama import LlamaMLP
 
-from modular_converter.parallel import parallelize
+from modular_converter.parallel import Training, parallelize
+from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.proof.judge import relative_error
 
 
 IDS = torch.arange(1, 33).view(2, 16)
+
+
+class DropsByNumber(LlamaMLP):
+    def forward(self, x):
+        inner = torch.nn.functional.dropout(self.act_fn(self.gate_proj(x)) * self.up_proj(x), 0.2, self.training)
+        return torch.nn.functional.dropout(self.down_proj(inner), 0.1, self.training)
+
+
+class LlamaThatDropsByNumber(LlamaForCausalLM):
+    """No module or configuration of it holds a rate above 0."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        for layer in self.model.layers:
+            layer.mlp.__class__ = DropsByNumber
 
 
 def model_of(name, attention):
@@ -40,6 +59,9 @@ def model_of(name, attention):
         sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_local_experts": 4}
         heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "attention_dropout": 0.2}
         config, model_class = MixtralConfig(vocab_size=96, **sizes, **heads), MixtralForCausalLM
+    elif name == "llama":
+        sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+        config, model_class = LlamaConfig(vocab_size=96, **sizes), LlamaThatDropsByNumber
     else:
         config = BertConfig(
             vocab_size=96, hidden_size=64, num_hidden_layers=2, num_attention_heads=8, intermediate_size=96
@@ -87,11 +109,21 @@ def compared(name, attention, checkpoints):
     return everywhere
 
 
+def refused(attention):
+    """What a model that drops says in a layout whose layers are compiled."""
+    model = parallelize(model_of("llama", attention), layout="tp2", training=Training(compile=True), device="cpu")
+    try:
+        model.train()(input_ids=IDS, labels=IDS)
+    except ApplyError as error:
+        return str(error)
+
+
 def main(names, attention, checkpoints):
     dist.init_process_group("gloo")
     found = [one for name in names.split(",") for one in compared(name, attention, checkpoints)]
+    compiled = refused(attention) if "llama" in names else None
     if dist.get_rank() == 0:
-        print(json.dumps({"all": found}), flush=True)
+        print(json.dumps({"all": found, "compiled": compiled}), flush=True)
     dist.barrier()
 
 

@@ -39,10 +39,11 @@ def test_training_is_that_of_the_whole_model(name, processes, more):
     assert found["trained"] < 1e-3 < found["moved"]
 
 
-@pytest.mark.parametrize("more", [("gpt2,bart,mixtral", "sdpa"), ("bert", "eager", "checkpoints")])
+@pytest.mark.parametrize("more", [("gpt2,bart,mixtral,llama", "sdpa"), ("bert", "eager", "checkpoints")])
 def test_dropout_drops_what_one_process_would_drop(more):
-    found = run_under_torchrun(2, "tests/parallel/dropout_script.py", *more)["all"]
-    assert all(one["losses"] < 1e-4 and one["weights"] < 1e-3 and one["caller's numbers"] for one in found)
+    found = run_under_torchrun(2, "tests/parallel/dropout_script.py", *more)
+    assert all(one["losses"] < 1e-4 and one["weights"] < 1e-3 and one["caller's numbers"] for one in found["all"])
+    assert more[0] == "bert" or "compiled, where dropout is not the same" in found["compiled"]
 
 
 DISAGREEING = """
