@@ -106,7 +106,7 @@ def _uses_of(piece: str, known: frozenset[str]) -> frozenset[str]:
 
 def modular_text(draft: Draft) -> str:
     """The text of the modular file, not formatted."""
-    parts = [headers(draft.flat)[draft.header], *_imports(draft), "\n\n"]
+    parts = [head_text(draft)]
     names = sorted(draft.how, key=lambda name: name == "__getattr__")  # which stands above `__all__`
     for name in names:
         how, statement = draft.how[name], draft.statement(name)
@@ -114,6 +114,11 @@ def modular_text(draft: Draft) -> str:
             lead = statement.lead if how is How.WRITTEN else "\n\n"
             parts.append(f"{lead}{draft.piece(name)}\n")
     return "".join((*parts, _exports(draft)))
+
+
+def head_text(draft: Draft) -> str:
+    """The licence and the imports."""
+    return "".join((headers(draft.flat)[draft.header], *_imports(draft)))
 
 
 def headers(flat: FlatModel) -> list[str]:
@@ -129,8 +134,8 @@ def headers(flat: FlatModel) -> list[str]:
     if not text.strip():
         return ["", docstring]
     plain = [text + "\n" * gap for gap in dict.fromkeys((gaps[-1], 1, 2))]
-    docstring = f"{text}\n{docstring}"
-    return [docstring, *plain] if flat.is_generated and len(set(gaps)) > 1 else [*plain, docstring]
+    documented = [f"{text}\n{docstring}", f"{text}\n\n{docstring}"]
+    return [*documented, *plain] if flat.is_generated and len(set(gaps)) > 1 else [*plain, *documented]
 
 
 def _exports(draft: Draft) -> str:

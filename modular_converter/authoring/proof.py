@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from modular_converter.authoring.attempt import Proof, attempt
 from modular_converter.authoring.comparison import FileDifference
 from modular_converter.authoring.complaints import bound_by, complaints
-from modular_converter.authoring.draft import Draft, How, Import, explicit, headers
-from modular_converter.convert.source.module import ImportedName, Module, Role
+from modular_converter.authoring.draft import Draft, How, Import, explicit
+from modular_converter.authoring.gaps import with_gaps
 from modular_converter.settings.values import Settings
 
 
@@ -32,34 +32,19 @@ def prove_draft(draft: Draft, settings: Settings) -> Proof:
             return _shortened([name for name in reasons if name in draft.imports], draft, proof, settings)
         mended = _mend(proof, reasons)
         if mended is None:
-            return _with_another_header(_in_order(proof, settings), settings)
+            return _with_gaps(_in_order(proof, settings), settings)
         proof = attempt(mended, settings, reasons)
     return proof
 
 
-def _with_another_header(proof: Proof, settings: Settings) -> Proof:
-    """The proof with the empty line below the licence where generated files have it, if only this line differs.
-
-    One more import at the beginning of a group takes the empty line away from the import behind it.
-    """
+def _with_gaps(proof: Proof, settings: Settings) -> Proof:
+    """The proof with the empty lines below the licence where generated files have them, if only these lines differ."""
     if proof.has_come_back or proof.conversion.failed:
         return proof
     if any(not one.is_same_code or one.order for one in proof.differences):
         return proof
-    flat = proof.draft.flat
-    first = {name.bound for file in flat.files for name in _plain_imports(file.module)}
-    for needed in (frozenset[str](), frozenset(first)):
-        for place in range(len(headers(flat))):
-            draft = replace(proof.draft, header=place, needed=proof.draft.needed | needed)
-            other = attempt(draft, settings, proof.reasons)
-            if other.has_come_back:
-                return other
-    return proof
-
-
-def _plain_imports(module: Module) -> Iterator[ImportedName]:
-    """The imports of whole modules, which are sorted before others."""
-    return (name for one in module.statements if one.role is Role.IMPORT for name in one.imports if not name.name)
+    tries = (attempt(draft, settings, proof.reasons) for draft in with_gaps(proof.draft, proof.texts, settings))
+    return next((one for one in tries if one.has_come_back), proof)
 
 
 def _mend(proof: Proof, reasons: dict[str, str]) -> Draft | None:

@@ -1,0 +1,96 @@
+"""The empty lines below the licence of generated files, which the imports of the modular file decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from modular_converter.authoring.draft import Draft, head_text, headers
+from modular_converter.authoring.flat_model import FlatFile, FlatModel
+from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.source.index import index_module
+from modular_converter.convert.source.module import Module, Role, Statement
+from modular_converter.settings.values import Settings
+
+
+MOST_IMPORTS = 3
+"""Further imports, or groups of them, that are added one after the other."""
+
+
+def with_gaps(draft: Draft, generated: Mapping[str, str], settings: Settings) -> Iterator[Draft]:
+    """The draft with another header and further imports, as the empty lines below the licences want them.
+
+    The first import of each group has an empty line above it, and takes it along into the generated files that begin
+    with this import. A further import in front of it takes the line away from it, and gives it to other files. Only the
+    order of the imports is looked at: a conversion has to prove each draft.
+
+    Args:
+        generated: path -> what the draft converts to.
+    """
+    (modular,) = _formatted([draft], settings)
+    leads = {
+        file.path: gap_of(index_module(generated[file.path], file.path)) - _line_breaks(modular.header)
+        for file in draft.flat.files
+        if _first_import(modular, file) is None  # so that the neighbour's import is the first
+    }
+    best, most = draft, -1
+    for number in range(MOST_IMPORTS + 1):
+        groups = [frozenset[str]()] if number == 0 else _groups(best)
+        places = range(len(headers(draft.flat)))
+        tries = [replace(best, header=place, needed=best.needed | group) for place in places for group in groups]
+        fitting = [_fitting(one, draft.flat, leads) for one in _formatted(tries, settings)]
+        if max(fitting, default=0) <= most:
+            return
+        most = max(fitting)
+        best = tries[fitting.index(most)]
+        if most == len(draft.flat.files):
+            yield best
+
+
+def _groups(draft: Draft) -> list[frozenset[str]]:
+    """The names that may be imported further: each alone, those of whole modules, and those of one file."""
+    files = [[name for one in file.module.statements for name in one.imports] for file in draft.flat.files]
+    names = [name for some in files for name in some]
+    groups = [frozenset({name.bound}) for name in names]
+    groups += [frozenset(name.bound for name in names if not name.name)]
+    groups += [frozenset(name.bound for name in some) for some in files]
+    return [group for group in dict.fromkeys(groups) if not group <= draft.needed]
+
+
+def _formatted(drafts: Sequence[Draft], settings: Settings) -> list[Module]:
+    """The header and the imports of each draft, formatted at once."""
+    texts: dict[str, str] = {}
+    for number, draft in enumerate(drafts):
+        head = head_text(draft)
+        names = sorted(index_module(head, draft.flat.modular).names)
+        # The formatter removes imports that nothing uses.
+        texts[f"{draft.flat.modular.removesuffix('.py')}_{number}.py"] = f"{head}\n\n_ = ({', '.join(names)},)\n"
+    formatted = format_files(texts, settings).texts
+    return [index_module(formatted[path], path) for path in texts]
+
+
+def _fitting(modular: Module, flat: FlatModel, leads: Mapping[str, int]) -> int:
+    """The number of generated files below whose licence there will be as many empty lines as there should be."""
+    number = 0
+    for file in flat.files:
+        first = _first_import(modular, file)
+        lead = _line_breaks(first.lead) if first else leads.get(file.path, 0)
+        number += _line_breaks(modular.header) + lead == gap_of(file.module)
+    return number
+
+
+def _first_import(modular: Module, file: FlatFile) -> Statement | None:
+    """The first statement in a modular file that imports a name for one of its generated files."""
+    wanted = {name.key for one in file.module.statements for name in one.imports}
+    imports = (one for one in modular.statements if one.role is Role.IMPORT)
+    return next((one for one in imports if any(name.key in wanted for name in one.imports)), None)
+
+
+def gap_of(module: Module) -> int:
+    """The line breaks from the end of a module's header to its first statement."""
+    lead = module.statements[0].lead if module.statements else ""
+    return _line_breaks(module.header + lead)
+
+
+def _line_breaks(text: str) -> int:
+    return len(text) - len(text.rstrip("\n"))

@@ -1,0 +1,68 @@
+"""The empty lines below the licence of several generated files follow from the imports of one modular file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from modular_converter.authoring.flat_model import read_flat_model
+from modular_converter.authoring.gaps import gap_of
+from modular_converter.authoring.library_index import read_index
+from modular_converter.authoring.modularize import modularize
+from modular_converter.convert.batch import Run
+from modular_converter.convert.source.library import Library
+from modular_converter.settings.load import load_settings
+
+
+LICENCE = "# Copyright 2021 New.\n"
+IMPORTS = """\
+import math
+
+import numpy as np
+import torch
+from hub import strict
+
+
+"""
+CLASSES = """\
+@strict
+class NewConfig:
+    size = 3
+
+
+class NewModel:
+    def forward(self, x):
+        return math.sqrt(torch.ones(x))
+"""
+ARRAYS = "\n\nclass NewProcessor:\n    def __call__(self, x):\n        return np.ones(x)\n"
+TORCH = "\n\nclass NewProcessor:\n    def __call__(self, x):\n        return torch.ones(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "classes", "gaps"),
+    [
+        ("\n", CLASSES, {"configuration": 2, "modeling": 2}),
+        ('\n"""A model."""\n\n', CLASSES, {"configuration": 2, "modeling": 3}),
+        ('"""A model."""\n\n', CLASSES, {"configuration": 1, "modeling": 2}),
+        ("\n", CLASSES + ARRAYS, {"configuration": 2, "modeling": 2, "processing": 3}),
+        ("", CLASSES + ARRAYS, {"configuration": 1, "modeling": 1, "processing": 2}),
+        ("", CLASSES.replace("math.sqrt", "") + TORCH, {"configuration": 1, "modeling": 1, "processing": 1}),
+        ('"""A model."""\n\n', CLASSES.replace("math.sqrt", "") + TORCH, {"configuration": 1, "modeling": 1}),
+    ],
+)
+def test_different_gaps_come_back(header: str, classes: str, gaps: dict[str, int], tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+    modular = tmp_path / "models" / "new" / "modular_new.py"
+    modular.parent.mkdir(parents=True)
+    library = Library(load_settings(str(modular.parent)))
+    unused = IMPORTS.replace("as np", "as np  # noqa: F401").replace("import math\n", "import math  # noqa: F401\n")
+    text = LICENCE + header + unused + classes
+    (conversion,) = Run(library.settings, {str(modular): text}, workers=1).convert([str(modular)])
+    for path, generated in conversion.files.items():
+        Path(path).write_text(generated)
+    flat = read_flat_model(str(modular.parent), "new", library)
+    found = {one.kind: gap_of(one.module) for one in flat.files}
+    assert {kind: found[kind] for kind in gaps} == gaps
+    result = modularize(flat, read_index(str(modular.parent.parent), library, cached=False), library)
+    assert result.proof is not None and result.proof.conversion.files == conversion.files
