@@ -16,7 +16,7 @@ RULE = Rule(
 `[tool.modular-converter]` holds a key that the tool does not know, or a value that it cannot use. A misspelt key that
 is passed over would look as if it had been obeyed, so the run stops.
 
-The keys are those of the profile (`modular_converter/settings/profiles/transformers.toml` explains each), and
+The keys are those of the profile (`modular_converter/settings/profiles/transformers.py` explains each), and
 `profile`, `root`, `package`, `output-dir`, `workers`, `strict` and `ruff-config`.
 """,
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from modular_converter.settings import toml_files
+from modular_converter.settings import profiles, toml_files
 from modular_converter.settings.keys import PROFILES, read_table
 from modular_converter.settings.parent_folders import INSTALLED, repository_above, upwards
 from modular_converter.settings.release import Release, conventions, release_of
@@ -46,11 +47,10 @@ def load_settings(start: str | os.PathLike[str]) -> Settings:
 @functools.lru_cache(maxsize=16)
 def profile_settings(name: str = PROFILES[0], release: Release = ()) -> Settings:
     """The settings of a built-in profile alone, with the conventions of a release of its package."""
-    profile = toml_files.read_toml(os.path.join(PROFILE_FOLDER, f"{name}.toml"))
-    latest = dict(profile.table)
-    table = conventions(latest, latest.pop("older", ()), release)  # type: ignore[arg-type]
+    latest = dict(importlib.import_module(f"{profiles.__name__}.{name}").TABLE)
+    table = conventions(latest, latest.pop("older", ()), release)
     with open(os.path.join(PROFILE_FOLDER, f"{name}.ruff.toml"), encoding="utf-8") as file:
-        values = read_table(profile, table)
+        values = read_table(TomlFile(name, "", latest), table)
         pinned = PinnedFormatter(values["formatter"], values.pop("formatter_version", ""))
         return Settings(profile=name, ruff_config=file.read(), pinned_formatter=pinned, **values)
 

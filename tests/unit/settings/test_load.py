@@ -77,8 +77,8 @@ def test_every_key_of_the_profile_is_a_field() -> None:
 
 
 def test_the_profile_is_data_inside_the_package() -> None:
-    names = {path.name for path in pathlib.Path(PROFILE_FOLDER).glob("*.toml")}
-    assert names == {"transformers.toml", "transformers.ruff.toml"}
+    names = {path.name for path in pathlib.Path(PROFILE_FOLDER).glob("transformers.*")}
+    assert names == {"transformers.py", "transformers.ruff.toml"}
 
 
 def test_the_nearest_table_is_laid_over_the_profile(tmp_path: pathlib.Path) -> None:
