@@ -1,4 +1,4 @@
-"""Definitions of one name in one module: a generated file has the last alone, and code between them was made with another."""
+"""Names that a module binds several times: a generated file has the last definition alone, and its imports on top."""
 
 from __future__ import annotations
 
@@ -14,39 +14,67 @@ from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import DEFINITIONS, Module, Statement
 from modular_converter.diagnostics import Diagnostic, Location, locate_word
 from modular_converter.facts.nodes import children
-from modular_converter.rules import changed_meaning
+from modular_converter.rules import changed_meaning, import_below_definition
 
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Diagnostic]:
-    """A warning for each generated definition that reads, when it is made, a name that is defined again below it."""
+    """What generated definitions use otherwise than in their own module.
+
+    A warning for each that reads, when it is made, a name that is defined again below it; an error for a name that is
+    imported below its definition.
+    """
     target, resolution = neighbours.target, neighbours.resolution
     text = library.text(target.path)
     modules = {one.path: one.module for one in resolution.neighbours.values()} | {target.path: target.module}
-    doubled = {path: names for path, module in modules.items() if (names := _defined_again(module))}
-    if not doubled:
-        return
-    emitted = [one for file in files.files for one in file.definitions.values()]
+    users: dict[tuple[str, int], str] = {}
+    for path, module in modules.items():
+        again, below = _defined_again(module), _imported_below(module)
+        if not again and not below:
+            continue
+        users = users or _users(neighbours, files)
+        stem, file = os.path.splitext(os.path.basename(path))[0], os.path.basename(path)
+        there = None if path == target.path else locate_word(target.path, stem, text)
+        used = [(one, user) for one in module.statements if (user := users.get((path, one.line)))]
+        for name, (defined, imported) in below.items():
+            if any(name in (*one.uses, one.name) for one, _ in used):
+                place = there or Location(path, imported)
+                yield import_below_definition.diagnose(place, name, file, defined, imported).with_source(text)
+        for statement, user in used:
+            for name in sorted(again & statement.uses):
+                if lines := _made_between(module, statement, name):
+                    place = there or Location(path, statement.line)
+                    yield changed_meaning.redefined(place, user, name, file, *lines).with_source(text)
+
+
+def _users(neighbours: Neighbourhood, files: GeneratedFiles) -> dict[tuple[str, int], str]:
+    """File and line of each definition that generated code comes from -> the generated name."""
+    resolution = neighbours.resolution
+    emitted = (one for file in files.files for one in file.definitions.values())
     users = {(one.origin.path, one.origin.line): one.name for one in emitted}
     for heir in neighbours.classes.values():
         base = resolution.parent(heir)
         if base and (parent := resolution.definition(base)):
             users[resolution.neighbours[resolution.taken[base].neighbour].path, parent.line] = heir.name
-    for path, names in doubled.items():
-        for statement in modules[path].statements:
-            user = users.get((path, statement.line), "")
-            for name in sorted(names & statement.uses) if user else ():
-                lines = [one.line for one in modules[path].statements if one.name == name and one.role in DEFINITIONS]
-                before = [line for line in lines if line < statement.line]
-                if before and lines[-1] > statement.line and name in _read_at_once(statement):
-                    stem = os.path.splitext(os.path.basename(path))[0]
-                    place = (
-                        Location(path, statement.line) if path == target.path else locate_word(target.path, stem, text)
-                    )
-                    found = changed_meaning.redefined(place, user, name, os.path.basename(path), before[-1], lines[-1])
-                    yield found.with_source(text)
+    return users
+
+
+def _imported_below(module: Module) -> dict[str, tuple[int, int]]:
+    """The names that a module imports below their definitions -> the lines of the last of each."""
+    defined = {one.name: one.line for one in module.statements if one.role in DEFINITIONS}
+    imported = {each.bound: one.line for one in module.statements for each in one.imports}
+    return {name: (line, imported[name]) for name, line in defined.items() if imported.get(name, 0) > line}
+
+
+def _made_between(module: Module, user: Statement, name: str) -> tuple[int, int] | None:
+    """The lines of the definition of a name that `user` was made with, and of the last one, if they are two."""
+    lines = [one.line for one in module.statements if one.name == name and one.role in DEFINITIONS]
+    before = [line for line in lines if line < user.line]
+    if before and lines[-1] > user.line and name in _read_at_once(user):
+        return before[-1], lines[-1]
+    return None
 
 
 def _defined_again(module: Module) -> frozenset[str]:
