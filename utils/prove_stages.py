@@ -1,9 +1,10 @@
 """Models in stages beside one process: `python utils/prove_stages.py [FAMILY ...] [--update docs/stages.md]`.
 
-Each family is a small model with five layers, random weights and no dropout; eight rows, half of them padded. For each case
-(a schedule, its stages a process and its micro-batches) two CPU processes run a forward and three training steps, each of
-two batches whose gradients add up, with clipping. Compared with one process: the outputs with all hidden states, the loss and the norm of each
-step, each gradient of the first step, and the weights after three steps of AdamW. Without families, all of `FAMILIES`.
+Each family is a small model with random weights and no dropout, of a layer more than twice the processes; eight rows, half
+of them padded. For each case (a schedule, its stages a process and its micro-batches) CPU processes run a forward and three
+training steps, each of two batches whose gradients add up, with clipping. Compared with one process: the outputs with all
+hidden states, the loss and the norm of each step, each gradient of the first step, and the weights after three steps of
+AdamW. The processes start once for all families; a family with which they end early does not stop those after it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from __future__ import annotations
 import argparse
 import copy
 import datetime
-import itertools
 import json
 import math
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,9 @@ from marked_pages import write_part
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-LAYERS, ROWS, STEPS, MAX_NORM = 5, 8, 3, 0.05
+ROWS, STEPS, MAX_NORM = 8, 3, 0.05
+WAIT = datetime.timedelta(minutes=5)
+"""How long a process waits for another one before all end."""
 CASES = (
     "GPipe:1:4",
     "1F1B:1:4",
@@ -36,81 +41,84 @@ CASES = (
 )
 """Schedule, stages a process, micro-batches."""
 FAMILIES = [
-    "llama",
-    "mistral",
-    "mixtral",
-    "qwen2",
-    "qwen3",
-    "qwen3_moe",
-    "gemma",
-    "gemma2",
-    "phi",
-    "phi3",
-    "gpt2",
-    "gpt_neo",
-    "gpt_neox",
-    "gptj",
-    "opt",
-    "bloom",
-    "falcon",
-    "olmo2",
-    "cohere",
-    "starcoder2",
-    "stablelm",
-    "granite",
-    "glm4",
-    "gpt_oss",
-    "deepseek_v3",
-    "nemotron",
-    "xglm",
-    "biogpt",
-]
+    "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "phi", "phi3", "gpt2",
+    "olmoe", "gpt_neox", "gptj", "opt", "bloom", "falcon", "olmo2", "cohere", "starcoder2", "stablelm",
+    "granite", "glm4", "gpt_oss", "deepseek_v3", "nemotron", "xglm", "biogpt",
+    "gemma4_text",
+]  # fmt: skip
 
 
-def compare(name: str, case: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Whole:
+    """A family's model in one process, and what it gives.
+
+    Attributes:
+        plan: of its stages, derived and proven once for all cases.
+        pairs: loss and norm of each training step.
+        gradients: of the first step.
+        weights: after the last step.
+    """
+
+    model: Any
+    plan: Any
+    outputs: Any
+    pairs: list[tuple[float, float]]
+    gradients: dict[str, Any]
+    weights: dict[str, Any]
+
+
+def whole_of(name: str, layers: int) -> Whole:
+    """A family's small model without dropout, run whole."""
+    import torch
+
+    from modular_converter.parallel.engine.stages.chosen_plan import pipeline_plan
+    from modular_converter.parallel.tiny.build import build, target_of
+    from modular_converter.parallel.tiny.dropout_rates import dropout_rates
+
+    target = target_of(name, "causal")
+    names = getattr(target.load()[1], "attribute_map", {})
+    model = build(target, {names.get("num_hidden_layers", "num_hidden_layers"): layers}).model
+    for module in model.modules():
+        for rate in dropout_rates(module):
+            setattr(module, rate, 0.0)
+    with torch.no_grad():
+        outputs = model.eval()(**_batch(), output_hidden_states=True, use_cache=False)
+    trained = copy.deepcopy(model).train()
+    pairs, gradients = _train(trained, trained, _batch())
+    return Whole(model, pipeline_plan(model), outputs, pairs, gradients, dict(trained.named_parameters()))
+
+
+def compare(whole: Whole, case: str) -> dict[str, Any]:
     """The furthest differences of this process's stages from the whole model, relative to the largest entry."""
     import torch
 
     from modular_converter.parallel import Pipeline
 
     schedule, per_process, chunks = case.split(":")
-    whole = _whole(name)
     batch = _batch()
     mine = Pipeline(
-        copy.deepcopy(whole), chunks=int(chunks), schedule=schedule, stages_per_process=int(per_process), device="cpu"
+        copy.deepcopy(whole.model),
+        chunks=int(chunks),
+        schedule=schedule,
+        stages_per_process=int(per_process),
+        plan=whole.plan,
+        device="cpu",
     )
+    own = dict(mine.named_parameters())
     found: dict[str, Any] = {
-        "share": sum(p.numel() for p in mine.parameters()) / sum(p.numel() for p in whole.parameters()),
+        "share": sum(p.numel() for p in own.values()) / sum(p.numel() for p in whole.model.parameters()),
         "outputs": 0.0,
     }
     if schedule != "ZBVZeroBubble":
-        more = {"output_hidden_states": True}
-        output = mine.eval()(**batch, **more)
-        with torch.no_grad():
-            expected = whole.eval()(**batch, **more, use_cache=False)
-        found["outputs"] = 0.0 if output is None else _furthest(output, expected)
-    found["tokens"] = _other_tokens(mine.eval(), whole.eval(), batch) if case.startswith("1F1B") else 0
-    losses, gradients = _train(whole.train(), whole, batch)
-    own, own_gradients = _train(mine.train(), mine, batch)
-    assert set(own_gradients) <= set(gradients), "gradients of parameters that the whole model does not use"
-    weights = dict(whole.named_parameters())
-    found["steps"] = max(abs(a - b) / abs(b) for one, two in zip(own, losses) for a, b in zip(one, two))
-    found["gradients"] = max(_error(own_gradients[n], gradients[n]) for n in own_gradients)
-    found["weights"] = max(_error(p, weights[n]) for n, p in mine.named_parameters())
+        output = mine.eval()(**batch, output_hidden_states=True)
+        found["outputs"] = 0.0 if output is None else _furthest(output, whole.outputs)
+    found["tokens"] = _other_tokens(mine.eval(), whole.model, batch) if case.startswith("1F1B") else 0
+    pairs, gradients = _train(mine.train(), mine, batch)
+    found["steps"] = max(abs(a - b) / abs(b) for one, two in zip(pairs, whole.pairs) for a, b in zip(one, two))
+    none = {name: torch.zeros_like(p) for name, p in own.items()}  # a gradient that only one of the two has
+    found["gradients"] = max(_error(*({**none, **some}[n] for some in (gradients, whole.gradients))) for n in own)
+    found["weights"] = max(_error(p, whole.weights[n]) for n, p in own.items())
     return found
-
-
-def _whole(name: str) -> Any:
-    from modular_converter.parallel.tiny.build import build, target_of
-    from modular_converter.parallel.tiny.dropout_rates import dropout_rates
-
-    target = target_of(name, "causal")
-    names = getattr(target.load()[1], "attribute_map", {})
-    small = build(target, {names.get("num_hidden_layers", "num_hidden_layers"): LAYERS})
-    for module in small.model.modules():
-        for rate in dropout_rates(module):
-            setattr(module, rate, 0.0)
-    return small.model
 
 
 def _batch() -> dict[str, Any]:
@@ -182,78 +190,101 @@ def _error(mine: Any, other: Any) -> float:
     return float((mine - other).abs().max()) / max(float(other.abs().max()), 1e-3)
 
 
-def work(names: list[str], cases: list[str]) -> None:
-    """What each process does; the first one prints what it found for each family and case as JSON."""
+def work(names: Sequence[str], cases: Sequence[str]) -> None:
+    """What each process does; the first one prints what all found for each family, case by case, as a line of JSON."""
     import torch.distributed as dist
 
     from modular_converter.parallel.errors import PlanError
 
-    dist.init_process_group("gloo")
-    rows: dict[str, Any] = {}
-    for name, case in itertools.product(names, cases):
-        try:
-            own: Any = compare(name, case)
-        except PlanError as error:
-            own = str(error)
-        everywhere: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(everywhere, own)
-        rows[f"{name} {case}"] = everywhere
-    if dist.get_rank() == 0:
-        print(json.dumps(rows), flush=True)
+    dist.init_process_group("gloo", timeout=WAIT)
+    for name in names:
+        rows: dict[str, list[Any]] = {}
+        whole: Whole | None = None
+        for case in cases:
+            try:
+                whole = whole or whole_of(name, 2 * dist.get_world_size() + 1)
+                own: Any = compare(whole, case)
+            except PlanError as error:
+                own = str(error)
+            rows[case] = [None] * dist.get_world_size()
+            dist.all_gather_object(rows[case], own)
+        if dist.get_rank() == 0:
+            print(json.dumps({"name": name, "rows": rows}), flush=True)
     dist.destroy_process_group()
 
 
-def launch(names: list[str], cases: list[str], processes: int = 2) -> dict[str, Any]:
-    """What processes of their own found: family and case -> the differences on each process."""
+def launch(
+    names: Sequence[str], cases: Sequence[str], processes: int = 2
+) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    """Each family with what processes of their own found: case -> the differences on each process, or the reason."""
+    left = list(names)
+    while left:
+        said = yield from _start(left, cases, processes)
+        if left:
+            yield left.pop(0), dict.fromkeys(cases, [said])
+
+
+def _start(left: list[str], cases: Sequence[str], processes: int) -> Any:
+    """Run families until all are done or the processes end early: takes those done off `left`, returns the reason."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", __file__, *names, "--cases", *cases]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", __file__, *left, "--cases", *cases]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
-    line = next((line for line in done.stdout.splitlines() if line.startswith("{")), None)
-    if line is None:
-        last = next((one for one in reversed(done.stderr.splitlines()) if "Error: " in one), "no answer")
-        return {f"{name} {case}": [last[:160]] for name, case in itertools.product(names, cases)}
-    found: dict[str, Any] = json.loads(line)
-    return found
+    with tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as run:
+            for line in run.stdout or ():
+                if line.startswith("{"):
+                    row = json.loads(line)
+                    left.remove(row["name"])
+                    yield row["name"], row["rows"]
+        errors.seek(0)
+        found = [line.strip() for line in errors if "Error: " in line and "ChildFailedError" not in line]
+    return (found or ["no answer"])[-1][:300]
 
 
 def _cell(ranks: list[Any]) -> str:
     said = next((one for one in ranks if isinstance(one, str)), "")
     if said:
-        return f"refused: {said}".replace("|", "/")[:120]
+        return f"refused: {' '.join(said.split())}".replace("|", "/")[:120]
     worst = max(one[kind] for one in ranks for kind in ("outputs", "tokens", "steps", "gradients", "weights"))
     return f"{worst:.0e}" if worst < 1e-3 else f"**{worst:.0e}**"
 
 
 def main() -> None:
-    """Run the families, print the table and, if asked to, write it into a page."""
+    """Run the families, print the tables and, if asked to, write them into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("families", nargs="*", default=FAMILIES)
     parser.add_argument("--cases", nargs="+", default=CASES)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--update", metavar="PAGE")
+    parser.add_argument("--processes", type=int, nargs="+", default=(2, 4))
+    parser.add_argument(
+        "--update", metavar="PAGE", help="write each table to the part of the page named stages-PROCESSES"
+    )
     options = parser.parse_args()
     if "RANK" in os.environ:
         return work(options.families, options.cases)
+    for processes in options.processes:
+        text = table(options.families, options.cases, processes)
+        if options.update:
+            write_part(ROOT / options.update, f"stages-{processes}", text)
+
+
+def table(names: Sequence[str], cases: Sequence[str], processes: int) -> str:
+    """A row a family, printed as soon as it is done."""
     from importlib.metadata import version
 
     lines = [
-        f"{datetime.date.today()}, torch {version('torch')}, transformers {version('transformers')}; {options.processes}"
-    ]
-    lines[0] += (
-        " CPU processes. The furthest difference from one process, relative to the largest entry of its tensor.\n"
-    )
-    lines += [
-        f"| family | {' | '.join(case.replace(':', ', ') for case in options.cases)} |",
-        "|---" * (len(options.cases) + 1) + "|",
+        f"{processes} CPU processes; {datetime.date.today()}, torch {version('torch')}, "
+        f"transformers {version('transformers')}. The furthest difference from one process, relative to the largest entry "
+        "of its tensor.\n",
+        f"| family | {' | '.join(case.replace(':', ', ') for case in cases)} |",
+        "|---" * (len(cases) + 1) + "|",
     ]
     print("\n".join(lines), flush=True)
-    for name in options.families:
-        rows = launch([name], list(options.cases), options.processes)
+    for name, rows in launch(names, cases, processes):
         lines.append(f"| {name} | {' | '.join(map(_cell, rows.values()))} |")
         print(lines[-1], flush=True)
-    if options.update:
-        write_part(ROOT / options.update, "stages", "\n".join(lines))
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -1,44 +1,51 @@
-"""Tensors of earlier stages that the model's output has, such as hidden states of all layers, and where a run made them."""
+"""Tensors that pass by layers: hidden states of all layers in the output, features that are joined behind the layers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from modular_converter.parallel.pipeline.skips import Spot
+
 
 @dataclass(frozen=True)
 class ModuleResult:
-    """What one call of a module returned; ``call`` counts the module's calls in one run."""
+    """What one call of a module returned.
+
+    Attributes:
+        call: counts the module's calls in one run.
+        versions: of ``value`` when the call ended (``versions_of``).
+    """
 
     path: str
     call: int
     value: Any
-
-
-@dataclass(frozen=True)
-class Spot:
-    """A tensor in what a module returned: ``leaf`` is its place among all values there."""
-
-    path: str
-    call: int
-    leaf: int
+    versions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class AskedTensor:
-    """A tensor that the last stage needs for the model's output and an earlier stage may make.
+    """A tensor that a later stage needs besides what its first layer takes, and an earlier stage may make.
 
     Attributes:
         place: number of the layer that makes it; -1 for what stands before the layers.
+        until: number of the last layer that needs it; the number of layers for what stands behind them, and the output.
         spots: where it is returned, first by the module that makes it.
+        written: whether the model writes to it in place afterwards.
     """
 
     place: int
+    until: int
     spots: tuple[Spot, ...]
+    written: bool = False
+
+    def crosses(self, layer: int) -> bool:
+        """Whether a stage that begins at a layer receives it."""
+        return self.place < layer <= self.until
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
@@ -52,32 +59,40 @@ def same_leaves(value: Any) -> Any:
 
 
 def asked_tensors(
-    output: Any, results: Sequence[ModuleResult], arguments: Mapping[int, Any], places: Mapping[str, int]
+    output: Any, results: Sequence[ModuleResult], needs: Mapping[Spot, int], places: Mapping[str, int], layers: int
 ) -> tuple[AskedTensor, ...]:
-    """What of the output is returned by layers, by modules in them or before them, in the order in which it was made.
-
-    An output that is an argument of a layer, and no result, is computed from the results of the layer before it, and one that
-    no module returns may be computed from what stands before the layers: these count as asked for, too.
+    """What is needed past the layers between, in the order in which it was made.
 
     Args:
+        output: of the model, as far as its tensors are asked for themselves: a module within a layer may return them.
         results: of all modules in one run, in the order in which the calls ended.
-        arguments: number of a layer -> the arguments of its call.
+        needs: a result from which something later is computed -> the last layer that needs it.
         places: path of a module -> its place, as in ``AskedTensor``.
+        layers: how many there are.
     """
     last = max((number for number, one in enumerate(results) if places.get(one.path, -1) >= 0), default=-1)
-    seen = [one for one in results[: last + 1] if one.path in places]
-    wanted = {id(tensor) for tensor in tensors_of(output)}
-    behind = [one for one in results[last + 1 :] if not any(path.startswith(f"{one.path}.") for path in places)]
-    computed = wanted - {id(tensor) for one in (*seen, *behind) for tensor in tensors_of(one.value)}
-    used = {
-        layer - 1 for layer, values in arguments.items() if computed & {id(tensor) for tensor in tensors_of(values)}
-    }
-    sources = used or {-1} if computed else set()
-    wanted |= {id(tensor) for one in seen if places[one.path] in sources for tensor in tensors_of(one.value)}
+    wanted = {id(tensor): layers for tensor in tensors_of(output)}
+    seen = [(one, pytree.tree_leaves(one.value)) for one in results[: last + 1] if one.path in places]
+    for one, leaves in seen:
+        for leaf, tensor in enumerate(leaves):
+            until = needs.get(Spot(one.path, one.call, leaf))
+            if until is not None:
+                wanted[id(tensor)] = max(until, wanted.get(id(tensor), until))
     found: dict[int, AskedTensor] = {}
-    for one in seen:
-        for leaf, tensor in enumerate(pytree.tree_leaves(one.value)):
+    for one, leaves in seen:
+        for leaf, tensor in enumerate(leaves):
             if isinstance(tensor, torch.Tensor) and id(tensor) in wanted:
-                old = found.get(id(tensor), AskedTensor(places[one.path], ()))
-                found[id(tensor)] = AskedTensor(old.place, (*old.spots, Spot(one.path, one.call, leaf)))
-    return tuple(found.values())
+                old = found.get(id(tensor)) or AskedTensor(places[one.path], wanted[id(tensor)], ())
+                written = old.written or writes_to(tensor) != one.versions[leaf]
+                found[id(tensor)] = replace(old, spots=(*old.spots, Spot(one.path, one.call, leaf)), written=written)
+    return tuple(sorted((one for one in found.values() if one.place < one.until), key=lambda one: one.place))
+
+
+def versions_of(value: Any) -> tuple[int, ...]:
+    """How often each value in a structure has been written to in place; 0 for what is no tensor."""
+    return tuple(writes_to(leaf) if isinstance(leaf, torch.Tensor) else 0 for leaf in pytree.tree_leaves(value))
+
+
+def writes_to(tensor: torch.Tensor) -> int:
+    """How often a tensor has been written to in place; 0 for those of inference mode, which do not tell."""
+    return 0 if tensor.is_inference() else tensor._version

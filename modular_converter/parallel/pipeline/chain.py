@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.parallel.solve.dependence import PARAMETERS, dependence
@@ -44,30 +45,34 @@ def chain_of(trace: Trace) -> Chain | str:
     return found if isinstance(found, str) else found[0]
 
 
-def chains_of(trace: Trace) -> list[Chain] | str:
+def chains_of(trace: Trace, skips: bool = False) -> list[Chain] | str:
     """The chains of a traced model, one for each stack of layers that may be divided, or why it has none.
 
     With several stacks (an encoder and a decoder, a tower of images and a model of language) one is divided, and the modules
     around the others stay whole: the last one that is large comes first.
+
+    Args:
+        skips: whether modules that a layer feeds may stand between it and the next one, and layers that did not run
+            elsewhere: the stages know what to hand on to the former, and all hold the latter.
     """
-    chain = _grouped(trace, "")
+    chain = _grouped(trace, "", skips)
     lists = [chain.groups[i].key for i in _stacks(trace, chain)]
-    found = [chain]
+    keys, found = lists[:1], [chain]
     if len(set(lists)) > 1:
         sizes = {key: _size(trace, key) for key in dict.fromkeys(lists)}
         keys = sorted(sizes, key=lambda key: (2 * sizes[key] >= max(sizes.values()), lists.index(key)), reverse=True)
-        found = [_grouped(trace, key) for key in keys]
-    idle = _idle(trace)
+        found = [_grouped(trace, key, skips) for key in keys]
+    idle = "" if skips and lists else _idle(trace)
     if idle:
         return f"the layers of `{idle}` did not run, so nothing is known of where they stand"
     if not lists:
         return _no_layers(trace, chain)
     kept = []
-    for one in found:
-        stacks = _stacks(trace, one)
+    for key, one in zip(keys, found):
+        stacks = [i for i in _stacks(trace, one) if not skips or one.groups[i].key == key]
         if len(stacks) == 1:
             one.layers = stacks[0]
-            kept.append(one)
+            kept.append(_with_one_list(one) if skips else one)
     names = " and ".join(f"`{key}`" for key in dict.fromkeys(lists))
     return kept or f"{names} are {len(lists)} stacks of layers in one module, not one chain"
 
@@ -76,7 +81,7 @@ def _stacks(trace: Trace, chain: Chain) -> list[int]:
     return [i for i, group in enumerate(chain.groups) if _runs_in_order(trace, group)]
 
 
-def _grouped(trace: Trace, layers: str) -> Chain:
+def _grouped(trace: Trace, layers: str, skips: bool) -> Chain:
     """The groups of a trace; with a list of layers, modules that do not hold it are groups as a whole."""
     chain = Chain(trace, dependence(trace))
     for call in _opened(trace, _children(trace, _whole_run(trace)), layers):
@@ -86,7 +91,34 @@ def _grouped(trace: Trace, layers: str) -> Chain:
                 chain.groups[-1] = ModuleGroup(key, (*chain.groups[-1].calls, call))
             else:
                 chain.groups.append(ModuleGroup(key, (call,)))
+    return _with_branches_behind(chain) if skips else chain
+
+
+def _with_branches_behind(chain: Chain) -> Chain:
+    """The same with members of a list in one group, where what runs between two of them does not feed the second."""
+    groups: list[ModuleGroup] = []
+    for group in chain.groups:
+        at = next((i for i, one in enumerate(groups) if one.key == group.key != group.calls[0].path), None)
+        if at is not None and _passes_by(chain.trace, groups[at].calls[-1], group.calls[0], groups[at + 1 :]):
+            groups[at] = ModuleGroup(group.key, (*groups[at].calls, *group.calls))
+        else:
+            groups.append(group)
+    chain.groups = groups
     return chain
+
+
+def _with_one_list(chain: Chain) -> Chain:
+    """The same with the layers as the only list: members of the others, which stay whole, are groups of their own."""
+    layers = chain.groups[chain.layers]
+    alone = ([one] if one is layers else [ModuleGroup(c.path, (c,)) for c in one.calls] for one in chain.groups)
+    groups = [group for found in alone for group in found]
+    return Chain(chain.trace, chain.depends, groups, groups.index(layers))
+
+
+def _passes_by(trace: Trace, before: ModuleCall, after: ModuleCall, between: Sequence[ModuleGroup]) -> bool:
+    """Whether a call is fed by another one and by none of the modules that run between them."""
+    calls = [call for group in between for call in group.calls if before.last <= call.first]
+    return bool(fed(trace, before, after)) and not any(fed(trace, call, after) - set(call.inputs) for call in calls)
 
 
 def _size(trace: Trace, path: str) -> int:

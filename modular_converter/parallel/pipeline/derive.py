@@ -19,24 +19,40 @@ def derive_pipeline(trace: Trace) -> PipelinePlan | str:
 
     The trace should be of a run with ``attention_mask``, if the model takes one: nothing is known of other inputs.
     """
-    chains = chains_of(trace)
+    found = derive_pipelines(trace)
+    return found if isinstance(found, str) else found[0]
+
+
+def derive_pipelines(trace: Trace, skips: bool = False) -> list[PipelinePlan] | str:
+    """The plans of a traced model, one for each stack of layers that may be divided, or why it has none.
+
+    Args:
+        skips: whether the plans are for ``Pipeline``, which hands on what passes by layers without a name in the plan, and
+            holds modules that the plan does not name on each stage; a plan for transformers must name all.
+    """
+    chains = chains_of(trace, skips)
     if isinstance(chains, str):
         return chains
-    reasons = []
+    found, reasons = [], []
     for chain in chains:
         layers = chain.groups[chain.layers]
-        reason = _repeated(chain) or _passing(chain, layers) or _crossing(chain, layers)
-        if not reason:
-            return PipelinePlan(trace.model, tuple(_entries(chain)))
-        reasons.append(reason)
-    return reasons[0]
+        reason = _repeated(chain) or ("" if skips else _passing(chain, layers) or _crossing(chain, layers))
+        if reason:
+            reasons.append(reason)
+        else:
+            found.append(PipelinePlan(trace.model, tuple(_entries(chain))))
+    return found or reasons[0]
 
 
 def _repeated(chain: Chain) -> str:
+    """Why the layers do not run once each, in order; "" if they do."""
     paths = [call.path for call in chain.groups[chain.layers].calls]
     twice = next((path for path in paths if paths.count(path) > 1), None)
     if twice:
         return f"`{twice}` runs more than once, so that its weights would be on several stages"
+    numbers = [int(path.rpartition(".")[2]) for path in paths]
+    if numbers != sorted(numbers):
+        return f"the members of `{chain.groups[chain.layers].key}` run in another order than they stand in"
     keys = [group.key for group in chain.groups]
     if keys.count(chain.groups[chain.layers].key) > 1:
         return f"the members of `{chain.groups[chain.layers].key}` alternate with other modules"
@@ -61,13 +77,20 @@ def _chained(chain: Chain, layers: ModuleGroup) -> list[str]:
 
 def _passing(chain: Chain, layers: ModuleGroup) -> str:
     """Why layers take different tensors under one name, though the layer before does not make them; "" if none do."""
+    name = next(iter(_differing(chain, layers)), "")
+    return f"each of `{layers.key}` takes another `{name}`, which is not made by the one before it" if name else ""
+
+
+def _differing(chain: Chain, layers: ModuleGroup) -> list[str]:
+    """The names under which layers take different tensors, though the layer before does not make them."""
     chained = _chained(chain, layers)
     seen: dict[str, tuple[int, ...]] = {}
+    found: dict[str, None] = {}
     for call in layers.calls:
         for name, numbers in _activations(chain, call):
             if name not in chained and seen.setdefault(name, numbers) != numbers:
-                return f"each of `{layers.key}` takes another `{name}`, which is not made by the one before it"
-    return ""
+                found[name] = None
+    return list(found)
 
 
 def _crossing(chain: Chain, layers: ModuleGroup) -> str:
@@ -105,7 +128,9 @@ def _entries(chain: Chain) -> list[Entry]:
     for index, group in enumerate(chain.groups):
         if index == chain.layers:
             outputs = _chained(chain, group)
-            inputs = _joined(_inputs(chain, group, whole, lambda name, _: name), outputs)
+            differing = _differing(chain, group)
+            named = (name for name in _inputs(chain, group, whole, lambda name, _: name) if name not in differing)
+            inputs = _joined(named, outputs)
         else:
             inputs = _inputs(chain, group, whole, lambda name, own: _shared_name(name, own, shared, known))  # noqa: B023
             later = [call for after in chain.groups[index + 1 :] for call in after.calls]

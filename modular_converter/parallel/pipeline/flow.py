@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.pipeline.asked import AskedTensor, ModuleResult, asked_tensors, same_leaves
+from modular_converter.parallel.pipeline.asked import (
+    AskedTensor,
+    ModuleResult,
+    asked_tensors,
+    same_leaves,
+    tensors_of,
+    versions_of,
+)
+from modular_converter.parallel.pipeline.skips import Questions, ResultSources, Spot
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
 from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
 
@@ -22,8 +31,9 @@ class LayerFlow:
         results: path of a part (see ``parts``), or of a module with asked tensors -> what each of its calls returned.
         entering: number of a layer -> the values that a stage which begins there receives, by name.
         output: of the model.
-        asked: tensors in the output that not the last stage alone makes, in the order in which they were made.
+        asked: what reaches past a layer without being named by the plan, in the order in which it was made.
         inner: path of a layer -> for each of its calls, the calls of modules in it that return asked tensors, in order.
+        rewritten: numbers of layers whose entering tensors the model writes to in place.
     """
 
     results: Mapping[str, tuple[Any, ...]]
@@ -31,6 +41,7 @@ class LayerFlow:
     output: Any
     asked: tuple[AskedTensor, ...] = ()
     inner: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    rewritten: frozenset[int] = frozenset()
 
 
 def layers_entry(model: torch.nn.Module, plan: PipelinePlan) -> Entry:
@@ -73,46 +84,123 @@ def parts(model: torch.nn.Module, plan: PipelinePlan) -> list[str]:
     return found
 
 
-def flow_of(model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[str, Any], asks: bool = False) -> LayerFlow:
+def flow_of(
+    model: torch.nn.Module, plan: PipelinePlan, inputs: Mapping[str, Any], asks: bool = False, skips: bool = False
+) -> LayerFlow:
     """The flow of one run; values need gradients as they do in that run.
 
     Args:
-        asks: whether to look for tensors of all stages in the output.
+        asks: whether to look for what the output needs, be it made by an earlier stage alone.
+        skips: whether to look for what layers and the modules behind them take of earlier stages, though the plan does not
+            name it; of the output counts what the last layer has part in.
 
     Raises:
         ApplyError: as ``layers_entry``, or the layers do not take a value that the plan names.
     """
-    layers, given = layers_entry(model, plan), {*inputs, *forward_names(model)}
-    places = _places(model, plan)
-    watched = [name for name, _ in model.named_modules() if name] if asks else parts(model, plan)
-    made: list[ModuleResult] = []
-    counts = dict.fromkeys(watched, 0)
-    entering: dict[int, Mapping[str, Any]] = {}
-    arguments: dict[int, Any] = {}
-    handles = []
-    for path in watched:
-
-        def keep(module: torch.nn.Module, args: Any, result: Any, path: str = path) -> None:
-            made.append(ModuleResult(path, counts[path], same_leaves(result)))
-            counts[path] += 1
-
-        handles.append(model.get_submodule(path).register_forward_hook(keep))
-    for number, path in enumerate(layer_paths(model, plan)):
-
-        def note(module: torch.nn.Module, args: Any, kwargs: Any, number: int = number) -> None:
-            entering[number] = handed_over(module, args, kwargs, layers, given)
-            arguments[number] = (args, kwargs)
-
-        handles.append(model.get_submodule(path).register_forward_pre_hook(note, with_kwargs=True))
+    layers, places = layer_paths(model, plan), _places(model, plan)
+    watch = _Watch(model, plan, {*inputs, *forward_names(model)}, skips)
+    trains = torch.is_grad_enabled()
     try:
-        output = model(**inputs)
+        watch.start([name for name, _ in model.named_modules() if name] if asks else ())
+        # Tensors of inference mode do not tell that they were written to.
+        with torch.inference_mode(False), torch.set_grad_enabled(trains), watch.sources, Questions(watch.sources):
+            output = model(**inputs)
     finally:
-        for handle in handles:
-            handle.remove()
-    asked = asked_tensors(output, made, arguments, places) if asks else ()
+        watch.end()
+    last = len(layers)
+    for leaf in tensors_of(output):
+        if asks or (skips and any(places.get(spot.path, last) >= last - 1 for spot in watch.sources.of(leaf))):
+            watch.need(watch.sources.of(leaf), last)
+    if skips:
+        watch.need(watch.sources.read, last)
+    asked = asked_tensors(output if asks else (), watch.made, watch.needs, places, last)
     kept = {*parts(model, plan), *(spot.path for one in asked for spot in one.spots)}
-    results = {path: tuple(one.value for one in made if one.path == path) for path in kept}
-    return LayerFlow(results, entering, output, asked, _inner(layer_paths(model, plan), made, asked))
+    results = {path: tuple(one.value for one in watch.made if one.path == path) for path in kept}
+    inner = _inner(layers, watch.made, asked)
+    return LayerFlow(results, watch.entering, output, asked, inner, watch.rewritten())
+
+
+class _Watch:
+    """Keeps what the parts of a model take and return in one run.
+
+    Attributes:
+        made: results of all watched modules, in the order in which the calls ended.
+        entering: as in ``LayerFlow``.
+        sources: of tensors outside of the parts.
+        needs: a result from which something later is computed -> the last layer that needs it.
+    """
+
+    def __init__(self, model: torch.nn.Module, plan: PipelinePlan, given: Collection[str], skips: bool) -> None:
+        self.made: list[ModuleResult] = []
+        self.entering: dict[int, Mapping[str, Any]] = {}
+        self.sources = ResultSources()
+        self.needs: dict[Spot, int] = {}
+        self._model, self._given, self._skips = model, given, skips
+        self._layers, self._paths, self._parts = (
+            layers_entry(model, plan),
+            layer_paths(model, plan),
+            parts(model, plan),
+        )
+        self._behind = {entry.module for entry in plan.entries[plan.entries.index(self._layers) + 1 :]}
+        self._counts: Counter[str] = Counter()
+        self._versions: dict[int, tuple[int, ...]] = {}
+        self._handles: list[Any] = []
+
+    def start(self, more: Collection[str]) -> None:
+        """Watch the parts, and more modules."""
+        for path in dict.fromkeys((*self._parts, *more)):
+            module = self._model.get_submodule(path)
+            if path in self._parts:
+                self._handles.append(module.register_forward_pre_hook(self._before(path), with_kwargs=True))
+            self._handles.append(module.register_forward_hook(self._after(path)))
+
+    def end(self) -> None:
+        """Stop watching."""
+        for handle in self._handles:
+            handle.remove()
+
+    def need(self, found: Collection[Spot], until: int) -> None:
+        """Note that something is computed of these results by a layer, or behind all, on whatever stage it is."""
+        for spot in found:
+            self.needs[spot] = max(until, self.needs.get(spot, until))
+
+    def rewritten(self) -> frozenset[int]:
+        """See ``LayerFlow``."""
+        return frozenset(n for n, values in self.entering.items() if versions_of(values) != self._versions[n])
+
+    def _before(self, path: str) -> Callable[..., None]:
+        number = self._paths.index(path) if path in self._paths else None
+
+        def before(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+            if number is not None:
+                handed = self.entering[number] = handed_over(module, args, kwargs, self._layers, self._given)
+                self._versions[number] = versions_of(handed)
+                rest = {n: v for n, v in bound_arguments(module, args, kwargs).items() if n not in handed}
+                self._need_if_skipping(rest, number)
+                # A stage that begins here receives these; one that begins before may add what passes by to its own.
+                chained = {n: v for n, v in handed.items() if n in self._layers.outputs}
+                self._need_if_skipping(chained, number - 1)
+            elif path in self._behind:
+                self._need_if_skipping((args, kwargs), len(self._paths))
+            self.sources.enter()
+
+        return before
+
+    def _need_if_skipping(self, values: Any, until: int) -> None:
+        if self._skips:
+            self.need(self.sources.of(values), until)
+
+    def _after(self, path: str) -> Callable[..., None]:
+        is_part = path in self._parts
+
+        def after(module: torch.nn.Module, args: Any, result: Any) -> None:
+            call = self._counts[path]
+            self._counts[path] += 1
+            self.made.append(ModuleResult(path, call, same_leaves(result), versions_of(result)))
+            if is_part:
+                self.sources.leave(path, call, result)
+
+        return after
 
 
 def _places(model: torch.nn.Module, plan: PipelinePlan) -> dict[str, int]:
@@ -155,7 +243,9 @@ def handed_over(
     """
     bound = bound_arguments(layer, args, kwargs)
     names = [name for name in layers.inputs if name in layers.outputs or name not in given]
-    missing = next((name for name in names if name not in bound), None)
-    if missing is not None:
-        raise ApplyError(f"{layers.module}: its layers take no `{missing}`")
-    return {name: bound[name] for name in names}
+    own = {name: bound[name] for name in names if name in bound}
+    missing = [name for name in names if name not in bound]
+    # Layers of several classes may call differently what the one before has made.
+    if missing and not (set(missing) <= set(layers.outputs) and set(own) & set(layers.outputs)):
+        raise ApplyError(f"{layers.module}: its layers take no `{missing[0]}`")
+    return own

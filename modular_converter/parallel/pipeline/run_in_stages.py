@@ -55,7 +55,7 @@ def run_in_stages(
         ApplyError: the plan does not fit the model, or names something that no layer takes.
     """
     with torch.no_grad():
-        flow = flow_of(model, plan, inputs, asks=True)
+        flow = flow_of(model, plan, inputs, asks=True, skips=whole_batch)
     stages = [StageModule(copy.deepcopy(model), plan, span) for span in spans(cuts, len(layer_paths(model, plan)))]
     received: tuple[torch.Tensor, ...] = ()
     borders = []

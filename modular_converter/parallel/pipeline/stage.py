@@ -17,9 +17,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.pipeline.asked import AskedTensor, Spot, same_leaves, tensors_of
+from modular_converter.parallel.pipeline.asked import AskedTensor, same_leaves, tensors_of
 from modular_converter.parallel.pipeline.flow import LayerFlow, handed_over, layer_paths, layers_entry, parts
 from modular_converter.parallel.pipeline.part_of_model import do_not_recompute, part_of, remember_type
+from modular_converter.parallel.pipeline.skips import Spot
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.trace.call_names import bound_arguments, forward_names
 
@@ -62,7 +63,7 @@ class StageModule(torch.nn.Module):
         self._received: dict[str, Any] = {}
         self._sent: dict[str, Any] = {}
         self._earlier: tuple[AskedTensor, ...] = ()
-        self._own_asked: tuple[AskedTensor, ...] = ()
+        self._leaving: tuple[AskedTensor, ...] = ()
         self._made: dict[Spot, torch.Tensor] = {}
         self._counts: dict[str, int] = {}
         self._watches: list[Any] = []
@@ -83,14 +84,13 @@ class StageModule(torch.nn.Module):
             passing = set(self._at(self.span.start)) - set(self._layers.outputs)
             for path in self._own if passing else self._own[:1]:
                 do_not_recompute(self.model.get_submodule(path))
-        start = -1 if self.is_first else self.span.start
-        self._earlier = tuple(one for one in flow.asked if one.place < start)
-        self._own_asked = tuple(one for one in flow.asked if start <= one.place < self.span.stop)
+        self._earlier = () if self.is_first else tuple(one for one in flow.asked if one.crosses(self.span.start))
+        self._leaving = () if self.is_last else tuple(one for one in flow.asked if one.crosses(self.span.stop))
         for handle in self._watches:
             handle.remove()
         self._watches = [
             self.model.get_submodule(path).register_forward_hook(self._watch(path))
-            for path in dict.fromkeys(one.spots[0].path for one in self._own_asked)
+            for path in dict.fromkeys(one.spots[0].path for one in self._leaving if one not in self._earlier)
         ]
         for path in dict.fromkeys(spot.path for one in self._earlier for spot in one.spots):
             self._empty(path)
@@ -108,7 +108,7 @@ class StageModule(torch.nn.Module):
     @property
     def gives(self) -> tuple[torch.Tensor, ...]:
         """Tensors of the shapes and types that the forward of any stage but the last returns."""
-        return (*tensors_of(self._at(self.span.stop)), *self._like((*self._earlier, *self._own_asked)))
+        return (*tensors_of(self._at(self.span.stop)), *self._like(self._leaving))
 
     def forward(self, *received: torch.Tensor, **inputs: Any) -> Any:
         """Run the stage.
@@ -129,20 +129,26 @@ class StageModule(torch.nn.Module):
         self._given = {*inputs, *forward_names(self.model)}
         self._place[0] = device
         passed = received[len(received) - len(self._earlier) :]
-        self._received = {} if self.is_first else _filled(self._at(self.span.start), received)
+        self._received = {} if self.is_first else _filled(self._at(self.span.start), self._own_copies(received))
         self._blanks = {path: iter(found) for path, found in self._with(passed, device).items()}
         self._inner = {path: iter(found) for path, found in self._flow.inner.items()}
         try:
             result = self.model(**inputs)
         except _Stop:
-            own = [self._made[one.spots[0]] for one in self._own_asked]
-            return self._checked([*tensors_of(self._sent), *passed, *own])
+            known = dict(zip(self._earlier, passed))
+            leaving = [known[one] if one in known else self._made[one.spots[0]] for one in self._leaving]
+            return self._checked([*tensors_of(self._sent), *leaving])
         finally:
             self._received, self._blanks, self._made, self._counts = {}, {}, {}, {}
             self._renew()
         if not self.is_last:
             raise ApplyError(f"{self._layers.module}: the run ended before the next stage's first layer was called")
         return result
+
+    def _own_copies(self, received: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """What was received, in copies where the model writes to it: torch does not allow that for leaves."""
+        assert self._flow is not None
+        return [one.clone() for one in received] if self.span.start in self._flow.rewritten else received
 
     def _like(self, asked: Sequence[AskedTensor]) -> list[torch.Tensor]:
         """Asked tensors as the run that showed the shapes made them."""
@@ -164,7 +170,7 @@ class StageModule(torch.nn.Module):
         for one, tensor in zip(self._earlier, passed):
             for spot in one.spots:
                 leaves, form = pytree.tree_flatten(results[spot.path][spot.call])
-                leaves[spot.leaf] = tensor
+                leaves[spot.leaf] = tensor.clone() if one.written else tensor
                 results[spot.path][spot.call] = pytree.tree_unflatten(leaves, form)
         return results
 
@@ -232,13 +238,15 @@ class StageModule(torch.nn.Module):
         raise _Stop
 
     def _watch(self, path: str) -> Callable[..., Any]:
-        """A hook that keeps the asked tensors of a module of this stage."""
+        """A hook that keeps what leaves the stage besides what the next layer takes, of a module of this stage."""
 
         def watch(module: torch.nn.Module, args: Any, result: Any) -> None:
             call = self._counts[path] = self._counts.get(path, -1) + 1
             leaves = pytree.tree_leaves(result)
-            spots = (one.spots[0] for one in self._own_asked)
-            self._made.update({spot: leaves[spot.leaf] for spot in spots if (spot.path, spot.call) == (path, call)})
+            for one in self._leaving:
+                spot = one.spots[0]
+                if (spot.path, spot.call) == (path, call):
+                    self._made[spot] = leaves[spot.leaf].clone() if one.written else leaves[spot.leaf]
 
         return watch
 
@@ -253,7 +261,8 @@ class StageModule(torch.nn.Module):
         @functools.wraps(forward)  # its signature says what arguments are called
         def blank(*args: Any, **kwargs: Any) -> Any:
             for inside in next(self._inner.get(path, iter(())), ()):  # whose hooks collect what the model returns
-                self.model.get_submodule(inside)()
+                if inside in self._emptied:
+                    self.model.get_submodule(inside)()
             try:
                 given = same_leaves(next(self._blanks[path]))
             except StopIteration:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from modular_converter.parallel.engine.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.group.agreed_plan import from_first_process
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.pipeline.derive import derive_pipeline
+from modular_converter.parallel.pipeline.derive import derive_pipelines
 from modular_converter.parallel.pipeline.flow import layers_entry
 from modular_converter.parallel.pipeline.prove import verify_pipeline
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
@@ -24,15 +25,28 @@ def pipeline_plan(model: Any) -> PipelinePlan:
     """
     target = target_like(model)
     small = small_instance(target, small_settings(model))
-    inputs = with_mask(small.model, small.inputs)
-    plan = derive_pipeline(record(small.model, inputs, target.name))
-    if isinstance(plan, str):
-        raise ApplyError(f"{target.name} cannot be cut into stages: {plan}")
-    verdict = verify_pipeline(small.model, plan, inputs, whole_batch=True)
-    if not verdict.passed:
-        raise ApplyError(f"{target.name} in stages gives other numbers than whole: {verdict.reason}")
+    plan = proven_pipeline_plan(small.model, small.inputs, target.name)
     layers_entry(model, plan)
     return plan
+
+
+def proven_pipeline_plan(model: Any, inputs: Mapping[str, Any], name: str) -> PipelinePlan:
+    """The first plan that is derived from a small model and proven on it; of several stacks of layers any may be divided.
+
+    Raises:
+        ApplyError: the model is no chain of layers, or its stages give other numbers.
+    """
+    inputs = with_mask(model, inputs)
+    plans = derive_pipelines(record(model, inputs, name), skips=True)
+    if isinstance(plans, str):
+        raise ApplyError(f"{name} cannot be cut into stages: {plans}")
+    reasons = []
+    for plan in plans:
+        verdict = verify_pipeline(model, plan, inputs, whole_batch=True)
+        if verdict.passed:
+            return plan
+        reasons.append(verdict.reason)
+    raise ApplyError(f"{name} in stages gives other numbers than whole: {reasons[0]}")
 
 
 def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessGroup) -> PipelinePlan:

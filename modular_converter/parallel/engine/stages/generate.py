@@ -248,7 +248,7 @@ class Decoder:
         if key not in self._known:
             with torch.no_grad(), guesses():
                 bare = _Group(on_meta(one.ids), on_meta(one.given) | self._fixed(), one.left)
-                first = flow_of(self._shapes, self._plan, on_meta(bare.inputs(self._shapes)))
+                first = flow_of(self._shapes, self._plan, on_meta(bare.inputs(self._shapes)), skips=True)
                 layers = bare.given["past_key_values"].layers
                 if len(layers) != self._count:
                     raise ApplyError(
@@ -256,7 +256,7 @@ class Decoder:
                     )
                 left = copy.deepcopy(layers)
                 bare.add(self._shapes, on_meta(one.ids[:, 0]))
-                later = flow_of(self._shapes, self._plan, on_meta(bare.inputs(self._shapes)))
+                later = flow_of(self._shapes, self._plan, on_meta(bare.inputs(self._shapes)), skips=True)
             self._known[key] = _Shapes(first, later, left)
         return self._known[key]
 

@@ -127,7 +127,7 @@ class Pipeline(StageWeights):
         free_weights(model, {id(value) for value in self._own.values()})
         for stage in self.stages.values():
             stage.to(self._place)
-        self._shared = shared_weights(self._own, own_group)
+        self._shared = shared_weights(self._own, own_group, self._place)
 
     def _prepare(self, stage: StageModule) -> None:
         """For heirs: change how a stage holds its weights, before anything else has them."""
@@ -250,7 +250,7 @@ class Pipeline(StageWeights):
         """The shapes of a micro-batch, from a run of the whole model without data."""
         self._shapes.train(self.training)
         with torch.set_grad_enabled(trains), guesses():
-            return flow_of(self._shapes, self._plan, on_meta(inputs), asks=not trains)
+            return flow_of(self._shapes, self._plan, on_meta(inputs), asks=not trains, skips=True)
 
     def _without_data(self, inputs: Mapping[str, Any]) -> Any:
         self._shapes.train(self.training)

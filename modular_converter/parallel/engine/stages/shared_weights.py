@@ -30,11 +30,38 @@ class SharedWeight:
     ranks: tuple[int, ...]
 
 
-def shared_weights(own: Mapping[str, torch.nn.Parameter], group: dist.ProcessGroup) -> list[SharedWeight]:
-    """This process's shared weights; all processes of the group must call it.
+@dataclass(frozen=True)
+class SharedWeights:
+    """What processes of a group share.
+
+    Attributes:
+        own: this process's part of them.
+        names: those of all processes, the same everywhere.
+        device: of this process.
+    """
+
+    own: Sequence[SharedWeight]
+    names: tuple[str, ...]
+    group: dist.ProcessGroup
+    device: torch.device
+
+    def used(self) -> set[str]:
+        """The names of weights that have a gradient on any process: the others keep none, as in one process."""
+        with_gradient = {one.name for one in self.own if one.parameter.grad is not None}
+        found = torch.tensor([float(name in with_gradient) for name in self.names], device=self.device)
+        if self.names:
+            dist.all_reduce(found, group=self.group)
+        return {name for name, number in zip(self.names, found.tolist()) if number}
+
+
+def shared_weights(
+    own: Mapping[str, torch.nn.Parameter], group: dist.ProcessGroup, device: torch.device
+) -> SharedWeights:
+    """The shared weights of a group; all its processes must call it.
 
     Args:
         own: the parameters of this process's stages, by the first name that each has in the whole model.
+        device: of this process.
     """
     held: list[list[str]] = [[] for _ in range(dist.get_world_size(group))]
     dist.all_gather_object(held, sorted(own), group=group)
@@ -42,30 +69,35 @@ def shared_weights(own: Mapping[str, torch.nn.Parameter], group: dist.ProcessGro
     for number, names in enumerate(held):
         for name in names:
             holders[name] = (*holders.get(name, ()), dist.get_global_rank(group, number))
-    return [SharedWeight(name, own[name], group, holders[name]) for name in sorted(own) if len(holders[name]) > 1]
+    shared = tuple(name for name in sorted(holders) if len(holders[name]) > 1)
+    mine = [SharedWeight(name, own[name], group, holders[name]) for name in shared if name in own]
+    return SharedWeights(mine, shared, group, device)
 
 
 @contextmanager
-def summed_gradients(shared: Sequence[SharedWeight]) -> Iterator[None]:
+def summed_gradients(shared: SharedWeights) -> Iterator[None]:
     """Sum the gradients of a step over the processes that have a weight; those of earlier steps are summed already.
 
     A step that fails leaves those of earlier steps.
     """
-    earlier = [one.parameter.grad for one in shared]
-    for one in shared:
+    earlier = [one.parameter.grad for one in shared.own]
+    for one in shared.own:
         one.parameter.grad = None
     try:
         yield
+        used = shared.used()
     except BaseException:
-        for one, before in zip(shared, earlier):
+        for one, before in zip(shared.own, earlier):
             one.parameter.grad = before
         raise
-    for one, before in zip(shared, earlier):
-        if one.parameter.requires_grad:
-            gradient = torch.zeros_like(one.parameter) if one.parameter.grad is None else one.parameter.grad
-            # Processes of a layout hold the same part of it in each stage.
-            _sum(gradient.to_local() if isinstance(gradient, DTensor) else gradient, one)
-            one.parameter.grad = gradient if before is None else before.add_(gradient)
+    for one, before in zip(shared.own, earlier):
+        if one.name not in used:
+            one.parameter.grad = before
+            continue
+        gradient = torch.zeros_like(one.parameter) if one.parameter.grad is None else one.parameter.grad
+        # Processes of a layout hold the same part of it in each stage.
+        _sum(gradient.to_local() if isinstance(gradient, DTensor) else gradient, one)
+        one.parameter.grad = gradient if before is None else before.add_(gradient)
 
 
 def _sum(gradient: torch.Tensor, one: SharedWeight) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -17,7 +17,7 @@ from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
 if TYPE_CHECKING:
-    from modular_converter.parallel.engine.stages.shared_weights import SharedWeight
+    from modular_converter.parallel.engine.stages.shared_weights import SharedWeights
 
 
 Stages = TypeVar("Stages", bound="StageWeights")
@@ -32,7 +32,7 @@ class StageWeights(Checkpoints):
 
     stages: dict[int, StageModule]
     _own: dict[str, torch.nn.Parameter]
-    _shared: Sequence[SharedWeight]
+    _shared: SharedWeights
     _group: dist.ProcessGroup
     _everyone: ProcessGroup
     _place: torch.device
@@ -68,7 +68,7 @@ class StageWeights(Checkpoints):
         Returns:
             The norm before, the same on every process.
         """
-        second = {one.name for one in self._shared if one.ranks[0] != dist.get_rank()}
+        second = {one.name for one in self._shared.own if one.ranks[0] != dist.get_rank()}
         weights = self.spreads()
         counted = [one for name, one in weights.items() if name not in second]
         norm = norm_of(counted, norm_type, self._tensors, self._place, ProcessGroup(self._group))

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from modular_converter.parallel.engine.base.without_data import guesses, on_meta
+from modular_converter.parallel.engine.stages import shared_weights as shared_weights_module
 from modular_converter.parallel.engine.stages.generate import refuse_other_decoding
 from modular_converter.parallel.engine.stages.micro_batches import (
     Batch,
@@ -24,7 +25,11 @@ from modular_converter.parallel.engine.stages.scheduled_stage import (
     refuse_parts_of_one_result,
     what_was_not_handed_over,
 )
-from modular_converter.parallel.engine.stages.shared_weights import SharedWeight, summed_gradients
+from modular_converter.parallel.engine.stages.shared_weights import (
+    SharedWeight,
+    SharedWeights,
+    summed_gradients,
+)
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.balance import spans
 from modular_converter.parallel.pipeline.derive import derive_pipeline
@@ -49,12 +54,12 @@ NAMED = ("outputs", "tokens", "steps", "gradients", "weights")
 
 def test_training_in_stages_is_that_of_one_process() -> None:
     # Tied embeddings, on two processes and on one; experts, whose products need a form without data; layers that give views.
-    rows = launch(["gpt2", "mixtral", "opt"], ["1F1B:1:4", "ZBVZeroBubble:2:4"])
-    assert len(rows) == 6
-    for case, ranks in rows.items():
-        for found in ranks:
-            assert max(found[kind] for kind in NAMED) < 1e-3, case
-            assert found["share"] < 0.7
+    found = dict(launch(["gpt2", "mixtral", "opt"], ["1F1B:1:4", "ZBVZeroBubble:2:4"]))
+    assert [len(cases) for cases in found.values()] == [2, 2, 2]
+    for name, cases in found.items():
+        for one in (one for ranks in cases.values() for one in ranks):
+            assert max(one[kind] for kind in NAMED) < 1e-3, name
+            assert one["share"] < 0.7
 
 
 def small_llama(layers: int = 3):
@@ -287,13 +292,33 @@ def test_processes_without_losses_sum_the_type_of_those_that_have_them(monkeypat
     assert [one.dtype for one in found] == [torch.float32] * 2 and float(found[1]) == 2.0
 
 
+def shared(*names: str) -> tuple[list[torch.nn.Parameter], SharedWeights]:
+    weights = [torch.nn.Parameter(torch.ones(2)) for _ in names]
+    own = [SharedWeight(name, weight, cast(Any, None), (0, 1)) for name, weight in zip(names, weights)]
+    return weights, SharedWeights(own, names, cast(Any, None), CPU)
+
+
 def test_a_step_that_fails_leaves_the_gradients_of_earlier_ones() -> None:
-    weight = torch.nn.Parameter(torch.ones(2))
+    (weight,), weights = shared("weight")
     weight.grad = torch.full((2,), 3.0)
-    shared = [SharedWeight("weight", weight, cast(Any, None), (0, 1))]
-    with pytest.raises(ValueError, match="lost"), summed_gradients(shared):
+    with pytest.raises(ValueError, match="lost"), summed_gradients(weights):
         raise ValueError("lost")
     assert weight.grad is not None and weight.grad.tolist() == [3.0, 3.0]
+
+
+def test_a_shared_weight_that_no_process_used_keeps_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An optimizer with weight decay would change a weight whose gradient is zero.
+    (idle, used, elsewhere), weights = shared("idle", "used", "elsewhere")
+
+    def all_reduce(found: torch.Tensor, group: Any) -> None:
+        found += torch.tensor([0.0, 1.0, 1.0])  # the other process
+
+    monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
+    monkeypatch.setattr(shared_weights_module, "_sum", lambda gradient, one: gradient.mul_(2))
+    with summed_gradients(weights):
+        used.grad = torch.ones(2)
+    assert idle.grad is None and used.grad is not None and elsewhere.grad is not None
+    assert used.grad.tolist() == [2.0, 2.0] and elsewhere.grad.tolist() == [0.0, 0.0]
 
 
 def test_what_has_no_rows_goes_to_every_micro_batch() -> None:

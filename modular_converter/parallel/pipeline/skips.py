@@ -1,0 +1,107 @@
+"""What of a run reaches past the layers: which results the values around the layers were computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from modular_converter.parallel.solve.operators import OPERATORS
+
+
+# How Python asks for the values of a tensor.
+_QUESTIONS = ("__bool__", "__contains__", "__float__", "__index__", "__int__", "equal", "item", "nonzero", "tolist")
+
+
+class Spot(NamedTuple):
+    """A tensor in what a call of a module returned: ``call`` counts the module's calls in one run, ``leaf`` is its place
+    among all values there.
+    """
+
+    path: str
+    call: int
+    leaf: int
+
+
+class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Follows results of modules through the operations outside of these modules, in one run.
+
+    A storage counts as a whole: a write to a view is a write to all that share its memory.
+
+    Attributes:
+        read: the results on whose values it depends what is run.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.read: frozenset[Spot] = frozenset()
+        self._of: dict[int, frozenset[Spot]] = {}
+        self._kept: list[Any] = []  # a storage that is freed would give its number to another one
+        self._inside = 0
+
+    def enter(self) -> None:
+        """A module starts, of which the result counts and not how it comes about."""
+        self._inside += 1
+
+    def leave(self, path: str, call: int, result: Any) -> None:
+        """The module has returned: its tensors have no other source from now on."""
+        self._inside -= 1
+        for leaf, value in enumerate(pytree.tree_leaves(result)):
+            if isinstance(value, torch.Tensor):
+                self._set(value, frozenset({Spot(path, call, leaf)}))
+
+    def of(self, values: Any) -> frozenset[Spot]:
+        """The results that tensors in a structure were computed from."""
+        tensors = (one for one in pytree.tree_leaves(values) if isinstance(one, torch.Tensor))
+        return _union(self._of.get(_number(one), frozenset()) for one in tensors)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        known = OPERATORS.get(func.overloadpacket.__name__)
+        if not self._inside and not (known is not None and known.traits.shape_only):
+            entering = self.of((args, kwargs))
+            if entering:
+                written = [one for one, said in zip(args, func._schema.arguments) if _is_written(said)]
+                for value in pytree.tree_leaves((result, written)):
+                    if isinstance(value, torch.Tensor):
+                        self._set(value, self.of(value) | entering)
+        return result
+
+    def note_read(self, values: Any) -> None:
+        """The model's code asks for the values of tensors."""
+        if not self._inside:
+            self.read |= self.of(values)
+
+    def _set(self, value: torch.Tensor, found: frozenset[Spot]) -> None:
+        self._kept.append(value)
+        self._of[_number(value)] = found
+
+
+class Questions(TorchFunctionMode):
+    """Tells `ResultSources` of what the model's code asks tensors; to be entered last, since tensors without data answer first."""
+
+    def __init__(self, sources: ResultSources) -> None:
+        super().__init__()
+        self._sources = sources
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in _QUESTIONS:
+            self._sources.note_read(args)
+        return func(*args, **(kwargs or {}))
+
+
+def _number(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def _union(found: Iterable[frozenset[Spot]]) -> frozenset[Spot]:
+    return frozenset().union(*found)
