@@ -11,13 +11,19 @@ from transformers.cache_utils import Cache, DynamicCache
 from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
 from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.utils.generic import TransformersKwargs, merge_with_config_defaults
-from transformers.utils.output_capturing import capture_outputs
+from transformers.utils.generic import TransformersKwargs
 from typing_extensions import Unpack
 
-from ..gemma.modeling_gemma import GemmaMLP, apply_rotary_pos_emb, eager_attention_forward
+from ..gemma.modeling_gemma import GemmaMLP
 from ..llama.configuration_llama import LlamaConfig
-from ..llama.modeling_llama import LlamaForCausalLM, LlamaForSequenceClassification, LlamaModel
+from ..llama.modeling_llama import (
+    LlamaAttention,
+    LlamaForCausalLM,
+    LlamaForSequenceClassification,
+    LlamaModel,
+    apply_rotary_pos_emb,
+    eager_attention_forward,
+)
 
 
 class MistralConfig(LlamaConfig):
@@ -33,19 +39,12 @@ class MistralConfig(LlamaConfig):
     mlp_bias = AttributeError()
 
 
-class MistralAttention(nn.Module):
+class MistralAttention(LlamaAttention):
     """Causal self-attention with rotary positions, (batch, sequence, hidden) -> the same, and the weights.
     Several query heads may share one key/value head, and a query sees the last `sliding_window` positions."""
 
     def __init__(self, config: MistralConfig, layer_idx: int):
-        super().__init__()
-        self.config = config
-        self.layer_idx = layer_idx
-        self.head_dim = config.head_dim
-        self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
-        self.scaling = self.head_dim**-0.5
-        self.attention_dropout = config.attention_dropout
-        self.is_causal = True
+        super().__init__(config, layer_idx)
 
         query_size = config.num_attention_heads * self.head_dim
         key_value_size = config.num_key_value_heads * self.head_dim
@@ -91,8 +90,6 @@ class MistralMLP(GemmaMLP):
 
 
 class MistralModel(LlamaModel):
-    @merge_with_config_defaults
-    @capture_outputs
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from modular_converter.authoring.method_changes import calling_base, shorter_override
+from modular_converter.authoring.method_changes import full_override, shorter_override
 from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.inherit.calls import NO_DECORATORS
 from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member, parse_class
@@ -72,14 +72,15 @@ def heir_of(
         inherited = _parsed(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
-    drafts = (
-        _draft(own, inherited, parent, bases, by_super)
-        for by_super in (True, False)
-        for bases in _base_lists(own, inherited, parent.base)
-    )
-    for draft in filter(None, drafts):
-        if not thorough or _gives(draft.text, own, parent, names, settings):
-            return draft
+    for bases in _base_lists(own, inherited, parent.base):
+        full: frozenset[str] = frozenset()
+        while (draft := _draft(own, inherited, parent, bases, full)) is not None:
+            wrong = _wrong_methods(draft.text, own, parent, names, settings) if thorough else frozenset()
+            if not wrong:
+                return draft
+            if wrong <= full:
+                break
+            full |= wrong
     return None
 
 
@@ -88,13 +89,26 @@ def _parsed(text: str) -> ClassBlock:
     return parse_class(text)
 
 
-def _gives(text: str, own: ClassBlock, parent: ParentClass, names: ModelNames, settings: Settings) -> bool:
-    """Whether an heir, merged with its parent, is the wanted class."""
+def _wrong_methods(
+    text: str, own: ClassBlock, parent: ParentClass, names: ModelNames, settings: Settings
+) -> frozenset[str]:
+    """The methods that are not as wanted when an heir is merged with its parent, by their keys.
+
+    All of them where something else differs; the empty key stands for a class without methods.
+    """
+    every = frozenset(_key(one) for one in own.members if one.is_function) | {""}
     try:
         merged = merge_class(text, parent.text, parent.name, parent.base, names, {}, {}, settings)
+        block = parse_class(merged.text)
     except (SyntaxError, ValueError, RecursionError):
-        return False
-    return not merged.findings and same_class(parse_class(merged.text), own)
+        return every
+    if merged.findings:
+        return every
+    if same_class(block, own):
+        return frozenset()
+    made = _by_key(block.members)
+    wrong = (key for key, one in _by_key(own.members).items() if key not in made or not _same(made[key], one))
+    return frozenset(key for key in wrong if key in every) or every
 
 
 def same_class(one: ClassBlock, other: ClassBlock) -> bool:
@@ -131,9 +145,13 @@ def _base_lists(own: ClassBlock, inherited: ClassBlock, base: str) -> list[list[
 
 
 def _draft(
-    own: ClassBlock, inherited: ClassBlock, parent: ParentClass, bases: Sequence[str], by_super: bool
+    own: ClassBlock, inherited: ClassBlock, parent: ParentClass, bases: Sequence[str], full: Collection[str]
 ) -> Heir | None:
-    """The heir, as far as the two classes can be merged at all."""
+    """The heir, as far as the two classes can be merged at all.
+
+    Args:
+        full: the methods that are written without `super()`, by their keys.
+    """
     notes: list[str] = []
     keywords, theirs_too = ([ast.unparse(one) for one in block.node.keywords] for block in (own, inherited))
     if (
@@ -143,7 +161,7 @@ def _draft(
     ):
         return None
     mine, theirs = _by_key(own.members), _by_key(inherited.members)
-    if mine is None or theirs is None or not _is_reachable(mine, theirs):
+    if len(mine) < sum(not one.carries_nothing for one in own.members) or not _is_reachable(mine, theirs):
         return None
     decorators = "" if normal(own.decorators) == normal(inherited.decorators) else own.decorators or _NO_DECORATORS
     docstring = "" if normal(own.docstring) == normal(inherited.docstring) else own.docstring
@@ -157,7 +175,7 @@ def _draft(
         place = theirs.get(key)
         if key != repeated and place is not None and _same(member, place):
             continue
-        text = _written(member, place, by_super, own.bases, bool(parent.no_inherit_module))
+        text = _written(member, place, key not in full, own.bases, bool(parent.no_inherit_module))
         if text is None:
             return None
         notes.append(_note(key, place, text, member))
@@ -192,15 +210,12 @@ def _can_take(own: str, inherited: str) -> bool:
     return bool(own.strip()) or not inherited.strip()
 
 
-def _by_key(members: Sequence[Member]) -> dict[str, Member] | None:
-    """The members by what tells them apart; None where that fails."""
+def _by_key(members: Sequence[Member]) -> dict[str, Member]:
+    """The members by what tells them apart; of several with one key the first."""
     found: dict[str, Member] = {}
     for member in members:
         if not member.carries_nothing:
-            key = _key(member)
-            if key in found:
-                return None
-            found[key] = member
+            found.setdefault(_key(member), member)
     return found
 
 
@@ -236,13 +251,14 @@ def _written(
     ):
         return None
     short = shorter_override(member, place) if by_super else None
-    return "\n" + (INDENT + _NO_DECORATORS) * loses + (short or calling_base(member, bases))
+    return "\n" + (INDENT + _NO_DECORATORS) * loses + (short or full_override(member, place, bases))
 
 
 def _note(key: str, place: Member | None, text: str, member: Member) -> str:
     if place is None:
         return f"new {_name(key)}"
-    return f"{_name(key)} by `super()`" if text.strip() != member.text.strip() else f"other {_name(key)}"
+    is_full = member.text.strip().endswith(text.strip()) or "super()" not in text
+    return f"other {_name(key)}" if is_full else f"{_name(key)} by `super()`"
 
 
 def _removal(key: str, member: Member, name: str) -> str | None:

@@ -18,6 +18,10 @@ from modular_converter.convert.source.index import is_docstring
 
 
 INDENT = " " * 8
+_KINDS = frozenset(
+    {"property", "cached_property", "classmethod", "staticmethod", "setter", "getter", "deleter", "overload"}
+)
+"""Decorators that make another kind of member of a method."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +129,29 @@ def shorter_override(wanted: Member, parent: Member) -> str | None:
     return text
 
 
+def full_override(wanted: Member, parent: Member, bases: Sequence[str]) -> str:
+    """The text of an override with its whole body. It inherits decorators and docstring where they are the parent's.
+
+    Args:
+        bases: the bases of the generated class.
+    """
+    text = calling_base(wanted, bases)
+    own, inherited = cut_method(wanted), cut_method(parent)
+    if own is None or inherited is None:
+        return text
+    if own.body and own.docstring and normal(own.docstring) == normal(inherited.docstring):
+        text = text.replace(own.docstring, "", 1)
+    if normal(own.decorators) == normal(inherited.decorators) and _is_plain(own.function):
+        text = text.removeprefix(own.decorators)
+    return text
+
+
+def _is_plain(function: Function) -> bool:
+    """Whether no decorator makes another kind of member of a method, which a reader of an heir needs to see."""
+    names = (ast.unparse(one).partition("(")[0].rpartition(".")[2] for one in function.decorator_list)
+    return _KINDS.isdisjoint(names)
+
+
 def _reads_locals_of_parent(text: str, wanted: Member) -> bool:
     """Whether an override reads a local name that only the parent's lines bind: right when merged, wrong to a reader."""
     (short,) = ast.parse(f"class _:\n{text}").body[0].body  # type: ignore[attr-defined]
@@ -190,17 +217,32 @@ def _merged_body(mine: Sequence[BodyLine], theirs: Sequence[BodyLine]) -> list[s
             return None
         removed += one.targets
     parents = {target for one in theirs for target in one.targets}
+    repeated = _locals_for([one for one in mine if one.key not in common], mine)
     before: list[str] = []
     after: list[str] = []
     seen_common = False
     for one in mine:
-        if one.key in common:
-            seen_common = True
-        elif seen_common or set(one.targets) & parents:
-            after.append(one.text)
-        else:
-            before.append(one.text)
+        seen_common |= one.key in common
+        if one.key in common and one.key not in repeated:
+            continue
+        (after if seen_common or set(one.targets) & parents else before).append(one.text)
     return [*before, None, *(f"{INDENT}del {target}\n" for target in removed), *after]
+
+
+def _locals_for(written: list[BodyLine], mine: Sequence[BodyLine]) -> set[str]:
+    """The keys of the assignments that statements need, directly or not, since these read the local names they bind."""
+    needed: set[str] = set()
+    read = [_bound_and_read(one.node)[1] for one in written]
+    while more := [one for one in mine if one.key not in needed and one not in written and _binds_any(one, read)]:
+        needed.update(one.key for one in more)
+        read = [_bound_and_read(one.node)[1] for one in more]
+    return needed
+
+
+def _binds_any(line: BodyLine, names: Sequence[set[str]]) -> bool:
+    """Whether an assignment binds one of some local names."""
+    bound = {target for target in line.targets if target.isidentifier()}
+    return any(not bound.isdisjoint(some) for some in names)
 
 
 def _returns(function: Function) -> bool:

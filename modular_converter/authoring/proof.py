@@ -92,9 +92,9 @@ def _in_order(proof: Proof, settings: Settings) -> Proof:
     for _ in range(MOST_ROUNDS):
         if proof.has_come_back or not (changes := _order_changes(proof)):
             break
-        tries = (_changed(proof, change, settings) for change in changes[:MOST_TRIES])
+        tries = (_changed(proof, some, settings) for some in changes[:MOST_TRIES])
         better = next((one for one in tries if _in_place(one) > _in_place(proof)), None)
-        proof = better or _changed(proof, changes[0 if changes[0][1] is How.HEIR else -1], settings)
+        proof = better or _changed(proof, changes[0 if changes[0][0][1] is How.HEIR else -1], settings)
         changed += (name for name in proof.draft.how if proof.draft.how[name] is not start.how[name])
     return _shortened(list(dict.fromkeys(changed)), start, proof, settings) if proof.has_come_back else proof
 
@@ -122,11 +122,12 @@ def _shortest(name: str, start: Draft, proof: Proof, settings: Settings) -> Proo
     return proof
 
 
-def _changed(proof: Proof, change: Change, settings: Settings) -> Proof:
-    """The proof of a draft with one definition had otherwise."""
-    name, how, taken = change
-    reasons = {**proof.reasons, name: "the order of the definitions"}
-    draft = proof.draft.imported(name, taken) if taken else proof.draft.with_how({name: how})
+def _changed(proof: Proof, changes: Sequence[Change], settings: Settings) -> Proof:
+    """The proof of a draft with some definitions had otherwise."""
+    draft = proof.draft
+    for name, how, taken in changes:
+        draft = draft.imported(name, taken) if taken else draft.with_how({name: how})
+    reasons = {**proof.reasons, **{name: "the order of the definitions" for name, _, _ in changes}}
     return attempt(draft, settings, reasons)
 
 
@@ -141,21 +142,26 @@ def _in_place(proof: Proof) -> int:
     return number
 
 
-def _order_changes(proof: Proof) -> list[Change]:
-    """The definitions that may be had otherwise so that the order changes, the most promising first."""
+def _order_changes(proof: Proof) -> list[tuple[Change, ...]]:
+    """The definitions that may be had otherwise so that the order changes, the most promising first.
+
+    Heirs cost a few lines, so that all of them together come before anything that is written out.
+    """
     draft = proof.draft
-    found: list[Change] = []
+    heirs: list[Change] = []
+    longer: list[Change] = []
     for difference in proof.differences:
         if difference.order is None or not difference.file.is_generated:
             continue
         names = list(dict.fromkeys((*difference.order, *_between(difference))))
-        found += ((name, How.HEIR, None) for name in names if _is_longer(name, How.HEIR, draft))
+        heirs += ((name, How.HEIR, None) for name in names if _is_longer(name, How.HEIR, draft))
         for name in names:
             if draft.how[name] is not How.WRITTEN:
                 first = 1 if draft.how[name] is How.IMPORTED else 0
-                found += ((name, How.IMPORTED, taken) for taken in draft.imports.get(name, ())[first:])
-        found += ((name, How.WRITTEN, None) for name in names if _is_longer(name, How.WRITTEN, draft))
-    return found
+                longer += ((name, How.IMPORTED, taken) for taken in draft.imports.get(name, ())[first:])
+        longer += ((name, How.WRITTEN, None) for name in names if _is_longer(name, How.WRITTEN, draft))
+    first_heirs = [tuple(heirs[:2]), tuple(heirs)] if len(heirs) > 2 else [tuple(heirs)] * (len(heirs) > 1)
+    return [*((one,) for one in heirs[:2]), *first_heirs, *((one,) for one in (*heirs[2:], *longer))]
 
 
 def _is_longer(name: str, how: How, draft: Draft) -> bool:

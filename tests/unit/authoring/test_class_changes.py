@@ -86,6 +86,42 @@ CASES = {
         "class NewLayer(OldLayer):\n\n    def f(self, **super_kwargs):\n"
         '        """New."""\n        return super().f(**super_kwargs)',
     ),
+    "decorators_and_docstring_of_a_method_that_is_written_anew": Case(
+        "class NewLayer(nn.Module):\n    @cached(\n        size=1,\n    )\n    def f(self):\n"
+        '        """Same."""\n        return 2',
+        "class NewLayer(nn.Module):\n    @cached(\n        size=1,\n    )\n    def f(self):\n"
+        '        """Same."""\n        return 1',
+        "class NewLayer(OldLayer):\n\n    def f(self):\n        return 2",
+    ),
+    "decorator_that_makes_another_kind_of_member_stays": Case(
+        "class NewLayer(nn.Module):\n    @property\n    def f(self):\n        return 2\n\n"
+        "    @f.setter\n    def f(self, x):\n        self.x = 2",
+        "class NewLayer(nn.Module):\n    @property\n    def f(self):\n        return 1\n\n"
+        "    @f.setter\n    def f(self, x):\n        self.x = 1",
+        "class NewLayer(OldLayer):\n\n    @property\n    def f(self):\n        return 2\n\n"
+        "    @f.setter\n    def f(self, x):\n        self.x = 2",
+    ),
+    "local_name_that_the_heir_reads_is_bound_there_too": Case(
+        f"class NewLayer(nn.Module):\n{INIT}        size = config.size\n        half = size // 2\n"
+        "        self.a = A(size)\n        self.b = C(half)\n        self.c = C(size)",
+        f"class NewLayer(nn.Module):\n{INIT}        size = config.size\n        half = size // 2\n"
+        "        self.a = A(size)\n        self.b = B(half)\n        self.c = C(size)",
+        "class NewLayer(OldLayer):\n\n    def __init__(self, config):\n        super().__init__(config)\n"
+        "        size = config.size\n        half = size // 2\n        self.b = C(half)",
+    ),
+    "one_method_by_super_although_another_cannot_be": Case(
+        f"class NewLayer(nn.Module):\n{INIT}        self.a = 1\n        self.b = 2\n        self.c = 3\n\n"
+        "    def f(self):\n        self.a = 1\n        print()\n        self.c = 3",
+        f"class NewLayer(nn.Module):\n{INIT}        self.a = 1\n        self.b = 2\n\n"
+        "    def f(self):\n        self.a = 1\n        self.c = 3",
+        "class NewLayer(OldLayer):\n\n    def __init__(self, config):\n        super().__init__(config)\n"
+        "        self.c = 3\n\n    def f(self):\n        self.a = 1\n        print()\n        self.c = 3",
+    ),
+    "attribute_that_the_parent_has_twice": Case(
+        "class NewLayer(nn.Module):\n    config: Config\n    size = 1",
+        "class NewLayer(nn.Module):\n    config: Config\n    size = 1\n    config: Config",
+        "class NewLayer(OldLayer):\n    pass",
+    ),
     "parentheses_decide": Case(
         "class NewLayer(nn.Module):\n    def f(self, x):\n        return (self.w * x).to(1)",
         "class NewLayer(nn.Module):\n    def f(self, x):\n        return self.w * x.to(1)",

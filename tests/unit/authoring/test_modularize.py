@@ -14,6 +14,7 @@ from modular_converter.authoring.flat_model import FlatModel, read_flat_model
 from modular_converter.authoring.library_index import LibraryIndex, read_index
 from modular_converter.authoring.modularize import Modularized, modularize
 from modular_converter.authoring.sources import heirs_of
+from modular_converter.convert.batch import Run
 from modular_converter.convert.source.library import Library
 from modular_converter.settings.load import load_settings
 
@@ -249,6 +250,26 @@ def test_a_definition_may_become_short_after_a_later_one(monkeypatch: pytest.Mon
     short, long = (dict.fromkeys(("first", "second"), how) for how in (How.ALONG, How.HEIR))
     found = proof_module._shortened(["first", "second"], SimpleNamespace(how=short), _proof(long), None)  # type: ignore[arg-type]
     assert found.draft.how == short
+
+
+def test_two_heirs_together_give_an_order_that_neither_gives_alone(tmp_path: Path) -> None:
+    """As edgetam's block stands above what it uses: one more heir alone would not do, and nothing is written out."""
+    body = "    def __init__(self, config):\n        super().__init__()\n        self.inner = {}\n"
+    classes = (("OldFeed", "nn.Linear(2, 2)"), ("OldBlock", "OldFeed(config)"), ("OldModel", "OldBlock(config)"))
+    old = "from torch import nn\n" + "".join(
+        f"\n\nclass {name}(nn.Module):\n{body.format(inner)}" for name, inner in classes
+    )
+    models = _tree(tmp_path, old=old)
+    human = "from ..old.modeling_old import OldBlock, OldFeed, OldModel\n" + "".join(
+        f"\n\nclass {name.replace('Old', 'New')}({name}):\n    pass\n" for name in ("OldBlock", "OldFeed", "OldModel")
+    )
+    modular = models / "new" / "modular_new.py"
+    modular.parent.mkdir()
+    (conversion,) = Run(load_settings(str(models)), {str(modular): human}, workers=1).convert([str(modular)])
+    (models / "new" / "modeling_new.py").write_text(conversion.files[str(models / "new" / "modeling_new.py")])
+    result = _modularized(models, "new")
+    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof.text.rstrip() == human.rstrip()
 
 
 def test_an_exported_name_that_comes_along_is_told_to_linters(tmp_path: Path) -> None:
