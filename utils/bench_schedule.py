@@ -131,7 +131,7 @@ def measure(case: Case, ranks: int, on_gpu: bool) -> dict[str, Any]:
         put_to_sleep(subject.model)
     work = chain_work(request)
     times = subject.times(work.output)
-    counted = work.costs(1.0, 1.0, width * (4 if case.trains else 1))
+    counted = work.costs(1.0, 1.0, *((4 * width, width) if case.trains else (width, 0)))
     costs = with_times(counted, times, "measured")
     predicted = forecast(setting, replace(costs, transfer=times.transfer), case.balance)
     step = subject.step(predicted)

@@ -67,7 +67,7 @@ def predict_schedule(model: str | None, **options: Any) -> None:
     --even takes equal layers, and --layer-times what was measured.
 
     All figures are predicted, and nothing runs in parallel, unless --measure is given. Bytes are those of weights, gradients, optimizer state (two
-    numbers a parameter, as AdamW keeps) and activations, without temporary tensors.
+    numbers a parameter, as AdamW keeps) and activations, without temporary tensors but those of the loss.
     """
     setting = _setting(options)
     balance = _numbers(options["balance"])

@@ -91,4 +91,5 @@ def _timed(
         f"assumed: {options['tflops']:g} TFLOP/s, {options['bandwidth']:g} GB/s between ranks, "
         f"{state:g} bytes a parameter",
     ]
-    return work.costs(options["tflops"], options["bandwidth"], state), notes
+    gradient = width if setting.trains and not options["state"] else 0
+    return work.costs(options["tflops"], options["bandwidth"], state, gradient), notes

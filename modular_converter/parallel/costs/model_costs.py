@@ -77,6 +77,8 @@ class _Counter:
         self.weight_flops = [0.0] * (len(layers) + 2)
         self.other_flops = [0.0] * (len(layers) + 2)
         self.kept = [0.0] * (len(layers) + 2)
+        self.weight_results = [0.0] * (len(layers) + 2)
+        self.temporary = [0.0] * (len(layers) + 2)
         self.owner = {_storage(p): p for p in model.parameters()}
         self.places: dict[int, set[int]] = {key: set() for key in self.owner}
         self.seen: dict[int, Any] = {_storage(b): b for b in model.buffers()} | dict(self.owner)
@@ -104,6 +106,18 @@ class _Counter:
             self.seen[key] = tensor  # held, so that no other storage gets its number
             self.kept[self.place] += tensor.untyped_storage().nbytes()
         return tensor
+
+    def note_results(self, func: Any, result: Any, with_weight: bool) -> None:
+        """Add the bytes of which the backward makes gradients; a view of a weight is none of them."""
+        size = sum(
+            float(t.numel() * t.element_size())
+            for t in tensors_in(result)
+            if with_weight and _storage(t) not in self.owner
+        )
+        self.weight_results[self.place] += size
+        if func._overloadpacket is torch.ops.aten._log_softmax:
+            softmax = 2.0 * result.numel() * result.element_size()
+            self.temporary[self.place] = max(self.temporary[self.place], softmax)
 
     def count(self, flops: float, with_weight: bool) -> None:
         (self.weight_flops if with_weight else self.other_flops)[self.place] += flops
@@ -141,7 +155,8 @@ class _Counter:
             for place in own:
                 counts[place] += parameter.numel()
             shared += parameter.numel() if len(own) > 1 else 0
-        before, *middle, after = map(PartWork, self.weight_flops, self.other_flops, self.kept, counts)
+        sums = (self.weight_flops, self.other_flops, self.kept, counts, self.weight_results, self.temporary)
+        before, *middle, after = map(PartWork, *sums)
         return ChainWork(type(model).__name__, path, tuple(middle), before, after, shared, self.output)
 
     def remove_hooks(self) -> None:
@@ -165,6 +180,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **(kwargs or {}))
         tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
         with_weight = self.counter.use(tensors)
+        self.counter.note_results(func, result, with_weight)
         packet = func._overloadpacket
         if "grouped_mm" in str(packet):  # rows of several experts, each with the matrix of its own
             self.counter.count(2.0 * result.numel() * args[0].shape[-1], with_weight)

@@ -17,14 +17,19 @@ class PartWork:
         other_flops: of products between activations, such as attention's; the backward of inputs takes twice as many.
         activations: bytes that the forward keeps for the backward.
         parameters: their number.
+        weight_results: bytes of what operations with weights return; the backward of inputs makes as many of gradients, and
+            that of weights needs them.
+        temporary: bytes that the backward of a softmax of log-probabilities needs: two gradients as large as its result.
     """
 
     weight_flops: float
     other_flops: float
     activations: float
     parameters: int
+    weight_results: float = 0.0
+    temporary: float = 0.0
 
-    def cost(self, flops: float, bytes_per_parameter: float) -> StageCost:
+    def cost(self, flops: float, bytes_per_parameter: float, bytes_per_gradient: float = 0.0) -> StageCost:
         """Times on a device of so many operations a second."""
         return StageCost(
             (self.weight_flops + self.other_flops) / flops,
@@ -32,6 +37,9 @@ class PartWork:
             self.weight_flops / flops,
             self.activations,
             self.parameters * bytes_per_parameter,
+            self.parameters * bytes_per_gradient,
+            self.weight_results,
+            self.temporary,
         )
 
 
@@ -58,22 +66,26 @@ class ChainWork:
     length: int = 0
     result: float = 0.0
 
-    def costs(self, tflops: float, bandwidth: float, bytes_per_parameter: float) -> ChainCosts:
+    def costs(
+        self, tflops: float, bandwidth: float, bytes_per_parameter: float, bytes_per_gradient: float = 0.0
+    ) -> ChainCosts:
         """Times and bytes.
 
         Args:
             tflops: what a device reaches in such products, in 10^12 operations a second.
             bandwidth: between two ranks, in 10^9 bytes a second.
             bytes_per_parameter: of weight, gradient and optimizer state together.
+            bytes_per_gradient: of it, those of the gradient.
         """
         flops = tflops * 1e12
         return ChainCosts(
-            tuple(layer.cost(flops, bytes_per_parameter) for layer in self.layers),
-            self.before.cost(flops, bytes_per_parameter),
-            self.after.cost(flops, bytes_per_parameter),
+            tuple(layer.cost(flops, bytes_per_parameter, bytes_per_gradient) for layer in self.layers),
+            self.before.cost(flops, bytes_per_parameter, bytes_per_gradient),
+            self.after.cost(flops, bytes_per_parameter, bytes_per_gradient),
             self.output / (bandwidth * 1e9),
             self.shared * bytes_per_parameter,
             self.result,
+            self.output,
         )
 
     @property

@@ -90,10 +90,26 @@ def forecast(setting: PipelineSetting, costs: ChainCosts, balance: Sequence[int]
     stages = costs.stages(cut)
     if order.stage_ranks[0] == order.stage_ranks[-1]:
         stages = (*stages[:-1], replace(stages[-1], state=stages[-1].state - costs.shared))
-    if not setting.trains:  # the results of all micro-batches, and the batch that they are put together to
-        results = 2 * setting.chunks * costs.result
-        stages = (*stages[:-1], replace(stages[-1], state=stages[-1].state + results))
+    stages = _with_kept_outputs(stages, order, setting, costs)
     return Forecast(setting, cut, stages, costs.transfer, simulate(order, stages, costs.transfer, setting.overlaps))
+
+
+def _with_kept_outputs(
+    stages: tuple[StageCost, ...], order: ActionOrder, setting: PipelineSetting, costs: ChainCosts
+) -> tuple[StageCost, ...]:
+    """The stages with what torch keeps of their results.
+
+    In training the last one's until its backward. Without a backward all that stages send and receive until the step ends,
+    the results of all micro-batches, and the batch that they are put together to.
+    """
+    *others, last = stages
+    if setting.trains:
+        return (*others, replace(last, activations=last.activations + costs.result))
+    owners = order.stage_ranks
+    kept = [float(costs.output)] * (len(stages) - 1) + [2 * costs.result]
+    for number in range(1, len(stages)):
+        kept[number] += costs.output * (owners[number - 1] != owners[number])
+    return tuple(replace(one, state=one.state + setting.chunks * more) for one, more in zip(stages, kept))
 
 
 def compare_schedules(setting: PipelineSetting, costs: ChainCosts, balance: Sequence[int] = ()) -> ScheduleComparison:

@@ -49,7 +49,9 @@ def with_times(costs: ChainCosts, times: ChainCosts, path: str) -> ChainCosts:
         raise ScheduleError(f"{path}: has {len(times.layers)} layers, the model has {len(costs.layers)}")
 
     def timed(cost: StageCost, time: StageCost) -> StageCost:
-        return replace(time, activations=cost.activations, state=cost.state)
+        return replace(
+            cost, forward=time.forward, input_backward=time.input_backward, weight_backward=time.weight_backward
+        )
 
     layers = tuple(map(timed, costs.layers, times.layers))
     return replace(

@@ -173,16 +173,44 @@ def duration(work: Work, cost: StageCost) -> float:
 
 
 def _use(order: ActionOrder, rank: int, timed: Sequence[Timed], costs: Sequence[StageCost], step: float) -> RankUse:
-    """What a rank did and held. Activations stay until the last backward action of their stage and micro-batch."""
-    last = {(t.action.stage, t.action.chunk): t.action for t in timed}
+    """What a rank did and held."""
     busy = sum(duration(t.action.work, costs[t.action.stage]) for t in timed)
+    own = [cost for cost, owner in zip(costs, order.stage_ranks) if owner == rank]
+    state = sum(cost.state for cost in own)
+    start = state - sum(cost.gradients for cost in own)
+    held, peak = _most_held([t.action for t in timed], costs, start)
+    return RankUse(busy, 1 - busy / step if step else 0.0, held, state, peak)
+
+
+def _most_held(actions: Sequence[Action], costs: Sequence[StageCost], start: float) -> tuple[int, float]:
+    """The most micro-batches, and the most bytes, that a rank holds at once.
+
+    Activations stay until the last backward action of their stage and micro-batch. The first stage has no inputs that need
+    gradients: torch does nothing in its backward of inputs.
+
+    Args:
+        start: bytes before the first action.
+    """
+    last = {(action.stage, action.chunk): action for action in actions}
+    begun: set[int] = set()
     held = most = 0
-    state = sum(cost.state for cost, owner in zip(costs, order.stage_ranks) if owner == rank)
-    now = peak = state
-    for action in (t.action for t in timed):
-        if action.work is Work.FORWARD:
-            held, now = held + 1, now + costs[action.stage].activations
+    now = peak = start
+    for action in actions:
+        work, stage, chunk = action
+        cost = costs[stage]
+        if work is Work.FORWARD:
+            held, now = held + 1, now + cost.activations
             most, peak = max(most, held), max(peak, now)
-        if last[action.stage, action.chunk] == action:
-            held, now = held - 1, now - costs[action.stage].activations
-    return RankUse(busy, 1 - busy / step if step else 0.0, most, state, peak)
+            between = 0.0
+        else:
+            between = cost.between_halves if stage else 0.0
+            peak = max(peak, now + cost.temporary * (work is not Work.WEIGHT_BACKWARD))
+        if work is Work.INPUT_BACKWARD:
+            now += between
+        elif work is not Work.FORWARD and stage not in begun:
+            begun.add(stage)
+            now += cost.gradients
+        if last[stage, chunk] == action:
+            held, now = held - 1, now - cost.activations - between * (work is Work.WEIGHT_BACKWARD)
+        peak = max(peak, now)
+    return most, peak

@@ -16,6 +16,9 @@ class StageCost:
         forward, input_backward, weight_backward: seconds; a whole backward pass takes the sum of the latter two.
         activations: bytes that its forward keeps for its backward.
         state: bytes of weights, gradients and optimizer state, whatever the number of micro-batches.
+        gradients: bytes of ``state`` that the first backward of weights makes.
+        between_halves: bytes that the backward of inputs leaves to that of weights, besides the activations.
+        temporary: bytes that its backward needs while it runs.
     """
 
     forward: float
@@ -23,6 +26,9 @@ class StageCost:
     weight_backward: float
     activations: float = 0.0
     state: float = 0.0
+    gradients: float = 0.0
+    between_halves: float = 0.0
+    temporary: float = 0.0
 
     @property
     def compute(self) -> float:
@@ -36,6 +42,9 @@ class StageCost:
             self.weight_backward + other.weight_backward,
             self.activations + other.activations,
             self.state + other.state,
+            self.gradients + other.gradients,
+            self.between_halves + other.between_halves,
+            max(self.temporary, other.temporary),
         )
 
 
@@ -52,7 +61,8 @@ class ChainCosts:
         after: outside of the layers, at the last stage (the last norm, the head, the loss).
         transfer: seconds that the output of a layer needs to the next rank; its gradient needs as long.
         shared: bytes of state that both ``before`` and ``after`` count (tied embeddings): one rank holds them once.
-        result: bytes of the output of a micro-batch, which stays where no backward follows.
+        result: bytes of the output of a micro-batch, which the last stage keeps until its backward, or all of them.
+        output: bytes that a stage hands to the next one for a micro-batch.
     """
 
     layers: tuple[StageCost, ...]
@@ -61,6 +71,7 @@ class ChainCosts:
     transfer: float = 0.0
     shared: float = 0.0
     result: float = 0.0
+    output: float = 0.0
 
     def stages(self, balance: Sequence[int]) -> tuple[StageCost, ...]:
         """The cost of each stage, from its number of layers.

@@ -45,6 +45,20 @@ def test_the_formulas_of_llama():
     assert (work.before.weight_flops, work.after.weight_flops) == (0, 2 * tokens * hidden * 100)
     assert (work.before.parameters, work.after.parameters, work.shared) == (6400, 6400 + hidden, 0)
     assert work.output == tokens * hidden * 2
+    products, norms = 3 * hidden + 2 * half + 2 * between, 2 * hidden
+    assert {layer.weight_results for layer in work.layers} == {tokens * (products + norms) * 2}
+    assert [part.temporary for part in (work.before, *work.layers)] == [0.0] * 5
+    assert work.after.temporary == 2 * tokens * 100 * 4  # the loss is computed in float32
+
+
+def test_what_is_kept_of_results():
+    work = counted("llama", LLAMA, trains=False)
+    costs = work.costs(1.0, 1.0, bytes_per_parameter=2)
+    chunks, weights = 4, 2 * work.parameters
+    one, two = forecast(PipelineSetting("GPipe", 2, 1, chunks, trains=False), costs).timeline.uses
+    assert one.peak + two.peak == weights + chunks * (2 * work.output + 2 * work.result)
+    (alone,) = forecast(PipelineSetting("LoopedBFS", 1, 2, chunks, trains=False), costs).timeline.uses
+    assert alone.peak == weights + chunks * (work.output + 2 * work.result)  # nothing is received
 
 
 def test_tied_embeddings_are_held_at_both_ends_or_once():

@@ -92,9 +92,10 @@ def test_a_model_with_bytes(tmp_path):
     measured = told(*LLAMA, "--ranks", "2", "--layer-times", str(times), "--inference")
     assert measured["chosen"]["actions"][0][0]["end"] == 3
     first, last = (rank["state_bytes"] for rank in measured["chosen"]["by_rank"])
-    assert first == 2 * (3 * (layer + 128) + 6400)
+    between = 4 * 2 * 32 * 64 * 2  # what passes between the stages, of all four micro-batches
+    assert first == 2 * (3 * (layer + 128) + 6400) + between
     logits = 2 * 32 * 100 * 2  # of a micro-batch: kept for all four, and put together
-    assert last == 2 * (3 * (layer + 128) + 6400 + 64) + 8 * logits
+    assert last == 2 * (3 * (layer + 128) + 6400 + 64) + 8 * logits + between
     times.write_text(json.dumps({"layers": [[1, 2]] * 5}))
     result = run(*LLAMA, "--ranks", "2", "--layer-times", str(times))
     assert (result.exit_code, "has 5 layers, the model has 6" in result.output) == (2, True)

@@ -149,3 +149,31 @@ def test_a_circle_is_named():
     )
     with pytest.raises(ScheduleError, match="at 0B0, 1F0"):
         simulate(waiting, [UNIT, UNIT])
+
+
+def peaks(name: str, per_rank: int, chunks: int, *costs: StageCost) -> list[float]:
+    order = order_of(SCHEDULES[name], len(costs) // per_rank, per_rank, chunks)
+    return [use.peak for use in simulate(order, costs).uses]
+
+
+def test_gradients_of_weights_come_with_the_first_backward():
+    cost = StageCost(1.0, 1.0, 1.0, activations=1.0, state=10.0, gradients=2.0)
+    assert peaks("1F1B", 1, 2, cost, cost) == [11.0, 11.0]  # 8 + 2, and a micro-batch
+    assert peaks("1F1B", 1, 3, cost, cost) == [12.0, 11.0]
+    assert peaks("GPipe", 1, 8, cost, cost) == [17.0, 17.0]  # 8 + 8; one is given up for the gradients of 2
+
+
+def test_a_backward_in_halves_holds_gradients_in_between():
+    cost = StageCost(1.0, 1.0, 1.0, activations=1.0, between_halves=0.5)
+    whole = peaks("InterleavedZeroBubble", 1, 4, *[replace(cost, between_halves=0.0)] * 2)
+    halves = peaks("InterleavedZeroBubble", 1, 4, cost, cost)
+    assert halves[0] == whole[0]  # no backward of inputs on the first stage
+    assert halves[1] > whole[1]
+    assert peaks("1F1B", 1, 4, cost, cost) == peaks("1F1B", 1, 4, *[replace(cost, between_halves=0.0)] * 2)
+
+
+def test_the_loss_needs_bytes_while_its_backward_runs():
+    cost = StageCost(1.0, 1.0, 1.0, activations=1.0)
+    last = replace(cost, temporary=3.0)
+    assert peaks("1F1B", 1, 4, cost, last) == [2.0, 4.0]
+    assert (cost + last).temporary == 3.0
