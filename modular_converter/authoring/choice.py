@@ -16,10 +16,10 @@ IMPORT_LINES = 1.5
 """What one more neighbour costs."""
 NAME_LINES = 0.8
 """What one more imported parent costs."""
-
-
 YOUNGER_LINES = 5.0
 """What a class costs more whose parent belongs to a younger model."""
+OTHER_PREFIX = 1000.0
+"""What a parent costs whose file is used under another prefix: one file has one prefix."""
 MOST_PARENTS = 6
 """Sources that are looked at closely for one class."""
 
@@ -83,6 +83,26 @@ def inherit_from(
     return Placed(source, parent, heir) if heir is not None else None
 
 
+def cost_of_heir(one: Placed, preferred: Collection[str], year: int) -> float:
+    """The lines of an heir, fewer for a parent that a person prefers, more for one of a younger model."""
+    factor = 0.7 if one.source.model in preferred else 1.0
+    return (one.heir.lines + NAME_LINES) * factor + (YOUNGER_LINES if one.source.year > year else 0.0)
+
+
+def cheapest_first(
+    some: Sequence[Placed], chosen: Mapping[str, Placed], preferred: Collection[str], year: int
+) -> list[Placed]:
+    """The parents that one class could have, sorted by what they cost next to the choice for all classes."""
+    prefixes = {one.source.path: one.source.prefix for one in chosen.values()}
+
+    def cost(one: Placed) -> float:
+        prefix = prefixes.get(one.source.path)
+        new = IMPORT_LINES if prefix is None else 0.0 if prefix == one.source.prefix else OTHER_PREFIX
+        return cost_of_heir(one, preferred, year) + new
+
+    return sorted(some, key=cost)
+
+
 def choose_parents(
     flat: FlatModel, estimated: Mapping[str, Sequence[Placed]], preferred: Collection[str], year: int
 ) -> dict[str, Placed]:
@@ -106,8 +126,7 @@ def choose_parents(
     def cost(name: str, one: Placed) -> float:
         if one.heir.says_nothing and one.parent == name and name in used:
             return 0.3
-        factor = 0.7 if one.source.model in preferred else 1.0
-        return (one.heir.lines + NAME_LINES) * factor + (YOUNGER_LINES if one.source.year > year else 0.0)
+        return cost_of_heir(one, preferred, year)
 
     current = dict(full)
     chosen: dict[str, Placed] = {}

@@ -15,7 +15,7 @@ SMALLEST = 12
 
 
 def forms_of_parts(text: str, abstract: str) -> list[tuple[str, int]]:
-    """The form and the number of lines of each part of a class: members, and the statements of `__init__`.
+    """The form and the number of lines of each part of a class: members, bodies below a docstring, `__init__`'s lines.
 
     Args:
         text: the class.
@@ -27,17 +27,21 @@ def forms_of_parts(text: str, abstract: str) -> list[tuple[str, int]]:
         return []
     lines = abstract.split("\n")
     found: dict[str, int] = {}
-    for part in _parts(node):
-        first, last = first_line(part, lines) - 1, part.end_lineno or part.lineno
+    for first, last in _parts(node, lines):
         form = squeezed("".join(lines[first:last]))
         if len(form) >= SMALLEST:
             found.setdefault(form, last - first)
     return list(found.items())
 
 
-def _parts(node: ast.ClassDef) -> Iterator[ast.stmt]:
+def _parts(node: ast.ClassDef, lines: list[str]) -> Iterator[tuple[int, int]]:
+    """The first line of each part, counted from 0, and the line behind its last."""
     for member in node.body:
         if not is_docstring(member):
-            yield member
+            yield first_line(member, lines) - 1, member.end_lineno or member.lineno
+        if isinstance(member, ast.FunctionDef) and is_docstring(member.body[0]) and len(member.body) > 1:
+            yield member.body[0].end_lineno or 0, member.end_lineno or 0
         if isinstance(member, ast.FunctionDef) and member.name == "__init__":
-            yield from (one for one in member.body if not is_docstring(one))
+            for one in member.body:
+                if not is_docstring(one):
+                    yield first_line(one, lines) - 1, one.end_lineno or one.lineno

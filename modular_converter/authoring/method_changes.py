@@ -153,9 +153,14 @@ def _is_plain(function: Function) -> bool:
 
 
 def _reads_locals_of_parent(text: str, wanted: Member) -> bool:
-    """Whether an override reads a local name that only the parent's lines bind: right when merged, wrong to a reader."""
+    """Whether an override reads a local name that only the parent's lines bind: right when merged, wrong to a reader.
+
+    The call of the parent's method reads parameters as they are before these lines.
+    """
     (short,) = ast.parse(f"class _:\n{text}").body[0].body  # type: ignore[attr-defined]
-    bound, read = _bound_and_read(short)
+    bound, _ = _bound_and_read(short)
+    lines = (one for one in short.body if f"super().{short.name}(" not in ast.unparse(one))
+    read = set[str]().union(*(_bound_and_read(one)[1] for one in lines))
     return not (_bound_and_read(wanted.function)[0] - bound).isdisjoint(read)
 
 

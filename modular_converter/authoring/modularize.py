@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modular_converter.authoring.attempt import Proof
-from modular_converter.authoring.choice import Placed, choose_parents, estimates, inherit_from
+from modular_converter.authoring.choice import Placed, cheapest_first, choose_parents, estimates, inherit_from
 from modular_converter.authoring.comparison import FileDifference
 from modular_converter.authoring.draft import Draft, How, Import, definitions_of
 from modular_converter.authoring.flat_model import FlatModel
@@ -122,8 +122,9 @@ def _shortest(flat: FlatModel, index: LibraryIndex, library: Library, preferred:
         ranked = [chosen[name], *sorted(some, key=lambda one: one.heir.lines)] if name in chosen else []
         sure = [one for one in map(_merged(name, flat, library), ranked[: 1 + MOST_OTHERS]) if one is not None]
         distinct = list({(one.source.path, one.heir.text): one for one in reversed(sure)}.values())[::-1]
-        if distinct:
-            placed[name], others[name] = distinct[0], tuple(distinct[1:])
+        if distinct:  # the estimates may have been too low
+            placed[name], *rest = cheapest_first(distinct, chosen, preferred, year)
+            others[name] = tuple(rest)
     return prove_draft(first_draft(flat, placed, others, sources), library.settings)
 
 

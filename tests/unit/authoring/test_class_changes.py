@@ -109,6 +109,19 @@ CASES = {
         "class NewLayer(OldLayer):\n\n    def __init__(self, config):\n        super().__init__(config)\n"
         "        size = config.size\n        half = size // 2\n        self.b = C(half)",
     ),
+    "parameter_that_the_parent_s_lines_assign": Case(
+        "class NewLayer(nn.Module):\n    def f(self, x, y=None):\n        z = x\n        x = x + y\n        return x * z",
+        "class NewLayer(nn.Module):\n    def f(self, x, y):\n        z = x\n        x = x + y\n        return x * z",
+        "class NewLayer(OldLayer):\n\n    def f(self, x, y=None):\n        return super().f(x, y)",
+    ),
+    "parameter_that_a_reader_would_take_for_the_parent_s": Case(
+        "class NewLayer(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n"
+        "        size = size * 2\n        self.a = A(size)\n        self.c = C()\n        self.b = B(size)",
+        "class NewLayer(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n"
+        "        size = size * 2\n        self.a = A(size)\n        self.c = C()",
+        "class NewLayer(OldLayer):\n\n    def __init__(self, size):\n        nn.Module.__init__(self)\n"
+        "        size = size * 2\n        self.a = A(size)\n        self.c = C()\n        self.b = B(size)",
+    ),
     "one_method_by_super_although_another_cannot_be": Case(
         f"class NewLayer(nn.Module):\n{INIT}        self.a = 1\n        self.b = 2\n        self.c = 3\n\n"
         "    def f(self):\n        self.a = 1\n        print()\n        self.c = 3",
