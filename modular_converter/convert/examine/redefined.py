@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import DEFINITIONS, Module, Statement
+from modular_converter.convert.source.module import DEFINITIONS, ImportedName, Module, Statement
 from modular_converter.diagnostics import Diagnostic, Location, locate_word
 from modular_converter.facts.nodes import children
-from modular_converter.rules import changed_meaning, import_below_definition
+from modular_converter.rules import changed_meaning, imported_again
 
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -24,24 +24,24 @@ def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: 
     """What generated definitions use otherwise than in their own module.
 
     A warning for each that reads, when it is made, a name that is defined again below it; an error for a name that is
-    imported below its definition.
+    imported below another meaning of it.
     """
     target, resolution = neighbours.target, neighbours.resolution
     text = library.text(target.path)
     modules = {one.path: one.module for one in resolution.neighbours.values()} | {target.path: target.module}
     users: dict[tuple[str, int], str] = {}
     for path, module in modules.items():
-        again, below = _defined_again(module), _imported_below(module)
+        again, below = _defined_again(module), _imported_again(module)
         if not again and not below:
             continue
         users = users or _users(neighbours, files)
         stem, file = os.path.splitext(os.path.basename(path))[0], os.path.basename(path)
         there = None if path == target.path else locate_word(target.path, stem, text)
         used = [(one, user) for one in module.statements if (user := users.get((path, one.line)))]
-        for name, (defined, imported) in below.items():
+        for name, (line, kind, imported) in below.items():
             if any(name in (*one.uses, one.name) for one, _ in used):
                 place = there or Location(path, imported)
-                yield import_below_definition.diagnose(place, name, file, defined, imported).with_source(text)
+                yield imported_again.diagnose(place, name, file, line, kind, imported).with_source(text)
         for statement, user in used:
             for name in sorted(again & statement.uses):
                 if lines := _made_between(module, statement, name):
@@ -61,11 +61,33 @@ def _users(neighbours: Neighbourhood, files: GeneratedFiles) -> dict[tuple[str, 
     return users
 
 
-def _imported_below(module: Module) -> dict[str, tuple[int, int]]:
-    """The names that a module imports below their definitions -> the lines of the last of each."""
+def _imported_again(module: Module) -> dict[str, tuple[int, str, int]]:
+    """The names that a module imports below another meaning, which generated code gets.
+
+    Name -> the line of that meaning, whether it is a definition or an import, and the line of the last import.
+    """
     defined = {one.name: one.line for one in module.statements if one.role in DEFINITIONS}
-    imported = {each.bound: one.line for one in module.statements for each in one.imports}
-    return {name: (line, imported[name]) for name, line in defined.items() if imported.get(name, 0) > line}
+    imports: dict[str, dict[tuple[str, str], list[int]]] = {}
+    for statement in module.statements:
+        for one in statement.imports:
+            imports.setdefault(one.bound, {}).setdefault(_origin(one), []).append(statement.line)
+    found: dict[str, tuple[int, str, int]] = {}
+    for name, origins in imports.items():
+        lines = sorted(line for some in origins.values() for line in some)
+        used = next(some for some in origins.values() if lines[0] in some)
+        if name in defined:
+            if lines[-1] > defined[name]:
+                found[name] = defined[name], "definition", lines[-1]
+        elif lines[-1] not in used:
+            found[name] = lines[0], "import", lines[-1]
+    return found
+
+
+def _origin(imported: ImportedName) -> tuple[str, str]:
+    """What an import brings; `import a` and `import a.b` bring the same name for the same package."""
+    if imported.name or imported.asname:
+        return imported.module, imported.name
+    return imported.bound, ""
 
 
 def _made_between(module: Module, user: Statement, name: str) -> tuple[int, int] | None:

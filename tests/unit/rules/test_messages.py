@@ -28,8 +28,8 @@ from modular_converter.rules import (
     generated_file_missing,
     generated_file_orphaned,
     half_overridden,
-    import_below_definition,
     import_from_package_root,
+    imported_again,
     inconsistent_bases,
     inheritable_definition,
     internal_error,
@@ -221,7 +221,7 @@ WORDED = [
         "Define `NewTextConfig`",
     ),
     (
-        import_below_definition.diagnose(AT, "fast", "modeling_old.py", 3, 7),
+        imported_again.diagnose(AT, "fast", "modeling_old.py", 3, "definition", 7),
         "modeling_old.py imports `fast` in line 7, but the generated code would use the definition in line 3",
         "Drop one of the two",
     ),
