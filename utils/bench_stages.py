@@ -1,9 +1,9 @@
 """A model in stages against one device, on as many GPUs as torchrun starts processes:
 `torchrun --nproc-per-node 2 utils/bench_stages.py [--results FILE]`.
 
-Llama shapes with random weights in bfloat16: the forward of a batch and `generate` (5.9 billion parameters), and a training
-step with AdamW (1.3 billion), in micro-batches, by each schedule. One device runs the same batch whole and in the same micro-batches;
-the faster one counts. Medians of steps after two that warm up.
+Llama shapes with random weights in bfloat16: the forward of a batch, by transformers' own pipeline, too, `generate` (5.9
+billion parameters), and a training step with AdamW (1.3 billion), in micro-batches, by each schedule. One device runs the
+same batch whole and in the same micro-batches; the faster one counts. Medians of steps after two that warm up.
 """
 
 from __future__ import annotations
@@ -87,7 +87,23 @@ def forwards(options: argparse.Namespace, place: torch.device) -> list[str]:
         pipeline = _pipeline(model, schedule, options, place).eval()
         taken = median(functools.partial(pipeline, input_ids=ids), options.times)
         rows.append(_row(f"forward, {options.forward}", schedule, one, taken))
+        del pipeline
+    taken = _library_seconds(model, ids, options.times)
+    rows.append(_row(f"forward, {options.forward}, transformers' `DistributedConfig(pp_size=…)`", "", one, taken))
     return rows
+
+
+@torch.no_grad()
+def _library_seconds(model: Any, ids: torch.Tensor, times: int) -> float:
+    """Seconds of transformers' own pipeline, which gives all processes the logits; they are those of the whole model."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from transformers.distributed.pipeline_parallel import apply_pipeline_parallelism
+
+    expected = model(input_ids=ids[:1], use_cache=False).logits
+    mesh = init_device_mesh(ids.device.type, (dist.get_world_size(),), mesh_dim_names=("pp",))
+    divided = apply_pipeline_parallelism(copy.deepcopy(model), mesh)
+    torch.testing.assert_close(divided(input_ids=ids[:1], use_cache=False).logits, expected)
+    return median(functools.partial(divided, input_ids=ids, use_cache=False), times)
 
 
 def decodings(options: argparse.Namespace, place: torch.device) -> list[str]:
@@ -166,6 +182,9 @@ def _pipeline(model: Any, schedule: str, options: argparse.Namespace, place: tor
     return Pipeline(copy.deepcopy(model), chunks=options.chunks, schedule=schedule, device=place)
 
 
+MEASURED = {"forward": forwards, "decoding": decodings, "training": trainings}
+
+
 def _row(what: str, schedule: str, one: float, taken: float) -> str:
     return f"| {what} | {schedule} | {one * 1e3:.0f} | {taken * 1e3:.0f} | {one / taken:.2f} |"
 
@@ -180,6 +199,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--forward", choices=SIZES, default="5.9 billion")
     parser.add_argument("--training", choices=SIZES, default="1.3 billion")
+    parser.add_argument("--only", choices=MEASURED, help="leave the other kinds out")
     parser.add_argument("--results", metavar="FILE", help="put the table into a file, too")
     options = parser.parse_args()
     gpu = torch.cuda.is_available()
@@ -195,8 +215,9 @@ def main() -> None:
         f"| | schedule | one device, ms | {processes} devices, ms | times as fast |",
         "|---|---|---|---|---|",
     ]
-    for measured in (forwards, decodings, trainings):
-        lines += measured(options, place)
+    for kind, measured in MEASURED.items():
+        if options.only in (None, kind):
+            lines += measured(options, place)
         torch.cuda.empty_cache()
     if dist.get_rank() == 0:
         print("\n".join(lines), flush=True)
