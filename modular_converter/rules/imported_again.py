@@ -23,10 +23,10 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="a name is imported below its own definition, or from two places",
     explanation="""\
-The imports of a generated file stand on top, and its definitions below them. In Python the last statement decides what a
-name means: where a file defines `scale` and imports `scale` further down, its code calls the imported function, and the
-generated code the defined one. `fast = None` above a protected import of `fast` is such a pair. Of two imports of one
-name from two places the generated file has the first.
+The imports of a generated file stand on top, and its definitions below them. In Python the last statement decides what
+a name means: where a file defines `scale` and imports `scale` further down, its code calls the imported function, and
+the generated code the defined one. `fast = None` above a protected import of `fast` is such a pair. Of two imports of
+one name from two places the generated file has the first.
 
 Import a name once, and above its definition if it has one. Alternatives belong into one `try` or `if`.
 """,
