@@ -9,7 +9,7 @@ from modular_converter.authoring.draft import Draft, head_text, headers
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.index import index_module
-from modular_converter.convert.source.module import Module, Role, Statement
+from modular_converter.convert.source.module import Module, Role
 from modular_converter.settings.values import Settings
 
 
@@ -28,17 +28,16 @@ def with_gaps(draft: Draft, generated: Mapping[str, str], settings: Settings) ->
         generated: path -> what the draft converts to.
     """
     (modular,) = _formatted([draft], settings)
-    leads = {
-        file.path: gap_of(index_module(generated[file.path], file.path)) - _line_breaks(modular.header)
-        for file in draft.flat.files
-        if _first_import(modular, file) is None  # so that the neighbour's import is the first
-    }
+    unseen: dict[str, tuple[str, int]] = {}
+    for file in draft.flat.files:  # a neighbour's import may be the first, or an unused one that the formatter removes
+        name, gap = _first_import(modular, file)
+        unseen[file.path] = (name, gap_of(index_module(generated[file.path], file.path)) - gap)
     best, most = draft, -1
     for number in range(MOST_IMPORTS + 1):
         groups = [frozenset[str]()] if number == 0 else _groups(best)
         places = range(len(headers(draft.flat)))
         tries = [replace(best, header=place, needed=best.needed | group) for place in places for group in groups]
-        fitting = [_fitting(one, draft.flat, leads) for one in _formatted(tries, settings)]
+        fitting = [_fitting(one, draft.flat, unseen) for one in _formatted(tries, settings)]
         if max(fitting, default=0) <= most:
             return
         most = max(fitting)
@@ -69,21 +68,29 @@ def _formatted(drafts: Sequence[Draft], settings: Settings) -> list[Module]:
     return [index_module(formatted[path], path) for path in texts]
 
 
-def _fitting(modular: Module, flat: FlatModel, leads: Mapping[str, int]) -> int:
-    """The number of generated files below whose licence there will be as many empty lines as there should be."""
+def _fitting(modular: Module, flat: FlatModel, unseen: Mapping[str, tuple[str, int]]) -> int:
+    """The number of generated files below whose licence there will be as many empty lines as there should be.
+
+    Args:
+        unseen: for each file the first import in a draft, and the line breaks that a conversion added to its own.
+    """
     number = 0
     for file in flat.files:
-        first = _first_import(modular, file)
-        lead = _line_breaks(first.lead) if first else leads.get(file.path, 0)
-        number += _line_breaks(modular.header) + lead == gap_of(file.module)
+        name, gap = _first_import(modular, file)
+        before, more = unseen[file.path]
+        number += gap + (more if name == before else 0) == gap_of(file.module)
     return number
 
 
-def _first_import(modular: Module, file: FlatFile) -> Statement | None:
-    """The first statement in a modular file that imports a name for one of its generated files."""
+def _first_import(modular: Module, file: FlatFile) -> tuple[str, int]:
+    """The first name that a modular file imports for one of its files, "" for none, and the line breaks above it."""
     wanted = {name.key for one in file.module.statements for name in one.imports}
-    imports = (one for one in modular.statements if one.role is Role.IMPORT)
-    return next((one for one in imports if any(name.key in wanted for name in one.imports)), None)
+    for statement in modular.statements:
+        if statement.role is Role.IMPORT:
+            for name in statement.imports:
+                if name.key in wanted:
+                    return name.key, _line_breaks(modular.header + statement.lead)
+    return "", _line_breaks(modular.header)
 
 
 def gap_of(module: Module) -> int:
