@@ -139,6 +139,36 @@ def test_no_stage_receives_what_no_later_one_needs() -> None:
     assert in_stages(model, proven_pipeline_plan(model, IDS, "passing"), (range(2), range(2, 4)))[1] == [1]
 
 
+class WithTower(Passing):
+    """A tower that runs where there are images; its features enter before the layers, and behind each of them."""
+
+    def __init__(self) -> None:
+        super().__init__("plain")
+        self.tower = nn.ModuleList(Layer() for _ in range(2))
+
+    def forward(self, ids: torch.Tensor, images: torch.Tensor | None = None) -> torch.Tensor:
+        hidden, _ = self.embed(ids)
+        features = images
+        for block in self.tower if images is not None else ():
+            features = block(features)
+        if features is not None:
+            hidden = torch.where((ids > 2)[..., None], features, hidden)
+        for layer in self.layers:
+            hidden = layer(hidden)
+            if features is not None:
+                hidden = hidden + features * 0.5
+        return self.norm(hidden)
+
+
+def test_a_tower_that_did_not_run_is_right_where_it_does() -> None:
+    torch.manual_seed(2)
+    model = WithTower()
+    plan = proven_pipeline_plan(model, IDS, "tower")
+    assert not any(entry.module.startswith("tower") for entry in plan.entries)
+    verdict = verify_pipeline(model, plan, {**IDS, "images": torch.randn(2, 3, 4)}, 4, whole_batch=True)
+    assert verdict.passed and verdict.output_error < 1e-6 and verdict.gradient_error < 1e-5
+
+
 @pytest.mark.parametrize(("way", "reason"), [("around", "past the layers between"), ("made anew", "takes another")])
 def test_a_plan_for_transformers_has_no_place_for_it(way: str, reason: str) -> None:
     said = derive_pipeline(record(passing(way), IDS, "passing"))

@@ -178,6 +178,8 @@ class Pipeline(StageWeights):
             raise ApplyError("labels are for step(); a forward gives no loss")
         if self._schedule.v_shaped:
             raise ApplyError(f"{self._schedule.name} has no forward without a backward: use another schedule for it")
+        if len(self.stages) == self._stages_in_all > 1:
+            raise ApplyError("torch runs no forward alone with all stages on one process: run the model whole")
         merged = self._scheduled(self._batch(inputs), trains=False).eval(micro_batch=torch.arange(self._chunks))
         output = None if self._last_stage is None else self._last_stage.output(merged)
         self._refuse_everywhere(what_was_not_handed_over(output))
