@@ -32,6 +32,12 @@ def with_gaps(draft: Draft, generated: Mapping[str, str], settings: Settings) ->
     for file in draft.flat.files:  # a neighbour's import may be the first, or an unused one that the formatter removes
         name, gap = _first_import(modular, file)
         unseen[file.path] = (name, gap_of(index_module(generated[file.path], file.path)) - gap)
+    for believed in (unseen, dict.fromkeys(unseen, ("", 0))):  # with another header, what was unseen may be gone
+        yield from _best_drafts(draft, believed, settings)
+
+
+def _best_drafts(draft: Draft, unseen: Mapping[str, tuple[str, int]], settings: Settings) -> Iterator[Draft]:
+    """The draft with a header and imports that seem to suit all files, the fewest imports that do; see `_fitting`."""
     best, most = draft, -1
     for number in range(MOST_IMPORTS + 1):
         groups = [frozenset[str]()] if number == 0 else _groups(best)
@@ -44,6 +50,7 @@ def with_gaps(draft: Draft, generated: Mapping[str, str], settings: Settings) ->
         best = tries[fitting.index(most)]
         if most == len(draft.flat.files):
             yield best
+            return
 
 
 def _groups(draft: Draft) -> list[frozenset[str]]:
