@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from modular_converter.authoring.class_changes import Heir, ParentClass, heir_of
 from modular_converter.authoring.flat_model import FlatModel
@@ -45,17 +46,25 @@ def estimates(flat: FlatModel, sources: Sequence[SourceFile], library: Library) 
     for file in flat.files:
         for name, statement in file.module.definitions.items():
             if statement.role is Role.CLASS:
-                placed = (_cheapest(statement, source, flat, library) for source in _nearest(name, sources))
-                found[name] = [one for one in placed if one is not None]
+                found[name] = _estimates_of_class(statement, sources, flat, library)
     return found
 
 
-def _nearest(name: str, sources: Sequence[SourceFile]) -> list[SourceFile]:
-    """The sources for one class: those that share most with it, and those that share most with the whole model."""
+def _estimates_of_class(
+    statement: Statement, sources: Sequence[SourceFile], flat: FlatModel, library: Library
+) -> list[Placed]:
+    """The parents in the sources that share most with the class, and in those that share most with the whole model.
+
+    Of the former as many count as give a parent at all: those that share most may have members in another order.
+    """
+    name = statement.name
     likely = sorted((one for one in sources if name in one.shared), key=lambda one: -one.shared[name])
-    alike = [one for one in sources if name in one.definitions]
-    found = {id(one): one for one in (*likely[:MOST_PARENTS], *alike[:MOST_PARENTS])}
-    return list(found.values())
+    placed = (_cheapest(statement, one, flat, library) for one in likely)
+    found = list(islice((one for one in placed if one is not None), MOST_PARENTS))
+    known = {id(one.source) for one in found}
+    alike = [one for one in sources if name in one.definitions][:MOST_PARENTS]
+    others = (_cheapest(statement, one, flat, library) for one in alike if id(one) not in known)
+    return [*found, *(one for one in others if one is not None)]
 
 
 def _cheapest(statement: Statement, source: SourceFile, flat: FlatModel, library: Library) -> Placed | None:
