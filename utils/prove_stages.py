@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,7 @@ from marked_pages import write_part
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 ROWS, STEPS, MAX_NORM = 8, 3, 0.05
-WAIT = datetime.timedelta(minutes=5)
-"""How long a process waits for another one before all end."""
+WAIT = datetime.timedelta(minutes=5)  # of a process for another one, before all end
 CASES = (
     "GPipe:1:4",
     "1F1B:1:4",
@@ -38,13 +38,11 @@ CASES = (
     "Interleaved1F1B:2:4",
     "InterleavedZeroBubble:2:4",
     "ZBVZeroBubble:2:4",
-)
-"""Schedule, stages a process, micro-batches."""
+)  # schedule, stages a process, micro-batches
 FAMILIES = [
     "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "phi", "phi3", "gpt2",
     "olmoe", "gpt_neox", "gptj", "opt", "bloom", "falcon", "olmo2", "cohere", "starcoder2", "stablelm",
-    "granite", "glm4", "gpt_oss", "deepseek_v3", "nemotron", "xglm", "biogpt",
-    "gemma4_text",
+    "granite", "glm4", "gpt_oss", "deepseek_v3", "nemotron", "xglm", "biogpt", "gemma4_text",
 ]  # fmt: skip
 
 
@@ -68,16 +66,13 @@ class Whole:
 
 
 def whole_of(name: str, layers: int) -> Whole:
-    """A family's small model without dropout, run whole."""
+    """A family's small model without dropout, run whole; of a few more layers where it cannot have so many."""
     import torch
 
     from modular_converter.parallel.engine.stages.chosen_plan import pipeline_plan
-    from modular_converter.parallel.tiny.build import build, target_of
     from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 
-    target = target_of(name, "causal")
-    names = getattr(target.load()[1], "attribute_map", {})
-    model = build(target, {names.get("num_hidden_layers", "num_hidden_layers"): layers}).model
+    model = _built(name, layers, most=layers + 3)
     for module in model.modules():
         for rate in dropout_rates(module):
             setattr(module, rate, 0.0)
@@ -86,6 +81,21 @@ def whole_of(name: str, layers: int) -> Whole:
     trained = copy.deepcopy(model).train()
     pairs, gradients = _train(trained, trained, _batch())
     return Whole(model, pipeline_plan(model), outputs, pairs, gradients, dict(trained.named_parameters()))
+
+
+def _built(name: str, layers: int, most: int) -> Any:
+    """The model of the fewest layers that can be built, such as whole periods of kinds of layers."""
+    from modular_converter.parallel.errors import BuildError
+    from modular_converter.parallel.tiny.build import build, target_of
+
+    target = target_of(name, "causal")
+    names = getattr(target.load()[1], "attribute_map", {})
+    try:
+        return build(target, {names.get("num_hidden_layers", "num_hidden_layers"): layers}).model
+    except BuildError:
+        if layers == most:
+            raise
+    return _built(name, layers + 1, most)
 
 
 def compare(whole: Whole, case: str) -> dict[str, Any]:
@@ -197,16 +207,17 @@ def work(names: Sequence[str], cases: Sequence[str]) -> None:
     from modular_converter.parallel.errors import PlanError
 
     dist.init_process_group("gloo", timeout=WAIT)
+    size = dist.get_world_size()
     for name in names:
         rows: dict[str, list[Any]] = {}
         whole: Whole | None = None
         for case in cases:
             try:
-                whole = whole or whole_of(name, 2 * dist.get_world_size() + 1)
+                whole = whole or whole_of(name, 2 * size + 1)
                 own: Any = compare(whole, case)
             except PlanError as error:
                 own = str(error)
-            rows[case] = [None] * dist.get_world_size()
+            rows[case] = [None] * size
             dist.all_gather_object(rows[case], own)
         if dist.get_rank() == 0:
             print(json.dumps({"name": name, "rows": rows}), flush=True)
@@ -271,8 +282,6 @@ def main() -> None:
 
 def table(names: Sequence[str], cases: Sequence[str], processes: int) -> str:
     """A row a family, printed as soon as it is done."""
-    from importlib.metadata import version
-
     lines = [
         f"{processes} CPU processes; {datetime.date.today()}, torch {version('torch')}, "
         f"transformers {version('transformers')}. The furthest difference from one process, relative to the largest entry "

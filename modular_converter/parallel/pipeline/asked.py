@@ -85,7 +85,8 @@ def asked_tensors(
                 old = found.get(id(tensor)) or AskedTensor(places[one.path], wanted[id(tensor)], ())
                 written = old.written or writes_to(tensor) != one.versions[leaf]
                 found[id(tensor)] = replace(old, spots=(*old.spots, Spot(one.path, one.call, leaf)), written=written)
-    return tuple(sorted((one for one in found.values() if one.place < one.until), key=lambda one: one.place))
+    crossing = (one for one in found.values() if any(map(one.crosses, range(1, layers))))
+    return tuple(sorted(crossing, key=lambda one: one.place))
 
 
 def versions_of(value: Any) -> tuple[int, ...]:
