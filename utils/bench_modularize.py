@@ -51,8 +51,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.write:
         results = _read(options.results)
-        write_part(DOCS / "modularize.md", "modularize", table(results, options.package))
-        write_part(DOCS / "modularized.md", "models", table_of_models(results))
+        for part, text in tables(results, options.package).items():
+            write_part(DOCS / "modularize.md", part, text)
+        page = DOCS / "modularized.md"
+        write_part(page, "models", table_of_models(results, page.read_text(encoding="utf-8")))
         return
     folder = find_package(options.package, os.getcwd())
     assert folder is not None
@@ -149,28 +151,28 @@ def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library:
     }
 
 
-def table(results: Sequence[dict[str, Any]], package: str) -> str:
-    """The results as tables, with what they were measured on."""
+def tables(results: Sequence[dict[str, Any]], package: str) -> dict[str, str]:
+    """The tables of the sets that have results, and that of the seconds, each with what it was measured on."""
     people = [one for one in results if one["set"] == "people"]
     flat = [one for one in results if one["set"] == "flat"]
-    lines = [*_table_of_people(people), "", *_table_of_flat(flat)]
-    for speed in (one for one in results if one["set"] == "speed"):
-        lines += [
-            "",
+    found = {"people": _table_of_people(people)} if people else {}
+    if flat:
+        found["flat"] = _table_of_flat(flat)
+    seconds = [one["seconds"] for one in people + flat]
+    for speed in (one for one in results if one["set"] == "speed" and seconds):
+        found["seconds"] = [
             "| seconds of one core | |",
             "| --- | --- |",
             f"| index of {speed['definitions']:,} definitions, nothing cached | {speed['cold']:.1f} |",
             f"| the same from the cache | {speed['warm']:.1f} |",
             f"| `suggest phi`, with the cached index | {speed['suggest']:.1f} |",
-            f"| all models tried, one after the other | {sum(one['seconds'] for one in people + flat):,.0f} |",
+            f"| {len(seconds)} models, one after the other | {sum(seconds):,.0f} |",
+            f"| one model | median {statistics.median(seconds):.1f}, most {max(seconds):.1f} |",
             f"| yardstick: libcst parses {speed['files']} modular files | {speed['libcst']:.1f} |",
         ]
-    seconds = [one["seconds"] for one in people + flat]
-    if seconds:
-        lines += ["", f"Seconds of a model: median {statistics.median(seconds):.1f}, most {max(seconds):.1f}."]
     today = datetime.date.today().isoformat()
-    lines += ["", f"{package} {version(package)}, Python {platform.python_version()}, {today}."]
-    return "\n".join(lines)
+    stamp = f"{package} {version(package)}, Python {platform.python_version()}, {today}."
+    return {part: "\n".join((*lines, "", stamp)) for part, lines in found.items()}
 
 
 def _table_of_people(people: Sequence[dict[str, Any]]) -> list[str]:
@@ -207,16 +209,20 @@ def _table_of_flat(flat: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def table_of_models(results: Sequence[dict[str, Any]]) -> str:
-    """One line for each model: its lines, its parents, and what stays."""
-    lines = ["| model | lines of its files | by people | by the command | classes from | stays |"]
-    lines += ["| --- | --- | --- | --- | --- | --- |"]
-    for one in sorted((one for one in results if one["set"] in SETS), key=lambda one: str(one["model"])):
+def table_of_models(results: Sequence[dict[str, Any]], page: str) -> str:
+    """One line for each model: its lines, its parents, and what stays. Models without a result keep their line."""
+    lines = {
+        line.split(" | ")[0][2:]: line for line in page.splitlines() if line.startswith("| ") and line.count("|") == 7
+    }
+    for one in (one for one in results if one["set"] in SETS):
         parents = ", ".join(f"{name} ({count})" for name, count in one["parents"].items())
         stays = "; ".join(f"`{name}`" for name in (*one["left"], *one["order"]))
         human = one["human"] or ""
-        lines.append(f"| {one['model']} | {one['flat']} | {human} | {one['modular'] or ''} | {parents} | {stays} |")
-    return "\n".join(lines)
+        cells = (one["model"], one["flat"], human, one["modular"] or "", parents, stays)
+        lines[one["model"]] = f"| {' | '.join(map(str, cells))} |"
+    head = ["| model | lines of its files | by people | by the command | classes from | stays |"]
+    head += ["| --- | --- | --- | --- | --- | --- |"]
+    return "\n".join((*head, *(lines[name] for name in sorted(lines) if name not in ("model", "---"))))
 
 
 def _total(results: Sequence[dict[str, Any]], key: str) -> int:
