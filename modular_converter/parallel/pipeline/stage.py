@@ -54,7 +54,7 @@ class StageModule(torch.nn.Module):
         self._own = [paths[number] for number in span]
         self._absent = absent
         self._flow: LayerFlow | None = None
-        self._results: dict[torch.device, dict[str, list[Any]]] = {}
+        self._results: dict[tuple[torch.device, str, int], Any] = {}
         self._blanks: dict[str, Iterator[Any]] = {}
         self._shared: dict[Any, torch.Tensor] = {}
         self._uses: Counter[int] = Counter()
@@ -130,7 +130,7 @@ class StageModule(torch.nn.Module):
         self._place[0] = device
         passed = received[len(received) - len(self._earlier) :]
         self._received = {} if self.is_first else _filled(self._at(self.span.start), self._own_copies(received))
-        self._blanks = {path: iter(found) for path, found in self._with(passed, device).items()}
+        self._blanks = {path: self._returned(path, passed, device) for path in self._emptied}
         self._inner = {path: iter(found) for path, found in self._flow.inner.items()}
         try:
             result = self.model(**inputs)
@@ -158,21 +158,22 @@ class StageModule(torch.nn.Module):
             for first, *_ in (one.spots for one in asked)
         ]
 
-    def _with(self, passed: Sequence[torch.Tensor], device: torch.device) -> dict[str, list[Any]]:
-        """What the calls of absent modules return: blanks, but for the tensors of earlier stages that were passed on."""
+    def _returned(self, path: str, passed: Sequence[torch.Tensor], device: torch.device) -> Iterator[Any]:
+        """What the calls of an absent module return: blanks, but for the tensors of earlier stages that were passed on.
+
+        Each is made when it is asked for: a stage ends before what stands behind it, such as a head whose logits would be
+        larger than all that the stage keeps.
+        """
         assert self._flow is not None
-        if device not in self._results:  # the same for every micro-batch
-            known = {path: self._flow.results[path] for path in self._emptied if path in self._flow.results}
-            self._results[device] = {
-                path: [self._nothing(path, one, device) for one in found] for path, found in known.items()
-            }
-        results = {path: list(found) for path, found in self._results[device].items()}
-        for one, tensor in zip(self._earlier, passed):
-            for spot in one.spots:
-                leaves, form = pytree.tree_flatten(results[spot.path][spot.call])
-                leaves[spot.leaf] = tensor.clone() if one.written else tensor
-                results[spot.path][spot.call] = pytree.tree_unflatten(leaves, form)
-        return results
+        for call, known in enumerate(self._flow.results.get(path, ())):
+            if (device, path, call) not in self._results:  # the same for every micro-batch
+                self._results[device, path, call] = self._nothing(path, known, device)
+            leaves, form = pytree.tree_flatten(self._results[device, path, call])
+            for one, tensor in zip(self._earlier, passed):
+                for spot in one.spots:
+                    if (spot.path, spot.call) == (path, call):
+                        leaves[spot.leaf] = tensor.clone() if one.written else tensor
+            yield pytree.tree_unflatten(leaves, form)
 
     def _nothing(self, path: str, value: Any, device: torch.device) -> Any:
         """A value whose tensors are NaN, or zero where they are whole numbers; layers' of one shape share their memory."""
