@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 
@@ -16,8 +17,8 @@ _IS_LINK = (errno.ELOOP, errno.EMLINK)
 """What the system says when a link is opened that may not be followed."""
 _BY_HANDLE = bool(NO_FOLLOW) and os.open in os.supports_dir_fd
 """Whether files can be opened relative to an open folder."""
-_Read = Callable[[str, int, "int | None"], bytes]
-"""Reads a file, given its path, flags of `os.open`, and the handle of the folder that the path is relative to."""
+_Read = Callable[..., bytes]
+"""Reads a file, given its path, `flags` of `os.open`, and the handle of the `folder` that the path is relative to."""
 
 
 def read_inside(path: str, settings: Settings) -> bytes:
@@ -36,12 +37,11 @@ def contents(folder: str, names: Iterable[str], settings: Settings) -> Iterator[
 
 def heads(folder: str, names: Iterable[str], size: int, settings: Settings) -> Iterator[tuple[str, bytes | Exception]]:
     """Each file of a folder with at most its first `size` bytes, or the error that `read_inside` raises for it."""
-    return _each(folder, names, settings, lambda path, flags, handle: read_head(path, size, flags, handle))
+    return _each(folder, names, settings, functools.partial(read_head, size=size))
 
 
 def _whole(settings: Settings) -> _Read:
-    limit = settings.max_file_bytes
-    return lambda path, flags, handle: read_regular(path, limit, flags, handle)
+    return functools.partial(read_regular, limit=settings.max_file_bytes)
 
 
 def _each(
@@ -54,24 +54,21 @@ def _each(
         handle = None
     try:
         for name in names:
-            try:
-                yield name, _beside(folder, handle, name, settings, read)
+            if handle is not None:
+                try:
+                    found: bytes | Exception = read(name, flags=NO_FOLLOW, folder=handle)
+                except OSError as error:
+                    found = error
+                if not isinstance(found, OSError) or found.errno not in _IS_LINK:
+                    yield name, found
+                    continue
+            try:  # a link, or a file of a folder that is one, is looked at by its path
+                yield name, _inside(f"{folder}{os.sep}{name}", settings, read)
             except (OSError, ConversionError) as error:
                 yield name, error
     finally:
         if handle is not None:
             os.close(handle)
-
-
-def _beside(folder: str, handle: int | None, name: str, settings: Settings, read: _Read) -> bytes:
-    """Read a file of an open folder; one that is a link is looked at by its path."""
-    if handle is not None:
-        try:
-            return read(name, NO_FOLLOW, handle)
-        except OSError as error:
-            if error.errno not in _IS_LINK:
-                raise
-    return _inside(f"{folder}{os.sep}{name}", settings, read)
 
 
 def _inside(path: str, settings: Settings, read: _Read) -> bytes:
@@ -81,9 +78,9 @@ def _inside(path: str, settings: Settings, read: _Read) -> bytes:
     """
     if NO_FOLLOW and not is_link(path.rpartition(os.sep)[0]):
         try:
-            return read(path, NO_FOLLOW, None)
+            return read(path, flags=NO_FOLLOW)
         except OSError as error:
             if error.errno not in _IS_LINK:
                 raise
     refuse_link_out(path, settings)
-    return read(path, 0, None)
+    return read(path)
