@@ -58,7 +58,7 @@ def packages_above(folder: str, known: MutableMapping[str, str], is_file: Callab
     if folder not in known:
         parent = os.path.dirname(folder)
         above = packages_above(parent, known, is_file) if parent != folder else ""
-        known[folder] = f"{int(is_file(os.path.join(folder, '__init__.py')))}{above}"
+        known[folder] = f"{int(is_file(f'{folder}{os.sep}__init__.py'))}{above}"
     return known[folder]
 
 

@@ -165,7 +165,7 @@ class Cache:
 
     def _place(self, path: str) -> str:
         """What a conversion takes from the place of its file: the path in its banner, and which folders are packages."""
-        above = packages_above(os.path.dirname(path), self._packages, self._is_file)
+        above = packages_above(path.rpartition(os.sep)[0], self._packages, self._is_file)
         return f"{source_path(path, self.settings)} {above}"
 
 

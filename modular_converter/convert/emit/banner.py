@@ -59,11 +59,11 @@ def source_path(path: str, settings: Settings) -> str:
     The path begins with `banner_root` for models of the package of the settings, and else at the folder of the
     nearest `pyproject.toml` or `.git`.
     """
-    folder, name = os.path.split(path)
-    models, model = os.path.split(folder)
-    if settings.banner_root and os.path.basename(os.path.dirname(models)) == settings.package:
-        return _on_one_line("/".join((settings.banner_root, model, name)))
-    root = project_above(folder) or os.path.dirname(models)
+    parts = path.rsplit(os.sep, 4)  # one call: a check asks for hundreds
+    if settings.banner_root and len(parts) == 5 and parts[1] == settings.package:
+        return _on_one_line("/".join((settings.banner_root, *parts[3:])))
+    folder = os.path.dirname(path)
+    root = project_above(folder) or os.path.dirname(os.path.dirname(folder))
     return _on_one_line(os.path.relpath(path, root).replace(os.sep, "/"))
 
 
