@@ -131,3 +131,21 @@ def test_a_current_folder_that_is_gone_is_an_error(tmp_path):
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.startswith("Error: the current folder"), done.stderr
     assert "Traceback" not in done.stderr
+
+
+WATCHED = """
+import atexit, sys, types
+atexit.register(print, "at the end")
+if sys.argv.pop(1) == "measured":
+    sys.modules["coverage"] = types.ModuleType("coverage")
+from modular_converter.commands.check import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("how", "last"), [("measured", "at the end"), ("alone", "")])
+def test_a_program_that_has_ended_leaves_at_once_unless_something_waits(how, last, tmp_path):
+    command = [sys.executable, "-c", WATCHED, how, str(tmp_path / "none")]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 2 and "MC103" in done.stdout + done.stderr
+    assert done.stdout.strip().endswith(last) and ("at the end" in done.stdout) is bool(last)
