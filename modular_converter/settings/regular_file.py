@@ -48,13 +48,8 @@ def read_regular(path: str, limit: int, flags: int = 0, folder: int | None = Non
 
 
 def read_head(path: str, size: int, flags: int = 0, folder: int | None = None) -> bytes:
-    """At most the first `size` bytes of a file, without waiting for more. Raises `OSError`.
-
-    Whether it is regular is not asked, since the bytes are bounded: a system call less for each of a thousand files.
-    """
-    if "\0" in path:
-        raise OSError(errno.EINVAL, "its path holds a NUL character")
-    handle = os.open(path, _FLAGS | flags, dir_fd=folder)
+    """At most the first `size` bytes of a regular file. Raises `OSError`."""
+    handle, _ = _open(path, flags, folder)
     try:
         return os.read(handle, size)
     finally:
