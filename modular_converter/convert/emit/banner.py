@@ -60,8 +60,8 @@ def source_path(path: str, settings: Settings) -> str:
     nearest `pyproject.toml` or `.git`.
     """
     parts = path.rsplit(os.sep, 4)  # one call: a check asks for hundreds
-    if settings.banner_root and len(parts) == 5 and parts[1] == settings.package:
-        return _on_one_line("/".join((settings.banner_root, *parts[3:])))
+    if settings.banner_root and parts[-4:-3] == [settings.package]:
+        return _on_one_line("/".join((settings.banner_root, *parts[-2:])))
     folder = os.path.dirname(path)
     root = project_above(folder) or os.path.dirname(os.path.dirname(folder))
     return _on_one_line(os.path.relpath(path, root).replace(os.sep, "/"))
