@@ -67,19 +67,18 @@ def _imported_again(module: Module) -> dict[str, tuple[int, str, int]]:
     Name -> the line of that meaning, whether it is a definition or an import, and the line of the last import.
     """
     defined = {one.name: one.line for one in module.statements if one.role in DEFINITIONS}
-    imports: dict[str, dict[tuple[str, str], list[int]]] = {}
+    imports: dict[str, list[tuple[int, tuple[str, str]]]] = {}
     for statement in module.statements:
         for one in statement.imports:
-            imports.setdefault(one.bound, {}).setdefault(_origin(one), []).append(statement.line)
+            imports.setdefault(one.bound, []).append((statement.line, _origin(one)))
     found: dict[str, tuple[int, str, int]] = {}
-    for name, origins in imports.items():
-        lines = sorted(line for some in origins.values() for line in some)
-        used = next(some for some in origins.values() if lines[0] in some)
+    for name, places in imports.items():
+        (first, origin), (last, _) = places[0], places[-1]
         if name in defined:
-            if lines[-1] > defined[name]:
-                found[name] = defined[name], "definition", lines[-1]
-        elif lines[-1] not in used:
-            found[name] = lines[0], "import", lines[-1]
+            if last > defined[name]:
+                found[name] = defined[name], "definition", last
+        elif (last, origin) not in places:
+            found[name] = first, "import", last
     return found
 
 
