@@ -6,6 +6,7 @@ their copies of whole weights part. A share loses the entries that its part of t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,13 +36,13 @@ class _Watch:
 
     Attributes:
         found: gets the place and the tensor of each dropout; gives how it is shared out, or None.
-        outermost: called before the outermost call, with its module and arguments; gives what is called after it with
-            whether it came to its end, or None for a call that drops nothing: its functions are not watched then.
+        outermost: called before the outermost call, with its module and arguments; gives what is called after it, or None
+            for a call that drops nothing: its functions are not watched then.
     """
 
     found: Found
     rank: int
-    outermost: Callable[[Any, Any, Any], Callable[[bool], None] | None] = lambda *_: lambda finished: None
+    outermost: Callable[[Any, Any, Any], Callable[[], None] | None] = lambda *_: lambda: None
     stack: list[list[Any]] = field(default_factory=list)
     handles: list[Any] = field(default_factory=list)
     mode: Any = None
@@ -75,7 +76,7 @@ class _Watch:
             self.stack.pop()
             if not self.stack and self.leave is not None:
                 self.mode.__exit__(None, None, None)
-                self.leave(result is not None)
+                self.leave()
 
         return leaving
 
@@ -154,8 +155,8 @@ class _Drops(TorchFunctionMode):
 class SharedDropout:
     """The dropout of a sharded model; ``detach`` gives it back its own.
 
-    A model whose rates are all 0 may drop by a number in its code: the first training call shows whether it does. Where
-    nothing is dropped, functions are not watched: a mode for each of them took 3 % of a step of 1.3 billion parameters.
+    A model whose rates are all 0 may drop by a number in its code: a run without data shows it, at the first training call.
+    Where nothing is dropped, functions are not watched: a mode for each took 3 % of a step of 1.3 billion parameters.
     """
 
     def __init__(
@@ -171,9 +172,8 @@ class SharedDropout:
         self.whole: dict[Place, tuple[int, ...]] | None = None
         self.given: tuple[Any, Any] | None = None
         self.rates = list(_rates(model))
-        self.by_number: bool | None = (
-            None  # whether its code drops by a number of its own; None before a training call
-        )
+        self.by_number: bool | None = None  # whether its code drops by a number of its own; None for what is not known
+        self.tried = False  # to find out
         self.watch = _Watch(self._found, dist.get_rank(group), self._outermost)
         if dist.get_world_size(group) > 1 and watched:
             self.watch.attach(model)
@@ -182,40 +182,32 @@ class SharedDropout:
         self.detach = self.watch.detach
 
     def _refuse(self, module: Any, args: Any, kwargs: Any) -> None:
-        if not module.training:
-            return
-        drops = self._drops()
-        if not drops and self.by_number is None:
-            try:
-                self.by_number = bool(self._whole_shapes(args, kwargs))
-            except ApplyError:  # it does not run without data
-                self.by_number = False
-        if self.by_number or drops:
+        if module.training and (self._drops() or self._drops_by_number(args, kwargs)):
             raise ApplyError("layers are compiled, where dropout is not the same on all processes; set dropout to 0")
 
     def _drops(self) -> bool:
         return any(owner.training and getattr(owner, name, 0.0) for owner, name in self.rates)
 
-    def _outermost(self, module: Any, args: Any, kwargs: Any) -> Callable[[bool], None] | None:
-        by_rate = self._drops()
-        if not by_rate and (self.by_number is False or not module.training):
-            return None
+    def _drops_by_number(self, args: Any, kwargs: Any) -> bool | None:
+        """Whether the code drops by a number, in a call of the whole model; None where it does not run without data."""
+        if not self.tried:
+            self.tried = True
+            with contextlib.suppress(ApplyError):
+                self.by_number = bool(self._whole_shapes(args, kwargs))
+        return self.by_number
+
+    def _outermost(self, module: Any, args: Any, kwargs: Any) -> Callable[[], None] | None:
+        if not self._drops():
+            if not module.training:
+                return None
+            known = self._drops_by_number(args, kwargs) if module is self.model else self.by_number
+            if known is False:
+                return None
         if module is self.model:
             self.given, self.whole = (args, kwargs), None
-        give_back = _first_ones_numbers(self.group, self.place)
-
-        def leave(finished: bool) -> None:
-            give_back()
-            if finished and module is self.model and not by_rate and self.by_number is None:
-                self.by_number = False
-                if not self.rates:
-                    self.detach()
-
-        return leave
+        return _first_ones_numbers(self.group, self.place)
 
     def _found(self, place: Place, tensor: torch.Tensor) -> Shared | None:
-        if not self._drops():
-            self.by_number = True
         if place not in self.shared:
             if self.whole is None and self.given is not None:
                 self.whole = self._whole_shapes(*self.given)
