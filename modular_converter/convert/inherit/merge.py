@@ -30,6 +30,9 @@ from modular_converter.convert.source.rename import Renamer
 from modular_converter.settings.values import Settings
 
 
+COMMENT_BEFORE_PARAMETERS = re.compile(r"\bdef \w+[^\n(]*\(\s*#")
+
+
 @dataclass(frozen=True)
 class Merged:
     """A generated class."""
@@ -124,6 +127,8 @@ class _MethodMerger:
         return (
             "super" in child.text  # `**super_kwargs` too
             or NO_DECORATORS in child.text
+            or COMMENT_BEFORE_PARAMETERS.search(child.text) is not None
+            or COMMENT_BEFORE_PARAMETERS.search(parent.text) is not None
             or calls_base(child.text, child.function.name)
             or (own.returns is None and inherited.returns is not None)
             or (not own.decorator_list and bool(inherited.decorator_list))

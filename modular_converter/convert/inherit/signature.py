@@ -13,7 +13,8 @@ def merge_signature(child: cst.FunctionDef, parent: cst.FunctionDef, has_instanc
     """The child with the signature of the override.
 
     It is the child's. Without a return annotation it takes the parent's; `**super_kwargs` stands for the parent's
-    parameters, which the child's override and extend.
+    parameters, which the child's override and extend. A comment behind the opening parenthesis is the parent's, like
+    those above the method: published files up to 5.12 have it so, and none has it otherwise (granitemoehybrid).
 
     Args:
         has_instance: whether the first parameter is the instance or the class, which the two may call differently.
@@ -22,15 +23,24 @@ def merge_signature(child: cst.FunctionDef, parent: cst.FunctionDef, has_instanc
         libcst.CSTValidationError: a parameter without a default would follow one with a default.
     """
     keywords = child.params.star_kwarg
+    from_parent = _has_comment(child) or _has_comment(parent)
     if keywords is not None and keywords.name.value == SUPER_KWARGS:
-        if _says_nothing(child.params, parent.params):
-            whitespace = parent.whitespace_before_params
-            child = child.with_changes(params=parent.params, whitespace_before_params=whitespace)
-        else:
-            child = child.with_changes(params=_merge(child.params, parent.params, has_instance))
+        from_parent |= (nothing := _says_nothing(child.params, parent.params))
+        params = parent.params if nothing else _merge(child.params, parent.params, has_instance)
+        child = child.with_changes(params=params)
+    if from_parent:
+        child = child.with_changes(whitespace_before_params=parent.whitespace_before_params)
     if child.returns is None and parent.returns is not None:
         child = child.with_changes(returns=parent.returns)
     return child
+
+
+def _has_comment(method: cst.FunctionDef) -> bool:
+    """Whether a comment stands between the opening parenthesis and the first parameter."""
+    space = method.whitespace_before_params
+    return isinstance(space, cst.ParenthesizedWhitespace) and (
+        space.first_line.comment is not None or any(line.comment is not None for line in space.empty_lines)
+    )
 
 
 def _says_nothing(child: cst.Parameters, parent: cst.Parameters) -> bool:

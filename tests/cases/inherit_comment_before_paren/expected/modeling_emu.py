@@ -8,9 +8,17 @@ from torch import nn
 
 
 class EmuMLP(nn.Module):
-    def forward(  # takes (x)
+    def forward(
         self,
         x: "a:b" = {"a": lambda y: y},
         window=1,
     ) -> "x: y":
         return x
+
+    def prepare(self, x):
+        return x + 1
+
+    def finish(  # gives (x)
+        self, x
+    ):
+        return x + 1
