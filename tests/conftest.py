@@ -1,6 +1,8 @@
-"""Settings of all tests: no time limits on generated examples, and the summaries that tests record are printed."""
+"""Settings of all tests: no time limits on generated examples, interruptible commands, and summaries are printed."""
 
 from __future__ import annotations
+
+import signal
 
 import hypothesis
 import pytest
@@ -9,6 +11,10 @@ import pytest
 # A loaded machine is slow, and that is no defect of the code under test.
 hypothesis.settings.register_profile("without deadlines", deadline=None)
 hypothesis.settings.load_profile("without deadlines")
+
+# A job in the background of a script ignores Ctrl-C, and so would the commands that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
