@@ -12,11 +12,8 @@ from torch import nn
 
 
 class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return self.scale(hidden_states)
-
-    def scale(self, hidden_states):
-        return hidden_states
+    def mix(self, old_states, new_states):
+        return old_states + new_states
 """,
 )
 
@@ -26,11 +23,11 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="the generated code is not valid Python",
     explanation="""\
-The text that the converter put together does not compile, so nothing is written. Its parts come from two files: an
-asynchronous method of the parent, for example, cannot be inlined into a plain method. The finding points at the class
-of the modular file from which the text comes.
+The text that the converter put together does not compile, so nothing is written. Its parts come from two files, of
+which each compiles alone: renaming, for example, may give two parameters of the parent one name. The finding points
+at the class of the modular file from which the text comes. A mistake in one of the two files is MC101.
 
-Write the method out without `super()`, or change its signature so that both parts go together.
+Write the method out, without `super()`, so that nothing of the parent's is put into it.
 """,
     bad=(
         NEIGHBOUR,
@@ -41,9 +38,7 @@ from ..old.modeling_old import OldMLP
 
 
 class NewMLP(OldMLP):
-    def scale(self, hidden_states):
-        nonlocal hidden_states
-        return hidden_states
+    pass
 
 
 __all__ = ["NewMLP"]
@@ -59,8 +54,8 @@ from ..old.modeling_old import OldMLP
 
 
 class NewMLP(OldMLP):
-    def scale(self, hidden_states):
-        return hidden_states * self.factor
+    def mix(self, states, added_states):
+        return states + added_states
 
 
 __all__ = ["NewMLP"]
@@ -76,5 +71,5 @@ def diagnose(location: Location, reason: str, place: str) -> Diagnostic:
         RULE,
         location,
         f"the generated code is not valid Python: {reason}, in {place}",
-        help="Write out the method that is merged there. `--formatter none --diff` shows the text.",
+        help="Write out the method that is merged or renamed there. `--formatter none --diff` shows the text.",
     )

@@ -20,17 +20,17 @@ class FormatResult(NamedTuple):
     """The formatted texts, keyed by the names that the caller gave."""
 
     texts: Mapping[str, str]
-    """Every text, formatted; a text that is not valid Python is unchanged."""
+    """Every text, formatted; a text that the formatter rejects is unchanged."""
     undefined: Mapping[str, tuple[UndefinedName, ...]]
     """The undefined names of each file that has some, as ruff finds them whatever the formatter."""
     failures: Mapping[str, Diagnostic]
-    """The error of each file that is not valid Python."""
+    """The error of each file that the formatter rejects, mostly since it is not valid Python."""
 
 
 def format_files(files: Mapping[str, str], settings: Settings) -> FormatResult:
     """Format texts, keyed by the path that each will have: absolute, or relative to the current directory.
 
-    A text that is not valid Python is reported in the result and stops no other. Raises `ConversionError` when the
+    A text that the formatter rejects is reported in the result and stops no other. Raises `ConversionError` when the
     formatter is missing or fails as a whole (MC115), or has another version than the settings name (MC118).
     """
     if files and (wrong := wrong_version(settings)):
@@ -41,21 +41,16 @@ def format_files(files: Mapping[str, str], settings: Settings) -> FormatResult:
 
 
 def _format(files: Mapping[str, str], settings: Settings) -> FormatResult:
-    """Format texts; when the formatter rejects some, report those that are not valid Python."""
+    """Format texts, and report those that the formatter rejects."""
     if not files:
         return FormatResult({}, {}, {})
     formatted = load_formatter(settings.formatter).run(files, settings)
     undefined = formatted.undefined
     if undefined is None:
         undefined = undefined_names(formatted.texts, settings)
-    if formatted.failure is None:
-        return FormatResult(formatted.texts, undefined, {})
-    readable, failures = _split(files, _unreadable)
-    if not failures:
-        raise ConversionError(formatted.failure)
-    texts = {name: formatted.texts[name] if name in readable else files[name] for name in files}
-    undefined = {name: undefined[name] for name in undefined if name in readable}
-    return FormatResult(texts, undefined, failures)
+    failures = {name: _unreadable(name, files[name]) or error for name, error in formatted.failures.items()}
+    texts = {name: files[name] if name in failures else text for name, text in formatted.texts.items()}
+    return FormatResult(texts, {name: found for name, found in undefined.items() if name not in failures}, failures)
 
 
 def _split(

@@ -28,13 +28,13 @@ def run(files: Mapping[str, str], settings: Settings) -> Formatted:
     black = _import_black()
     mode = _mode(black, settings)
     texts = dict(files)
-    failure = None
+    failures = {}
     for name, text in files.items():
         try:
             texts[name] = black.format_str(text, mode=mode)
         except Exception as error:  # black raises several kinds, some of them its own
-            failure = failure or formatter_failed.diagnose(Location(name), "black", str(error))
-    return Formatted(texts, failure=failure)
+            failures[name] = formatter_failed.diagnose(Location(name), "black", str(error))
+    return Formatted(texts, failures=failures)
 
 
 def stamp() -> str:

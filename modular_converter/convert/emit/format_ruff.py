@@ -56,8 +56,7 @@ def run(files: Mapping[str, str], settings: Settings) -> Formatted:
         if _undefined(tree, report):  # rare; formatting has moved them to other lines
             report = _call(tree, settings, "check", "--no-fix", "--no-fix-only", "--select=F821")
         texts = {name: _read(os.path.join(tree.folder, place)) for name, place in tree.places.items()}
-        failure = _failure(settings, complaint) if complaint else None
-        return Formatted(texts, _undefined(tree, report), failure)
+        return Formatted(texts, _undefined(tree, report), _rejected(tree, settings, complaint))
 
 
 def undefined_names(files: Mapping[str, str], settings: Settings) -> dict[str, tuple[UndefinedName, ...]]:
@@ -76,13 +75,22 @@ def version() -> str:
     return ruff_version(own_ruff())
 
 
-def _failure(settings: Settings, reason: str) -> Diagnostic:
-    """The error that ruff itself has failed."""
-    return formatter_failed.diagnose(Location(settings.ruff_config_path or "ruff"), "ruff", reason)
+def _rejected(tree: Tree, settings: Settings, complaint: str) -> dict[str, Diagnostic]:
+    """The error of each text that a complaint names. Raises `ConversionError` for one that names none."""
+    found = {}
+    for name, place in tree.places.items() if complaint else ():
+        lines = [line for line in complaint.splitlines() if f"{place}:" in line]
+        if lines:
+            found[name] = formatter_failed.diagnose(Location(name), "ruff", lines[0])
+    if complaint and not found:
+        raise _error(settings, complaint)
+    return found
 
 
 def _error(settings: Settings, reason: str) -> ConversionError:
-    return ConversionError(_failure(settings, reason))
+    """The error that ruff itself has failed."""
+    place = Location(settings.ruff_config_path or "ruff")
+    return ConversionError(formatter_failed.diagnose(place, "ruff", reason))
 
 
 @contextlib.contextmanager

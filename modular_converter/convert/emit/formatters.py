@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, cast
 
 from modular_converter.diagnostics import Diagnostic
@@ -25,8 +26,8 @@ class Formatted(NamedTuple):
     """Every text; a text that could not be formatted is unchanged."""
     undefined: Mapping[str, tuple[UndefinedName, ...]] | None = None
     """The undefined names of each file that has some; None when the formatter does not look for them."""
-    failure: Diagnostic | None = None
-    """The error when the formatter rejected a text. It counts only if all texts are valid Python."""
+    failures: Mapping[str, Diagnostic] = MappingProxyType({})
+    """The error of each text that the formatter rejected."""
 
 
 class Formatter(Protocol):

@@ -28,9 +28,15 @@ def _what_runs(text: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def globals_read(text: str) -> frozenset[str]:
-    """The names of its module that a definition reads: attributes, parameters and local names do not count."""
+    """The names of its module that a definition reads: attributes, parameters and local names do not count.
+
+    A definition that parses and does not compile, for two parameters of one name, say, reads none: it is refused later.
+    """
     found: set[str] = set()
-    waiting = [symtable.symtable(text, "<generated>", "exec")]
+    try:
+        waiting = [symtable.symtable(text, "<generated>", "exec")]
+    except SyntaxError:
+        return frozenset()
     while waiting:
         table = waiting.pop()
         waiting += table.get_children()

@@ -20,16 +20,13 @@ def find_faults(
 
     `names_of` gives the top-level names of a module beside it, None for one that does not exist or may have any name.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes and the like are the author's own
-        try:
-            compile(text, "<generated>", "exec", dont_inherit=True)
-            tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            reason = getattr(error, "msg", "") or str(error) or type(error).__name__
-            line = getattr(error, "lineno", 0) or 0
-            yield Fault(FaultKind.INVALID, "", reason, line)
-            return
+    error = compile_error(text)
+    if error is not None:
+        reason = getattr(error, "msg", "") or str(error) or type(error).__name__
+        line = getattr(error, "lineno", 0) or 0
+        yield Fault(FaultKind.INVALID, "", reason, line)
+        return
+    tree = ast.parse(text)
     yield from base_faults(tree, is_neighbour)
     yield from typing_only_faults(tree)
     for node in _imports(tree):
@@ -37,6 +34,17 @@ def find_faults(
         for alias in node.names if names is not None else ():
             if alias.name != "*" and alias.name not in names:  # type: ignore[operator]
                 yield Fault(FaultKind.SIBLING, "", alias.name, node.lineno, f".{node.module}")
+
+
+def compile_error(text: str) -> Exception | None:
+    """Why Python does not compile a text, which may parse nevertheless."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes and the like are the author's own
+        try:
+            compile(text, "<text>", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            return error
+    return None
 
 
 @functools.lru_cache(maxsize=64)

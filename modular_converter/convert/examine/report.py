@@ -14,7 +14,7 @@ from modular_converter.convert.emit.format import FormatResult
 from modular_converter.convert.emit.formatters import UndefinedName
 from modular_converter.convert.examine.definitions import binding_below, definition_at
 from modular_converter.convert.examine.fault import Fault, FaultKind
-from modular_converter.convert.examine.faults import find_faults, top_level_names
+from modular_converter.convert.examine.faults import compile_error, find_faults, top_level_names
 from modular_converter.convert.examine.meanings import Change, find_changes
 from modular_converter.convert.examine.met_models import find_met_models
 from modular_converter.convert.examine.undefined import cure, parent_for, resolution_of
@@ -25,17 +25,22 @@ from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
-from modular_converter.diagnostics import Diagnostic, Location, locate_word
+from modular_converter.diagnostics import Diagnostic, Location, locate_parse_error, locate_word
 from modular_converter.rules import (
     changed_meaning,
     foreign_base,
+    formatter_failed,
     inconsistent_bases,
     invalid_result,
     missing_in_sibling,
+    syntax_error,
     typing_only_name,
     undefined_name,
 )
 from modular_converter.rules._cures import name_heirs
+
+
+UNREADABLE = (invalid_result.RULE, formatter_failed.RULE)
 
 
 def examine(conversion: Conversion, result: FormatResult, library: Library) -> list[Diagnostic]:
@@ -45,13 +50,15 @@ def examine(conversion: Conversion, result: FormatResult, library: Library) -> l
     again: only what the formatter and its linter have found is reported.
     """
     refused = [result.failures[path] for path in conversion.files if path in result.failures]
-    if any(failure.rule is not invalid_result.RULE for failure in refused):
-        return refused
     examination = _Examination(conversion, result.texts, library)
-    found = [error for path in conversion.files for error in examination.undefined(path, result.undefined)]
-    if any(library.text_if_readable(path) != result.texts[path] for path in conversion.files):
-        found += [error for path in conversion.files for error in examination.others(path)]
-    return found or refused
+    found = []
+    if all(failure.rule is invalid_result.RULE for failure in refused):
+        found = [error for path in conversion.files for error in examination.undefined(path, result.undefined)]
+        if any(library.text_if_readable(path) != result.texts[path] for path in conversion.files):
+            found += [error for path in conversion.files for error in examination.others(path)]
+    found = found or refused
+    wrong = examination.wrong_source() if any(error.rule in UNREADABLE for error in found) else None
+    return [wrong] if wrong else found
 
 
 def report_changed_meanings(
@@ -156,6 +163,19 @@ class _Examination:
             return typing_only_name.diagnose(place.location, fault.detail, place.words)
         parent = parent_for(fault.detail, fault.module, self._neighbourhood)
         return missing_in_sibling.diagnose(place.location, fault.detail, fault.module, place.words, parent=parent)
+
+    def wrong_source(self) -> Diagnostic | None:
+        """The error of the modular file, or of one that it inherits from, which parses but does not compile."""
+        modular = self.conversion.path
+        neighbours = self._resolution.neighbours.values() if self._resolution else ()
+        for path in (modular, *(one.path for one in neighbours)):
+            text = self.library.text_if_readable(path) or ""
+            error = compile_error(text)
+            if error is not None:
+                needed_by = "" if path == modular else modular
+                found = syntax_error.diagnose(*locate_parse_error(path, error), neighbour_of=needed_by)
+                return found.with_source(text)
+        return None
 
     def _names_beside(self, path: str, module: str) -> frozenset[str] | None:
         """The names of a module in the folder of a generated file, as this run leaves it."""

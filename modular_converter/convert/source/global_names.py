@@ -39,7 +39,10 @@ def _has_other_meanings(text: str, names: Mapping[str, str]) -> bool:
             getattr(one, "id", "") in names for one in ast.walk(node.target)
         ):
             return True
-    waiting = [symtable.symtable(text, "<statement>", "exec")]
+    try:
+        waiting = [symtable.symtable(text, "<statement>", "exec")]
+    except SyntaxError:  # it parses and does not compile, for two parameters of one name, say: it is refused later
+        return True
     while waiting:
         table = waiting.pop()
         waiting += table.get_children()

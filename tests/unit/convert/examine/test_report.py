@@ -8,6 +8,7 @@ import pytest
 
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
+from modular_converter.diagnostics import Severity
 from modular_converter.settings.load import profile_settings
 
 
@@ -76,6 +77,34 @@ def test_place_and_cure(tmp_path, modular, expected, formatter):
     assert place.path.endswith("modular_new.py")
     assert (place.line, place.column, diagnostic.code) == expected[:3]
     assert expected[3] in diagnostic.help
+
+
+WRONG = {  # texts that parse and do not compile
+    "two parameters": "def forward(self, x, x):\n        return x",
+    "a parameter that is not local": "def forward(self, x):\n        nonlocal x\n        return x",
+    "outside of a loop": "def forward(self, x):\n        break",
+    "two keywords": "def forward(self, x):\n        return dict(x=1, x=2)",
+}
+
+
+@pytest.mark.parametrize("formatter", ["ruff", "none"])
+@pytest.mark.parametrize("method", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("in_neighbour", [False, True])
+def test_a_file_that_parses_and_does_not_compile_is_named_itself(tmp_path, method, in_neighbour, formatter):
+    head = "from torch import nn\n\n\n"
+    wrong, right = f"    {method}\n", "    def forward(self, y):\n        return y\n"
+    old = f"{head}class OldMLP(nn.Module):\n{wrong if in_neighbour else right}"
+    new = "    def prepare(self, y):\n        return OldTower\n" if in_neighbour else wrong
+    modular = f"from ..old.modeling_old import OldMLP\n\n\nOldTower = 1\n\n\nclass NewMLP(OldMLP):\n{new}"
+    conversion = convert(tmp_path, modular, old, formatter=formatter)
+    assert conversion.files == {} and conversion.failed
+    [diagnostic] = [one for one in conversion.diagnostics if one.severity is Severity.ERROR]
+    assert diagnostic.code == "MC101"
+    assert Path(diagnostic.location.path).name == ("modeling_old.py" if in_neighbour else "modular_new.py")
+    with pytest.raises(SyntaxError) as python:
+        compile(Path(diagnostic.location.path).read_text(), "", "exec")
+    assert (diagnostic.location.line, diagnostic.location.column) == (python.value.lineno, python.value.offset)
+    assert ("modular_new.py" in diagnostic.message) == in_neighbour
 
 
 def test_what_is_on_disk_already_is_not_parsed_again(tmp_path, monkeypatch):
