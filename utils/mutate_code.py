@@ -2,8 +2,12 @@
 
 Makes small random changes, one at a time, in a copy of the repository, and runs tests for each: a comparison turned
 round, a constant changed, a condition negated, `and` for `or`, a statement dropped. The tests are those of the changed
-file's own folder below `tests/parallel` or `tests/unit`, or the ones behind `--`. Prints the changes that no test noticed,
-and the share of those that one did. Exits with 1 below `--at-least`.
+file's own folder below `tests/parallel` or `tests/unit`, or the ones behind `--`; of these those that execute the changed
+statement, the quickest first. Prints the changes that no test noticed, and the share of those that one did. Exits with 1
+below `--at-least`.
+
+Annotations, assertions, the sizes of caches, `frozen=True` and imports for type checkers are not changed: a program that is
+right does the same without them.
 """
 
 from __future__ import annotations
@@ -11,17 +15,21 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import importlib
 import itertools
+import json
+import multiprocessing
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +45,8 @@ OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
 }
+OWN = ("modular_converter", "tests", "utils")
+"""Packages that each run imports from its own tree."""
 DROPPED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -48,6 +58,8 @@ class Mutant:
     line: int
     before: str
     after: str
+    header: range
+    """The lines of the statement around it, without those of its body."""
     text: str
     """The whole file with the change."""
 
@@ -70,18 +82,16 @@ def main() -> int:
     options, tests = parser.parse_args(given[:split]), given[split + 1 :]
     everything = [place for path in source_files(options.paths) for place in places(path)]
     drawn = random.Random(options.seed).sample(everything, min(options.count, len(everything)))
-    chosen = [mutant_at(path, number) for path, number in drawn]
     with tempfile.TemporaryDirectory() as folder:
         tree = copy_of_repository(Path(folder))
-        limits: dict[tuple[str, ...], float] = {}
+        known: dict[tuple[str, ...], Tests] = {}
         tried: list[Mutant] = []
         survived: list[Mutant] = []
         with contextlib.suppress(KeyboardInterrupt):  # the figures are of those until then
-            for one in chosen:
+            for one in itertools.starmap(mutant_at, drawn):
                 own = tuple(tests) or tests_of(one.path)
-                if own not in limits:
-                    limits[own] = options.limit + 2 * unchanged_seconds(tree, own)
-                survived += [one] if survives(one, tree, own, limits[own]) else []
+                known[own] = known.get(own) or recorded(tree, own)
+                survived += [one] if survives(one, tree, known[own], options.limit) else []
                 tried.append(one)
     share = 100 * (1 - len(survived) / max(len(tried), 1))
     print(f"{len(tried) - len(survived)} of {len(tried)} noticed, {share:.0f} of 100; {len(everything)} possible")
@@ -104,15 +114,36 @@ def copy_of_repository(folder: Path) -> Path:
     return folder
 
 
-def survives(mutant: Mutant, tree: Path, tests: Sequence[str], limit: float) -> bool:
-    """Whether the tests pass in spite of a change; says so at once."""
-    place = tree / mutant.path.relative_to(ROOT)
-    original = place.read_text(encoding="utf-8")
+@dataclass(frozen=True)
+class Tests:
+    """Some tests, and what each of them does without any change."""
+
+    seconds: Mapping[str, float]
+    lines: Mapping[str, Mapping[str, Sequence[int]]]
+    """Test -> file, relative to the root -> the lines that it executes."""
+
+    def of(self, mutant: Mutant) -> list[str]:
+        """The tests that execute the changed statement, the quickest first.
+
+        Where none does, as at the top of a module, those that execute anything in its file; else all.
+        """
+        path = str(mutant.path.relative_to(ROOT))
+        inside = {one: files[path] for one, files in self.lines.items() if path in files}
+        touching = [one for one, lines in inside.items() if any(line in mutant.header for line in lines)]
+        return sorted(touching or inside or self.lines, key=lambda one: (self.seconds[one], one))
+
+
+def survives(mutant: Mutant, tree: Path, tests: Tests, limit: float) -> bool:
+    """Whether the tests pass in spite of a change; says so at once. `limit` is added to twice their time."""
+    place, chosen = tree / mutant.path.relative_to(ROOT), tests.of(mutant)
+    original, facts = place.read_text(encoding="utf-8"), place.stat()
     place.write_text(mutant.text, encoding="utf-8")
+    os.utime(place, ns=(facts.st_atime_ns, facts.st_mtime_ns + 10**10))  # bytecode is told by seconds and size
     try:
-        survived = passes(tree, tests, limit)
+        survived = passes(tree, chosen, limit + 2 * sum(tests.seconds[one] for one in chosen))
     finally:
         place.write_text(original, encoding="utf-8")
+        os.utime(place, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     if survived:
         print(f"survived  {mutant}", flush=True)
     return survived
@@ -126,28 +157,79 @@ def tests_of(path: Path) -> tuple[str, ...]:
     return (next(str(folder) for folder in found if (ROOT / folder).is_dir()),)
 
 
-def unchanged_seconds(tree: Path, tests: Sequence[str]) -> float:
-    """The seconds that the tests take without a change. Raises ``SystemExit`` if they fail."""
-    start = time.monotonic()
-    if not passes(tree, tests, None):
-        raise SystemExit(f"The tests fail without any change: {' '.join(tests)}")
-    return time.monotonic() - start
+def recorded(tree: Path, tests: Sequence[str]) -> Tests:
+    """What the tests do without a change. Raises ``SystemExit`` if they fail.
+
+    What they import from elsewhere is then imported here, once for all runs, which are forks of this process.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "lines"
+        if not pytest_passes(tree, tests, None, {"LINES_OF_TESTS": str(target)}):
+            raise SystemExit(f"The tests fail without any change: {' '.join(tests)}")
+        found = json.loads(target.read_text())
+    for module in found["modules"]:
+        with contextlib.suppress(Exception):
+            importlib.import_module(module)
+    return Tests(*({test: one[key] for test, one in found["tests"].items()} for key in ("seconds", "lines")))
 
 
-def passes(tree: Path, tests: Sequence[str], limit: float | None) -> bool:
-    """Whether the tests of a tree pass; a run without an end does not."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        return subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=limit).returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
+def passes(tree: Path, tests: Sequence[str], limit: float) -> bool:
+    """Whether some tests, by their names, pass in this order; a run without an end does not."""
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = Path(folder) / "tests"
+        chosen.write_text(json.dumps(tests))
+        files = sorted({test.partition("::")[0] for test in tests})
+        return pytest_passes(tree, files, limit, {"CHOSEN_TESTS": str(chosen)})
+
+
+def pytest_passes(tree: Path, arguments: Sequence[str], limit: float | None, variables: Mapping[str, str]) -> bool:
+    """Whether pytest succeeds in a tree. Only a run that records writes bytecode."""
+    run = multiprocessing.get_context("fork").Process(target=_pytest, args=(tree, arguments, variables))
+    run.start()
+    run.join(limit)
+    if run.exitcode is None and run.pid is not None:
+        os.killpg(run.pid, signal.SIGKILL)
+    run.join()
+    return run.exitcode == 0
+
+
+def _pytest(tree: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
+    os.setsid()
+    os.chdir(tree)
+    os.environ.update({"PYTHONPATH": str(tree), **variables})
+    sys.path.insert(0, str(tree))
+    sys.dont_write_bytecode = "CHOSEN_TESTS" in variables
+    for name in [name for name in sys.modules if name.partition(".")[0] in OWN]:
+        del sys.modules[name]
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (1, 2):
+        os.dup2(sys.stdout.fileno(), stream)
+    import pytest
+
+    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "utils.lines_of_tests"]
+    sys.exit(pytest.main([*options, *arguments]))
 
 
 def places(path: Path) -> Iterator[tuple[Path, int]]:
     """The nodes of a file that can be changed, as numbers in the order of `ast.walk`."""
-    nodes = enumerate(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    return ((path, number) for number, node in nodes if change_of(node) is not None)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    silent = {id(one) for node in ast.walk(tree) for part in _silent_parts(node) for one in ast.walk(part)}
+    return (
+        (path, number)
+        for number, node in enumerate(ast.walk(tree))
+        if id(node) not in silent and change_of(node) is not None
+    )
+
+
+def _silent_parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a node that are not changed, with all that is in them."""
+    yield from (part for name in ("annotation", "returns") if (part := getattr(node, name, None)) is not None)
+    if isinstance(node, ast.Assert):
+        yield node
+    if isinstance(node, ast.keyword) and node.arg in ("maxsize", "frozen"):
+        yield node
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        yield node
 
 
 def mutant_at(path: Path, number: int) -> Mutant:
@@ -156,14 +238,23 @@ def mutant_at(path: Path, number: int) -> Mutant:
     node = next(itertools.islice(ast.walk(tree), number, None))
     change = change_of(node)
     assert change is not None
-    line, before = getattr(node, "lineno", 1), ast.unparse(node).partition("\n")[0]
+    line, before, header = getattr(node, "lineno", 1), ast.unparse(node).partition("\n")[0], _header(tree, node)
     changed = change(node)
     mutated = _Replace(node, changed).visit(tree) if changed is not node else tree
     text = ast.unparse(ast.fix_missing_locations(mutated)) + "\n"
-    return Mutant(path, line, before, ast.unparse(changed).partition("\n")[0], text)
+    return Mutant(path, line, before, ast.unparse(changed).partition("\n")[0], header, text)
 
 
-def change_of(node: ast.AST) -> Callable[[ast.AST], ast.AST] | None:
+def _header(tree: ast.Module, node: ast.AST) -> range:
+    """The lines of the innermost statement that holds a node, without those of its body."""
+    statements = (one for one in ast.walk(tree) if isinstance(one, ast.stmt))  # outer ones first
+    innermost = [one for one in statements if any(part is node for part in ast.walk(one))][-1]
+    body = getattr(innermost, "body", None)
+    end = max(innermost.lineno, body[0].lineno - 1) if body else innermost.end_lineno or innermost.lineno
+    return range(innermost.lineno, end + 1)
+
+
+def change_of(node: ast.AST) -> Callable[[Any], ast.AST] | None:
     """The way to change a node, which gives it or what takes its place; None for one that stays."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         return _turn_round
@@ -178,26 +269,22 @@ def change_of(node: ast.AST) -> Callable[[ast.AST], ast.AST] | None:
     return None
 
 
-def _turn_round(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.Compare)
+def _turn_round(node: ast.Compare) -> ast.AST:
     node.ops = [OPPOSITES[type(node.ops[0])]()]
     return node
 
 
-def _swap(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.BoolOp)
+def _swap(node: ast.BoolOp) -> ast.AST:
     node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
     return node
 
 
-def _negate(node: ast.AST) -> ast.AST:
-    assert isinstance(node, (ast.If, ast.IfExp, ast.While))
+def _negate(node: ast.If | ast.IfExp | ast.While) -> ast.AST:
     node.test = ast.UnaryOp(ast.Not(), node.test)
     return node
 
 
-def _other_constant(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.Constant) and isinstance(node.value, int)
+def _other_constant(node: ast.Constant) -> ast.AST:
     node.value = not node.value if isinstance(node.value, bool) else node.value + 1
     return node
 

@@ -17,14 +17,23 @@ SPEC.loader.exec_module(mutate_code)
 
 TEXT = '''"""About."""
 
+from __future__ import annotations
 
-def f(a, b):
+
+def f(a: Literal[7], b: int) -> Literal[8]:
     """About."""
     total = 0
     while a < 3 and b:
         a += 1
         total = total if b else 5
     return total, True
+
+
+@lru_cache(maxsize=9)
+def g(a):
+    assert a > 9
+    if TYPE_CHECKING:
+        return 9
 '''
 
 
@@ -39,17 +48,22 @@ def module(tmp_path, monkeypatch):
 def test_each_kind_of_change_is_made_once_for_each_place(module):
     found = {str(mutate_code.mutant_at(*place)) for place in mutate_code.places(module)}
     assert {
-        "module.py:6: total = 0 -> pass",
-        "module.py:6: 0 -> 1",
-        "module.py:7: while a < 3 and b: -> while not (a < 3 and b):",
-        "module.py:7: a < 3 and b -> a < 3 or b",
-        "module.py:7: a < 3 -> a >= 3",
-        "module.py:8: a += 1 -> pass",
-        "module.py:9: total if b else 5 -> total if not b else 5",
-        "module.py:10: return (total, True) -> pass",
-        "module.py:10: True -> False",
+        "module.py:8: total = 0 -> pass",
+        "module.py:8: 0 -> 1",
+        "module.py:9: while a < 3 and b: -> while not (a < 3 and b):",
+        "module.py:9: a < 3 and b -> a < 3 or b",
+        "module.py:9: a < 3 -> a >= 3",
+        "module.py:10: a += 1 -> pass",
+        "module.py:11: total if b else 5 -> total if not b else 5",
+        "module.py:12: return (total, True) -> pass",
+        "module.py:12: True -> False",
     } < found
     assert not any("About" in one for one in found)
+
+
+def test_what_no_test_can_tell_is_not_changed(module):
+    found = [mutate_code.mutant_at(*place) for place in mutate_code.places(module)]
+    assert not [str(one) for one in found if one.line < 8 or one.line > 12]
 
 
 def test_each_change_is_another_program(module):
@@ -67,3 +81,36 @@ def test_the_tests_of_a_file_are_those_of_its_own_folder():
     assert of("parallel/solve/axes.py") == ("tests/parallel/solve",)
     assert of("parallel/api.py") == ("tests/parallel",)
     assert of("files/root.py") == ("tests/unit/files",)
+
+
+PROJECT = {
+    "modular_converter/__init__.py": "",
+    "modular_converter/code.py": "def f(a):\n    if a:\n        return 1\n    return 2\n",
+    "tests/test_f.py": (
+        "from modular_converter.code import f\n\n\ndef test_one():\n    assert f(True) == 1\n\n\n"
+        "def test_two():\n    assert f(False)\n"
+    ),
+}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A product of one function with its tests, and the plugin."""
+    monkeypatch.setattr(mutate_code, "ROOT", tmp_path)
+    plugin = "utils/lines_of_tests.py"
+    for name, text in {**PROJECT, plugin: (PATH.parents[1] / plugin).read_text()}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_the_tests_of_a_line_decide(project):
+    tests = mutate_code.recorded(project, ["tests"])
+    path = project / "modular_converter/code.py"
+    found = {str(one): one for one in (mutate_code.mutant_at(*place) for place in mutate_code.places(path))}
+    noticed = found["modular_converter/code.py:3: 1 -> 2"]
+    assert tests.of(noticed) == ["tests/test_f.py::test_one"]
+    assert sorted(tests.of(found["modular_converter/code.py:2: if a: -> if not a:"])) == sorted(tests.lines)
+    assert not mutate_code.survives(noticed, project, tests, 60)
+    assert mutate_code.survives(found["modular_converter/code.py:4: 2 -> 3"], project, tests, 60)
+    assert path.read_text() == PROJECT["modular_converter/code.py"]

@@ -1,0 +1,80 @@
+"""A plugin of pytest for `mutate_code.py`: which lines each test executes, and runs of chosen tests in a given order.
+
+`LINES_OF_TESTS` names a file that is written: under `tests` the seconds of each test and its lines by file, without those
+that only an import executes, and under `modules` what was imported from elsewhere. `CHOSEN_TESTS` names a file with the
+tests to run, as a list.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+
+class Recorder:
+    """Notes the lines of the product that run while a test does."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.found: dict[str, dict[str, Any]] = {}
+        self.lines: dict[str, set[int]] = {}
+        self.own = os.path.join(os.getcwd(), "modular_converter", "")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self.lines = {}
+        start = time.perf_counter()
+        sys.settrace(self._enter)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(None)
+            lines = {path.removeprefix(os.getcwd() + os.sep): sorted(found) for path, found in self.lines.items()}
+            self.found[item.nodeid] = {"seconds": time.perf_counter() - start, "lines": lines}
+
+    def _enter(self, frame: FrameType, event: str, argument: object) -> Any:
+        path = frame.f_code.co_filename
+        if not path.startswith(self.own) or frame.f_code.co_name == "<module>":
+            return None
+        add = self.lines.setdefault(path, set()).add
+
+        def trace(frame: FrameType, event: str, argument: object) -> Any:
+            add(frame.f_lineno)
+            return trace
+
+        return trace
+
+    def pytest_sessionfinish(self) -> None:
+        here = os.getcwd() + os.sep
+        modules = [
+            name
+            for name, one in [*sys.modules.items()]
+            if not (getattr(one, "__file__", None) or here).startswith(here)
+        ]
+        Path(self.target).write_text(json.dumps({"tests": self.found, "modules": modules}))
+
+
+class Chooser:
+    """Runs some of the collected tests, in the order of a list."""
+
+    def __init__(self, chosen: list[str]) -> None:
+        self.place = {name: place for place, name in enumerate(chosen)}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted((one for one in items if one.nodeid in self.place), key=lambda one: self.place[one.nodeid])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Do what the variables of the environment ask for."""
+    if target := os.environ.get("LINES_OF_TESTS"):
+        config.pluginmanager.register(Recorder(target))
+    if chosen := os.environ.get("CHOSEN_TESTS"):
+        config.pluginmanager.register(Chooser(json.loads(Path(chosen).read_text())))
