@@ -29,9 +29,21 @@ def index_module(text: str, path: str) -> Module:
         limit = first_line(body[position + 1], lines) - 1 if position + 1 < len(body) else len(lines)
         end = end_with_footer(lines, node.end_lineno or start, limit, 0)
         lead = whole_lines(lines, previous, start - 1)
-        statements.append(_statement(node, "\n".join(lines[start - 1 : end]), start, lead))
+        statements.append(_statement(node, _text(node, lines[start - 1 : end]), start, lead))
         previous = max(end, previous)
     return Module(path, header, tuple(_attach_stores(statements)))
+
+
+def _text(node: ast.stmt, rows: list[str]) -> str:
+    """The text of a statement in its lines, without others that semicolons part from it."""
+    last = (node.end_lineno or node.lineno) - node.lineno
+    row = rows[last].encode() if not hasattr(node, "body") else b""
+    behind = row[node.end_col_offset :].lstrip()
+    if behind[:1] == b";" and behind.strip(b"; \t")[:1] not in (b"", b"#"):
+        rows[last] = row[: node.end_col_offset].decode()
+    if node.col_offset:
+        rows[0] = rows[0].encode()[node.col_offset :].decode()
+    return "\n".join(rows)
 
 
 def _attach_stores(statements: list[Statement]) -> list[Statement]:

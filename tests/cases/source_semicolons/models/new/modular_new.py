@@ -1,0 +1,5 @@
+from torch import nn; from ..old.modeling_old import OldMLP; SIZE = 3
+
+
+class NewMLP(OldMLP):
+    size = SIZE
