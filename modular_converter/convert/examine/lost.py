@@ -18,6 +18,7 @@ from modular_converter.rules import lost_statement
 
 SHOWN = 60
 """Characters of a statement that a finding quotes."""
+_MAIN = re.compile("__name__ == '__main__'|'__main__' == __name__")
 _HEADING = re.compile(r"^(?:async\s+def|def|class)\b", re.MULTILINE)
 
 
@@ -68,19 +69,21 @@ def _changed_by(statement: Statement, module: Module) -> Sequence[str]:
 
 
 def _registered_in(statement: Statement, module: Module) -> Sequence[str]:
-    """The globals in which the decorators of a definition enter it: `@register` with `TABLE[name] = function` in it."""
-    functions = {name for name, one in module.definitions.items() if one.role is Role.FUNCTION}
+    """The globals in which the decorators of a definition enter it: `@register` with `TABLE[name] = function` in it.
+
+    `@show.register` enters it in `show`.
+    """
+    holders = {name: one for name, one in module.definitions.items() if one.role is not Role.CLASS}
     lines = _HEADING.split(statement.text, maxsplit=1)[0]  # to parse every decorated class of a neighbour takes long
-    if functions.isdisjoint(re.findall(r"\w+", lines)):
+    if holders.keys().isdisjoint(re.findall(r"\w+", lines)):
         return []
     (node,) = ast.parse(statement.text).body
-    decorators = [
-        name.id for one in getattr(node, "decorator_list", ()) for name in walk(one) if isinstance(name, ast.Name)
-    ]
-    found = (module.definitions[name] for name in decorators if name in functions)
-    names = frozenset[str]().union(*(one.uses for one in found))
-    tables = (name for name in names if name in module.definitions)
-    return sorted(name for name in tables if module.definitions[name].role is Role.ASSIGNMENT)
+    parts = list(walk(*getattr(node, "decorator_list", ())))
+    found = {one.value.id for one in parts if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)}
+    for one in parts:
+        if isinstance(one, ast.Name) and one.id in holders and holders[one.id].role is Role.FUNCTION:
+            found |= {name for name in holders[one.id].uses & holders.keys() if holders[name].role is Role.ASSIGNMENT}
+    return sorted(found & holders.keys())
 
 
 def _attribute(statement: Statement) -> str:
@@ -96,7 +99,7 @@ def _is_lost(statement: Statement) -> bool:
     if statement.role is not Role.OTHER:
         return False
     node = ast.parse(statement.text).body[0]
-    return not (_does_nothing(node) or (isinstance(node, ast.If) and _is_main(node.test)))
+    return not (_does_nothing(node) or _is_main(node))
 
 
 def _does_nothing(node: ast.stmt) -> bool:
@@ -110,6 +113,6 @@ def _defines(node: ast.AST) -> bool:
     return isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
 
 
-def _is_main(test: ast.expr) -> bool:
-    """Whether a condition is `__name__ == "__main__"`: what only runs in a script is none of the model's."""
-    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
+def _is_main(node: ast.stmt) -> bool:
+    """Whether this is `if __name__ == "__main__":` alone: what only runs in a script is none of the model's."""
+    return isinstance(node, ast.If) and not node.orelse and _MAIN.fullmatch(ast.unparse(node.test)) is not None

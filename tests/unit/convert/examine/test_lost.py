@@ -65,6 +65,8 @@ def test_changes_travel_with_what_they_change(tmp_path):
         "with x: ...\n",
         "assert NewMLP\n",
         "del TABLE['x']\n",
+        "if __name__ != '__main__':\n    print(1)\n",
+        "if __name__ == '__main__':\n    pass\nelse:\n    print(1)\n",
     ],
 )
 def test_what_would_vanish_is_an_error_at_its_line(tmp_path, statement):
@@ -91,6 +93,22 @@ def test_a_parent_that_is_changed_below_its_definition(tmp_path):
     assert codes(convert(tmp_path, CHILD, neighbour=changed)) == [("MC506", 4)]
     cured = CHILD.replace("pass", "flag = True")
     assert execute(convert(tmp_path, cured, neighbour=changed))["NewMLP"].flag is True
+
+
+@pytest.mark.parametrize(
+    ("above", "decorator"),
+    [
+        ("show = functools.singledispatch(lambda x: 1)\n", "@show.register(int)"),
+        ("@functools.singledispatch\ndef show(x):\n    return 1\n", "@show.register"),
+        ("KNOWN = []\n\n\ndef enter(f):\n    KNOWN.append(f)\n    return f\n", "@enter"),
+    ],
+)
+def test_a_decorator_enters_what_comes_along_into_what_does_not(tmp_path, above, decorator):
+    table = above.partition(" =")[0] if " =" in above else "show"
+    body = f"class OldMLP:\n    def forward(self, x):\n        return {table}(x)\n"
+    registered = f"import functools\n\n{above}\n\n{decorator}\ndef other(x: int):\n    return 2\n\n\n"
+    assert codes(convert(tmp_path, CHILD, neighbour=registered + body)) == [("MC506", 1)]
+    assert codes(convert(tmp_path, CHILD, neighbour=registered.replace(decorator, "") + body)) == []
 
 
 @pytest.mark.parametrize(
