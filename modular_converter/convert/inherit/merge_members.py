@@ -94,7 +94,7 @@ class _Merger:
 
     def _deletions(self, names: Iterable[str]) -> list[Member]:
         """`del` statements for the names that members which stay still bind."""
-        bound = frozenset[str]().union(*(member.binds for member in self.inherited if member not in self.gone))
+        bound = _bound(member for member in self.inherited if member not in self.gone)
         return [
             Member(ast.parse(f"del {name}").body[0], "", f"{INDENT}del {name}\n")
             for name in sorted(bound.intersection(names))
@@ -120,12 +120,23 @@ def _effective(members: list[Member]) -> list[Member]:
     names = Counter(name for member in members if member.is_attribute for name in member.binds)
     if not any(count > 1 for count in names.values()):
         return members
+    bound = _bound(members)
     found: list[Member] = []
     for position, member in enumerate(members):
-        is_repeated = member.is_attribute and any(member.text == other.text for other in found)
-        if not is_repeated and not (member.is_attribute and _assigned_again(member, members[position + 1 :])):
+        may_go = member.is_attribute and not _changes_others(member, bound)
+        is_repeated = may_go and any(member.text == other.text for other in found)
+        if not is_repeated and not (may_go and _assigned_again(member, members[position + 1 :])):
             found.append(member)
     return found
+
+
+def _bound(members: Iterable[Member]) -> frozenset[str]:
+    return frozenset[str]().union(*(member.binds for member in members))
+
+
+def _changes_others(member: Member, names: frozenset[str]) -> bool:
+    """Whether a statement may change the object of another name than it binds: `added = NAMES.append(1)`."""
+    return not member.is_function and not names.isdisjoint(member.touches - member.binds)
 
 
 def _assigned_again(member: Member, following: Sequence[Member]) -> bool:
@@ -141,8 +152,9 @@ def _replaced(own: Sequence[Member], inherited: Sequence[Member]) -> set[Member]
     """The parent's members that go: the child overrides or removes them, and no member that stays reads them."""
     methods = {method_key(member.function): member.function for member in own if member.is_function}
     certain = (member for member in own if not (member.is_function or member.may_be_skipped))
-    names = frozenset[str]().union(*(member.binds for member in certain))
-    gone = {member for member in inherited if _is_overridden(member, methods, names)}
+    names = _bound(certain)
+    bound = _bound(inherited)
+    gone = {one for one in inherited if _is_overridden(one, methods, names) and not _changes_others(one, bound)}
     while True:
         readers: dict[str, list[Member]] = {}  # of members that stay, below the member that is looked at
         needed: set[Member] = set()

@@ -36,6 +36,12 @@ ALIKE = {
     "several statements for a name": ("", "names = ['a']\nnames = names + ['b']\nnames += ['c']", "new.names"),
     "a loop": ("", "names = []\nfor i in range(2):\n    names.append(i)", "new.names"),
     "a call as a statement": ("", "names = []\nnames.append(1)\ndef f(self): pass\nnames.append(2)", "new.names"),
+    "a call whose value the child replaces": ("x = 3", "names = []\nx = names.append(1)", "new.names, new.x"),
+    "calls whose values are assigned again": (
+        "",
+        "names = []\nx = names.append(1)\nx = names.append(1)\nx = names.append(2)",
+        "new.names, new.x",
+    ),
     "a condition": ("a = 5", "if True:\n    a = 1\nelse:\n    a = 2", "new.a"),
     "an annotation without a value": ("x: float", "x: int = 8", "new.x"),
     "a method over an attribute": ("def x(self):\n    return 1", "x: int = 8", "new.x()"),
