@@ -15,14 +15,18 @@ def _never(method: str, attribute: str) -> bool:
     return False
 
 
+def _unseen(base: str) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class ClassShape:
     """A generated class, as its methods need to know it."""
 
     name: str
     bases: tuple[str, ...]
-    reached: frozenset[str]
-    """The bases whose methods `super()` reaches, by the names that code may use for them."""
+    above: Mapping[str, frozenset[str]]
+    """Base -> what it inherits from by the settings, although it is not listed."""
     last_statement: str
     """See `Settings`."""
     module_names: frozenset[str] = frozenset()
@@ -31,6 +35,24 @@ class ClassShape:
     """What the bodies of the child and of the parent bind."""
     is_set_above: Callable[[str, str], bool] = _never
     """Tells whether a method of this name, in an ancestor of the parent, sets an attribute of this name."""
+    binds: Callable[[str], frozenset[str] | None] = _unseen
+    """What a base of the generated file binds, with what it inherits there; None for a base from elsewhere."""
+
+    def reached_by(self, method: str) -> frozenset[str]:
+        """The bases of which `super()` reaches the method of this name.
+
+        A base from elsewhere is taken to hide nothing behind it, as in the corpus (phi3); a base of the file behind it
+        is none of these, since nobody can tell.
+        """
+        found: set[str] = set()
+        for place, base in enumerate(self.bases):
+            bound = self.binds(base)
+            if not place or bound is None:
+                found.add(base)
+            if bound is not None and method in bound:
+                break
+            found |= self.above.get(base, frozenset())
+        return frozenset(found)
 
 
 def shape_of(
@@ -40,14 +62,15 @@ def shape_of(
     settings: Settings,
     module_names: frozenset[str] = frozenset(),
     is_set_above: Callable[[str, str], bool] = _never,
+    binds: Callable[[str], frozenset[str] | None] = _unseen,
 ) -> ClassShape:
     """The class that has the child's name and the merged bases."""
-    reached = {*bases, *(settings.implied_bases[base] for base in bases if base in settings.implied_bases)}
-    if settings.model_base and any(settings.model_base in base for base in bases):
-        reached.add(settings.model_base)
+    above = {base: frozenset((implied,)) for base, implied in settings.implied_bases.items()}
+    if settings.model_base:
+        above |= {base: frozenset((settings.model_base,)) for base in bases if settings.model_base in base}
     attributes = frozenset[str]().union(*(member.binds for member in (*child.members, *parent.members)))
     last = settings.last_statement
-    return ClassShape(child.node.name, tuple(bases), frozenset(reached), last, module_names, attributes, is_set_above)
+    return ClassShape(child.node.name, tuple(bases), above, last, module_names, attributes, is_set_above, binds)
 
 
 def merge_bases(

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.ancestors import lineage, sets_attribute
 from modular_converter.convert.inherit.class_findings import ClassFinding
+from modular_converter.convert.inherit.members import parse_class
 from modular_converter.convert.inherit.merge import merge_class
 from modular_converter.convert.inherit.pieces import ClassPiece
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Statement
+from modular_converter.convert.source.module import Role, Statement
+from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate
 from modular_converter.rules import syntax_error
 
@@ -97,6 +99,7 @@ def _merge(
             library.settings,
             neighbours.target.module.names,
             lambda method, attribute: _is_set_above(neighbours, base, method, attribute, library),
+            lambda name: _bound_in(name, built, neighbours.neighbours[dotted].definitions),
         )
     except SyntaxError as error:
         place = Location(neighbours.target.path, statement.line)
@@ -105,6 +108,18 @@ def _merge(
     uses = lexer.identifiers(merged.text)
     findings = tuple(_diagnostic(finding, statement, neighbours.target.path) for finding in merged.findings)
     return BuiltClass(statement, merged.text, parent.lead, uses, dotted, parent, findings, merged.pieces)
+
+
+def _bound_in(
+    name: str, built: Mapping[str, BuiltClass], parents: RenamedModule, below: frozenset[str] = frozenset()
+) -> frozenset[str] | None:
+    """What a class of the generated file and its ancestors there bind; None for a class from elsewhere."""
+    own = built.get(name)
+    if name in below or (own is None and (name not in parents or parents.role(name) is not Role.CLASS)):
+        return None
+    block = parse_class(own.text if own else parents[name].text)
+    inherited = (_bound_in(base, built, parents, below | {name}) for base in block.bases)
+    return frozenset[str]().union(*(member.binds for member in block.members), *filter(None, inherited))
 
 
 def _is_set_above(neighbours: Neighbourhood, base: str, method: str, attribute: str, library: Library) -> bool:

@@ -54,6 +54,7 @@ def merge_class(
     settings: Settings,
     module_names: frozenset[str] = frozenset(),
     is_set_above: Callable[[str, str], bool] = lambda method, attribute: False,
+    binds: Callable[[str], frozenset[str] | None] = lambda base: None,
 ) -> Merged:
     """The generated class.
 
@@ -66,13 +67,15 @@ def merge_class(
         siblings: the classes of the modular file above this one, as they are generated.
         module_names: what the modular file defines and imports.
         is_set_above: see `ClassShape`.
+        binds: see `ClassShape`.
     """
     child = parse_class(child_text)
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(parent_text)
     bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
-    merger = _MethodMerger(shape_of(child, parent, bases, settings, module_names, is_set_above), Overrides(), [])
+    shape = shape_of(child, parent, bases, settings, module_names, is_set_above, binds)
+    merger = _MethodMerger(shape, Overrides(), [])
     merger.findings.extend(check_class(child, parent, parent_base))
     merger.findings.extend(check_mixins(child, parent, parent_base, siblings))
     merger.findings.extend(check_halves(child, parent))
@@ -111,7 +114,8 @@ class _MethodMerger:
             return child
         from modular_converter.convert.inherit.override import call_super_for_bases
 
-        return self._unless_deep(child, lambda: call_super_for_bases(child, self.shape.reached, self.findings))
+        reached = self.shape.reached_by(child.function.name)
+        return self._unless_deep(child, lambda: call_super_for_bases(child, reached, self.findings))
 
     def _unless_deep(self, child: Member, merge: Callable[[], Member]) -> Member:
         """The merged method; the child's own, with a finding, where it is nested too deeply for libcst."""

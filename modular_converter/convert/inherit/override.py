@@ -57,7 +57,7 @@ def merge_override(
     docstring, lines = child_body.docstring or parent_body.docstring, merge_statements(merge)
     merged = with_body(merged, docstring, lines, child_body.footer)
     if rewritten:
-        merged = call_super(merged, child, shape.reached)
+        merged = call_super(merged, child, shape.reached_by(name))
     nodes = [part.origin for part in ([docstring] if docstring else []) + lines]
     statements = taken_statements(nodes, child.function, parent.function)
     return replace(child, lead=parent.lead, text=_text(holder, merged), statements=statements)
