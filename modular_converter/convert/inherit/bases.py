@@ -82,8 +82,7 @@ def merge_bases(
 ) -> list[str]:
     """The parent's bases, replaced and extended by the further bases of the child.
 
-    A base of the child replaces the one that shares a capitalised suffix with it (`MyPreTrainedModel`,
-    `PreTrainedModel`). Any other goes to the front where the child names it before the parent, else to the end, but
+    A base of the child replaces that of the parent which it resembles (see `replaced_base`). Any other goes to the front where the child names it before the parent, else to the end, but
     before the bases that it inherits from itself.
 
     Args:
@@ -99,9 +98,9 @@ def merge_bases(
             is_before_parent = False
         if base == parent_base or base in bases:
             continue
-        similar = [place for place, inherited in enumerate(bases) if common_suffix(base, inherited)[:1].isupper()]
-        if similar:
-            bases[similar[0]] = base
+        replaced = replaced_base(base, [one for one in parent.bases if one in bases])
+        if replaced:
+            bases[bases.index(replaced)] = base
         elif is_before_parent:
             bases.insert(front, base)
             front += 1
@@ -110,6 +109,11 @@ def merge_bases(
             bases.insert(min(above, default=len(bases)), base)
     inherited_too = {implied[base] for base in bases if base in implied}
     return [base for base in bases if base not in inherited_too]
+
+
+def replaced_base(base: str, inherited: Sequence[str]) -> str:
+    """The first inherited base that shares a capitalised suffix: `PreTrainedModel` for `MyPreTrainedModel`; "" for none."""
+    return next((one for one in inherited if common_suffix(base, one)[:1].isupper()), "")
 
 
 def class_header(child: ClassBlock, parent: ClassBlock, bases: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 
+from modular_converter.convert.inherit.bases import replaced_base
 from modular_converter.convert.inherit.calls import is_super, super_attribute
 from modular_converter.convert.inherit.class_findings import (
     ClassFinding,
@@ -16,7 +17,6 @@ from modular_converter.convert.inherit.class_findings import (
 )
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import decorated_by, is_property, is_removal, method_key
-from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.scopes import Function, all_reads, is_generator
 from modular_converter.facts.nodes import walk
 
@@ -151,7 +151,7 @@ def check_mixins(
     before = bases[: bases.index(parent_base)]
     inherited = frozenset[str]().union(*(member.binds for member in parent.members))
     for base in before:
-        replaces = any(base == other or common_suffix(base, other)[:1].isupper() for other in above)
+        replaces = base in above or replaced_base(base, above) != ""
         if base not in siblings:
             if not replaces:
                 yield not_mergeable(
@@ -173,6 +173,25 @@ def check_mixins(
                 f"`{base}.{name}` comes first, but the parent's `{name}` would be one of the class itself and hide it",
                 f"Define `{name}` in this class.",
             )
+
+
+def check_replaced_bases(
+    child: ClassBlock, parent: ClassBlock, siblings: Mapping[str, str], above: Mapping[str, Set[str]], model_base: str
+) -> Iterator[ClassFinding]:
+    """Bases of the parent that would be lost, since a class of the modular file has a name with the same ending.
+
+    Args:
+        siblings: see `check_mixins`.
+        above: what each class of the modular file inherits from.
+        model_base: see `Settings`. Those that are named after it stand for each other, as in the corpus (altclip).
+    """
+    for node, base in zip(child.node.bases, child.bases):
+        lost = replaced_base(base, parent.bases) if base in siblings and base not in parent.bases else ""
+        alike = model_base and model_base in base and model_base in lost
+        if lost and lost not in above.get(base, ()) and not alike:
+            reason = f"`{base}` takes the place of `{lost}`, which its name ends like, and does not inherit from it"
+            cure = f"Give `{base}` a name with another ending, or let it inherit from `{lost}`."
+            yield not_mergeable(node, child.node.name, reason, cure)
 
 
 def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:

@@ -15,6 +15,7 @@ from modular_converter.convert.inherit.checks import (
     check_making,
     check_mixins,
     check_names_of_classes,
+    check_replaced_bases,
 )
 from modular_converter.convert.inherit.class_findings import ClassFinding, too_deep
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
@@ -78,6 +79,7 @@ def merge_class(
     merger = _MethodMerger(shape, Overrides(), [])
     merger.findings.extend(check_class(child, parent, parent_base))
     merger.findings.extend(check_mixins(child, parent, parent_base, siblings))
+    merger.findings.extend(check_replaced_bases(child, parent, siblings, ancestors, settings.model_base))
     merger.findings.extend(check_halves(child, parent))
     merger.findings.extend(check_names_of_classes(child, parent, parent_base, bases))
     merger.findings.extend(check_making(child, parent))
