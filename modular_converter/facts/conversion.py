@@ -54,6 +54,11 @@ class GeneratedDefinition(_Parsed):
     copied_from: str = ""
     """The path of the neighbour that it is an untouched copy from, apart from names; "" for any other."""
 
+    @cached_property
+    def members(self) -> Members:
+        """The members of a class; a function or an assignment has none, whatever it is called."""
+        return Members(class_node(self.text if self.is_class else "class _: ..."))
+
 
 @dataclass(frozen=True)
 class NeighbourFacts:

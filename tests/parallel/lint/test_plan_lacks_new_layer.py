@@ -111,3 +111,18 @@ UNPLANNED = {
 @pytest.mark.parametrize("given", UNPLANNED.values(), ids=UNPLANNED)
 def test_no_plan_is_missed_with(given: dict[str, str], tmp_path: pathlib.Path) -> None:
     assert not lint_plan(tmp_path, **given)
+
+
+def test_a_constant_with_the_name_of_a_plan_is_no_class(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "old" / "configuration_old.py").write_text(PLANNED)
+    modular = tmp_path / "new" / "modular_new.py"
+    modular.write_text(
+        "from ..old.configuration_old import OldConfig\n\n\n"
+        'base_model_tp_plan = {"layers.*.mlp.up": "colwise"}\n\n\n'
+        "class NewConfig(OldConfig):\n    mark = base_model_tp_plan\n"
+    )
+    conversion = convert(str(modular), Library(profile_settings()))
+    [text] = conversion.files.values()
+    assert "\nbase_model_tp_plan = " in text and not conversion.failed
