@@ -16,7 +16,7 @@ from modular_converter.parallel.proof.evidence import UNKNOWN, WITH_GRADIENTS, E
 from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
 from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
-from modular_converter.parallel.shard.collectives import Group
+from modular_converter.parallel.shard.collectives import Group, forget_entered
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
 
@@ -188,6 +188,8 @@ def check_on_rank(
         return refused(group.size, str(error).partition(":")[0], str(error))
     except Exception as error:  # a wrong plan breaks a model's own code in any way
         return refused(group.size, failed_in(error, model), f"{type(error).__name__}: {str(error)[:200]}")
+    finally:
+        forget_entered(counted)  # or its graph, which leads to the group, stays in memory with the model
     pieces = applied.resolution.pieces
 
     def share(name: str, gradient: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,7 @@
 """The comparison itself: what counts as equal, in which precision, and that an empty proof is none."""
 
+import gc
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -82,3 +84,19 @@ def test_random_states_of_gpus_are_left_alone(monkeypatch):
     model = Pair()
     monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail("a check has seeded the GPUs"))
     assert check_model_on_threads(model, PAIR, INPUTS, 2).passed
+
+
+def test_a_proof_leaves_no_graph_in_memory():
+    class Twice(Pair):
+        def forward(self, x):
+            return super().forward(super().forward(x))
+
+    def tensors():
+        gc.collect()
+        return sum(isinstance(one, torch.Tensor) for one in gc.get_objects())
+
+    assert check_model_on_threads(Twice(), PAIR, INPUTS, 2).passed
+    before = tensors()
+    for after in (lambda x: x, lambda x: x / 0):  # proven and refused
+        check_model_on_threads(Twice(after=after), PAIR, INPUTS, 2)
+    assert tensors() == before
