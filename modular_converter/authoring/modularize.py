@@ -230,8 +230,8 @@ def first_draft(
         if statement.role is Role.CLASS:
             how[name] = _how_of_class(name, flat, placed)
             continue
-        givers = [one for one in used_sources if gives(one, name, statement.text)]
-        further = [one for one in sources if one not in givers and gives(one, name, statement.text)]
+        givers = [one for one in used_sources if gives(one, name, statement)]
+        further = [one for one in sources if one not in givers and gives(one, name, statement)]
         found = tuple(dict.fromkeys(Import(one.dotted, one.originals[name]) for one in (*givers, *further)))
         if found:
             imports[name] = found[:MOST_ORIGINS]
@@ -241,13 +241,13 @@ def first_draft(
 
 
 def _how_of_class(name: str, flat: FlatModel, placed: dict[str, Placed]) -> How:
+    """How a class is had at first. One that no heir gives, such as one with attributes below methods, may come along."""
     one = placed.get(name)
+    users = [
+        sure.source for other, sure in placed.items() if other != name and name in flat.definitions[other][1].uses
+    ]
     if one is None:
-        return How.WRITTEN
-    users = (
-        other
-        for other, sure in placed.items()
-        if other != name and sure.source.path == one.source.path and name in flat.definitions[other][1].uses
-    )
-    may_come = one.heir.says_nothing and one.parent == name and next(users, None) is not None
-    return How.ALONG if may_come else How.HEIR
+        statement = flat.definitions[name][1]
+        return How.ALONG if any(gives(source, name, statement) for source in users) else How.WRITTEN
+    may_come = one.heir.says_nothing and one.parent == name
+    return How.ALONG if may_come and any(source.path == one.source.path for source in users) else How.HEIR

@@ -12,12 +12,12 @@ from modular_converter.convert.source.rename import Renamer
 
 PLACEHOLDER = "zz_model"
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
-_LAYOUT = re.compile(r"[\s(),]+")
+_LAYOUT = re.compile(r"[\s(),;]+")
 _LAST_WORD = re.compile(r"[A-Z][a-z0-9]*$")
 
 
 def normal(text: str) -> str:
-    """The text without what a formatter decides: white space, parentheses, commas. Blank lines stay as marks.
+    """The text without what a formatter decides: white space, parentheses, commas, semicolons. Blank lines stay as marks.
 
     Two texts of one form may still differ, so a form proposes; a conversion decides.
     """
@@ -25,7 +25,7 @@ def normal(text: str) -> str:
 
 
 def squeezed(text: str) -> str:
-    """The text without white space, parentheses and commas."""
+    """The text without white space, parentheses, commas and semicolons."""
     return _LAYOUT.sub("", text)
 
 

@@ -15,7 +15,7 @@ from modular_converter.convert.inherit.prefix import asked_prefix
 from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
 from modular_converter.convert.inherit.resolve import neighbour_module, resolve_imports
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import Role
+from modular_converter.convert.source.module import Role, Statement
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.diagnostics import ConversionError
 
@@ -95,7 +95,7 @@ def _sources_of_functions(
         for name, statement in file.module.definitions.items():
             if statement.role is not Role.FUNCTION:
                 continue
-            if not any(gives(one, name, statement.text) for one in known):
+            if not any(gives(one, name, statement) for one in known):
                 lacking.append(name)
             for place in index.places(facts_of(name, file.module, abstraction).whole):
                 twin = index.entries[place]
@@ -112,11 +112,12 @@ def _sources_of_functions(
     return [source for source in opened if source is not None]
 
 
-def gives(source: SourceFile, name: str, text: str) -> bool:
-    """Whether a source has a function or constant of the same name and text."""
-    if name not in source.definitions or source.definitions.role(name) is Role.CLASS:
+def gives(source: SourceFile, name: str, wanted: Statement) -> bool:
+    """Whether a source has a definition of the same name, kind and text."""
+    if name not in source.definitions:
         return False
-    return normal(source.definitions[name].text) == normal(text)
+    is_class = source.definitions.role(name) is Role.CLASS
+    return is_class == (wanted.role is Role.CLASS) and normal(source.definitions[name].text) == normal(wanted.text)
 
 
 def heirs_of(flat: FlatModel, index: LibraryIndex, library: Library) -> frozenset[str]:

@@ -88,6 +88,24 @@ def test_a_twin_says_nothing_and_what_it_needs_comes_along(tmp_path: Path) -> No
     )
 
 
+def test_a_twin_that_no_heir_gives_comes_along(tmp_path: Path) -> None:
+    """A merge puts attributes above methods, so that an heir would have another order."""
+    old = OLD.replace("        return scale(x)\n", "        return scale(x)\n\n    __hash__ = None\n")
+    new = old.replace("Old", "New").replace("2020", "2021")
+    new = new.replace("config.size)\n", "config.size)\n\n    def size(self):\n        return 1\n")
+    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
+    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof.draft.how["NewMLP"] is How.ALONG and "class NewMLP" not in result.proof.text
+
+
+def test_two_statements_in_one_line_of_a_parent_are_those_of_two_lines(tmp_path: Path) -> None:
+    old = OLD.replace("        self.size", "        self.one = 1; self.two = 2\n        self.size")
+    new = old.replace("Old", "New").replace("2020", "2021").replace("1; ", "1\n        ")
+    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
+    assert result.proof is not None and result.proof.has_come_back
+    assert "class NewModel(OldModel):\n    pass" in result.proof.text
+
+
 def test_a_definition_without_twin_is_written_out(tmp_path: Path) -> None:
     new = OLD.replace("Old", "New").replace("2020", "2021").replace("return x * 2", "return x * 3")
     result = _modularized(_tree(tmp_path, new=new), "new")
