@@ -81,14 +81,20 @@ def _cheapest(statement: Statement, source: SourceFile, flat: FlatModel, library
 
 
 def inherit_from(
-    statement: Statement, source: SourceFile, parent: str, flat: FlatModel, library: Library, thorough: bool = True
+    statement: Statement,
+    source: SourceFile,
+    parent: str,
+    flat: FlatModel,
+    library: Library,
+    thorough: bool = True,
+    exact: frozenset[str] = frozenset(),
 ) -> Placed | None:
     """A class as the heir of one class of a source; see `heir_of`."""
     text = source.definitions[parent].text
     base = source.originals[parent]
     names = library.names(flat.models_folder)
     given = ParentClass(text, parent, base, flat.no_inherit_module)
-    heir = heir_of(statement.text, given, names, library.settings, thorough)
+    heir = heir_of(statement.text, given, names, library.settings, thorough, exact)
     return Placed(source, parent, heir) if heir is not None else None
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from modular_converter.authoring.method_changes import full_override, shorter_override
+from modular_converter.authoring.method_changes import calling_base, full_override, shorter_override
 from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.inherit.calls import NO_DECORATORS
 from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member, parse_class
@@ -20,6 +20,8 @@ from modular_converter.settings.values import Settings
 
 
 _NO_DECORATORS = f"@{NO_DECORATORS}\n"
+DOCSTRING, DECORATORS = "docstring", "decorators"
+"""What stands for these parts of a class among the keys of members, which have a space."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Heir:
     """The differences from the parent, a few words each."""
     imported: tuple[str, ...] = ()
     """Import statements of names that only modular files use."""
+    exact: frozenset[str] = frozenset()
+    """The parts that are written although the parent has them in another layout; see `other_layout`."""
 
     @property
     def lines(self) -> int:
@@ -56,13 +60,19 @@ class ParentClass:
 
 
 def heir_of(
-    wanted: str, parent: ParentClass, names: ModelNames, settings: Settings, thorough: bool = True
+    wanted: str,
+    parent: ParentClass,
+    names: ModelNames,
+    settings: Settings,
+    thorough: bool = True,
+    exact: frozenset[str] = frozenset(),
 ) -> Heir | None:
     """The class `wanted` written as an heir of a parent; None where no heir gives it.
 
     Args:
         wanted: the text of the class.
         thorough: look for `super()` calls, and merge the result with the parent; else the heir is an estimate.
+        exact: the parts to write as they are, whatever the parent has; see `other_layout`.
     """
     try:
         own = _parsed(wanted)
@@ -74,7 +84,7 @@ def heir_of(
         return None
     for bases in _base_lists(own, inherited, parent.base):
         full: frozenset[str] = frozenset()
-        while (draft := _draft(own, inherited, parent, bases, full)) is not None:
+        while (draft := _draft(own, inherited, parent, bases, full, exact)) is not None:
             wrong = _wrong_methods(draft.text, own, parent, names, settings) if thorough else frozenset()
             if not wrong:
                 return draft
@@ -111,6 +121,20 @@ def _wrong_methods(
     return frozenset(key for key in wrong if key in every) or every
 
 
+def other_layout(wanted: str, made: str) -> frozenset[str]:
+    """The parts of a class that a conversion gave in other words or another layout: members by their keys,
+    "docstring", "decorators". A parent's text keeps the line breaks and comments that its author chose."""
+    own, other = _parsed(wanted), _parsed(made)
+    theirs = _by_key(other.members)
+    found = [
+        key
+        for key, one in _by_key(own.members).items()
+        if key not in theirs or one.render().strip() != theirs[key].render().strip()
+    ]
+    found += [DOCSTRING] * (own.docstring.strip() != other.docstring.strip())
+    return frozenset(found + [DECORATORS] * (own.decorators != other.decorators))
+
+
 def same_class(one: ClassBlock, other: ClassBlock) -> bool:
     """Whether two classes differ in their layout at most."""
     return (
@@ -145,12 +169,18 @@ def _base_lists(own: ClassBlock, inherited: ClassBlock, base: str) -> list[list[
 
 
 def _draft(
-    own: ClassBlock, inherited: ClassBlock, parent: ParentClass, bases: Sequence[str], full: Collection[str]
+    own: ClassBlock,
+    inherited: ClassBlock,
+    parent: ParentClass,
+    bases: Sequence[str],
+    full: Collection[str],
+    exact: frozenset[str],
 ) -> Heir | None:
     """The heir, as far as the two classes can be merged at all.
 
     Args:
         full: the methods that are written without `super()`, by their keys.
+        exact: see `heir_of`.
     """
     notes: list[str] = []
     keywords, theirs_too = ([ast.unparse(one) for one in block.node.keywords] for block in (own, inherited))
@@ -163,8 +193,10 @@ def _draft(
     mine, theirs = _by_key(own.members), _by_key(inherited.members)
     if len(mine) < sum(not one.carries_nothing for one in own.members) or not _is_reachable(mine, theirs):
         return None
-    decorators = "" if normal(own.decorators) == normal(inherited.decorators) else own.decorators or _NO_DECORATORS
-    docstring = "" if normal(own.docstring) == normal(inherited.docstring) else own.docstring
+    same_decorators = DECORATORS not in exact and normal(own.decorators) == normal(inherited.decorators)
+    decorators = "" if same_decorators else own.decorators or _NO_DECORATORS
+    same_docstring = DOCSTRING not in exact and normal(own.docstring) == normal(inherited.docstring)
+    docstring = "" if same_docstring else own.docstring
     notes += ["other decorators"] * bool(decorators) + ["other docstring"] * bool(docstring)
     keywords = [] if keywords == theirs_too else keywords  # such as `total=False`
     notes += ["more bases"] * (len(bases) > 1) + ["other keywords"] * bool(keywords)
@@ -173,9 +205,12 @@ def _draft(
     repeated = _repeated(mine, theirs, bool(docstring))
     for key, member in mine.items():
         place = theirs.get(key)
-        if key != repeated and place is not None and _same(member, place):
+        if key not in exact and key != repeated and place is not None and _same(member, place):
             continue
-        text = _written(member, place, key not in full, own.bases, bool(parent.no_inherit_module))
+        if key in exact and place is not None and member.is_function:
+            text: str | None = "\n" + calling_base(member, own.bases)
+        else:
+            text = _written(member, place, key not in full, own.bases, bool(parent.no_inherit_module))
         if text is None:
             return None
         notes.append(_note(key, place, text, member))
@@ -189,7 +224,7 @@ def _draft(
     body = docstring + "".join([*attributes, *methods]) or f"{INDENT}pass\n"
     text = f"{decorators}class {own.node.name}({', '.join((*bases, *keywords))}):\n{body}"
     marker = f"from {parent.no_inherit_module} import {NO_DECORATORS}\n"
-    return Heir(text, tuple(sorted(notes)), (marker,) if _NO_DECORATORS in text else ())
+    return Heir(text, tuple(sorted(notes)), (marker,) if _NO_DECORATORS in text else (), exact)
 
 
 def _repeated(mine: Mapping[str, Member], theirs: Mapping[str, Member], has_docstring: bool) -> str:

@@ -60,15 +60,15 @@ def modularize(flat: FlatModel, index: LibraryIndex, library: Library, preferred
         short = _shortest(rest, index, library, preferred)
         if short.has_come_back:
             return Modularized(flat, short, left)
-        partly = _with_failing_files_written_out(short, library.settings)
+        partly = _with_failing_files_written_out(short, library)
         if partly.has_come_back:
             return Modularized(flat, partly, left)
-        full = written_out(rest, library.settings)
+        full = written_out(rest, library)
         if full.has_come_back:
             return Modularized(flat, full, left)
         if same := [one for one in (short, partly, full) if one.has_same_code]:
             return Modularized(flat, min(same, key=lambda one: one.lines), left)
-        left.update(_in_the_way(max(short, partly, full, key=lambda one: one.lines_back), library.settings))
+        left.update(_in_the_way(max(short, partly, full, key=lambda one: one.lines_back), library))
         rest = rest.without(left)
     return Modularized(flat, None, left)
 
@@ -125,7 +125,7 @@ def _shortest(flat: FlatModel, index: LibraryIndex, library: Library, preferred:
         if distinct:  # the estimates may have been too low
             placed[name], *rest = cheapest_first(distinct, chosen, preferred, year)
             others[name] = tuple(rest)
-    return prove_draft(first_draft(flat, placed, others, sources), library.settings)
+    return prove_draft(first_draft(flat, placed, others, sources), library)
 
 
 def _merged(name: str, flat: FlatModel, library: Library) -> Callable[[Placed], Placed | None]:
@@ -152,39 +152,39 @@ def _settled(flat: FlatModel, chosen: Mapping[str, Placed], library: Library) ->
     return settled
 
 
-def _with_failing_files_written_out(proof: Proof, settings: Settings) -> Proof:
+def _with_failing_files_written_out(proof: Proof, library: Library) -> Proof:
     """The proof in which the files that do not come back are written out, and the others stay as they are."""
     failing = [one.file for one in proof.differences if not one.has_come_back]
     changes = {name: How.WRITTEN for name in definitions_of(failing) if name in proof.draft.how}
-    return prove_draft(proof.draft.with_how(changes), settings)
+    return prove_draft(proof.draft.with_how(changes), library)
 
 
-def written_out(flat: FlatModel, settings: Settings) -> Proof:
+def written_out(flat: FlatModel, library: Library) -> Proof:
     """The proof of the modular file in which everything is written out."""
-    return prove_draft(Draft(flat, dict.fromkeys(definitions_of(flat.files), How.WRITTEN), {}, {}, {}), settings)
+    return prove_draft(Draft(flat, dict.fromkeys(definitions_of(flat.files), How.WRITTEN), {}, {}, {}), library)
 
 
-def _in_the_way(proof: Proof, settings: Settings) -> dict[str, str]:
+def _in_the_way(proof: Proof, library: Library) -> dict[str, str]:
     """The files that do not come back even when everything is written out, with the reasons."""
     failing = [one for one in proof.differences if not one.has_come_back]
     if not proof.conversion.failed and failing:
         # The other differences may follow from definitions that one file lacks: `__all__` is one list for all files.
         lacking = [one for one in failing if one.missing or one.other or one.extra] or failing
-        smaller = _smaller_file(lacking, proof, settings)
-        return smaller or {one.file.path: _reason(one, settings) for one in lacking}
+        smaller = _smaller_file(lacking, proof, library)
+        return smaller or {one.file.path: _reason(one, library.settings) for one in lacking}
     flat = proof.draft.flat
     if len(flat.files) == 1:
         errors = [one.message for one in proof.conversion.diagnostics if one.is_error]
         return {flat.files[0].path: errors[0] if errors else "it cannot be converted"}
     found = {}
     for file in flat.files:
-        alone = written_out(flat.without([one.path for one in flat.files if one is not file]), settings)
+        alone = written_out(flat.without([one.path for one in flat.files if one is not file]), library)
         if not alone.has_come_back:
-            found.update(_in_the_way(alone, settings))
+            found.update(_in_the_way(alone, library))
     return found or {flat.files[0].path: "it cannot be converted together with the other files"}
 
 
-def _smaller_file(lacking: Sequence[FileDifference], proof: Proof, settings: Settings) -> dict[str, str]:
+def _smaller_file(lacking: Sequence[FileDifference], proof: Proof, library: Library) -> dict[str, str]:
     """A file without which the others come back, if it has fewer lines than those that do not, with the reason.
 
     Two files may need what one modular file cannot say: `AutoConfig` from two modules, two classes of one name.
@@ -194,7 +194,7 @@ def _smaller_file(lacking: Sequence[FileDifference], proof: Proof, settings: Set
     most = sum(one.file.text.count("\n") for one in lacking)
     others = [one for one in flat.files if one.path not in names and one.text.count("\n") < most]
     for file in sorted(others, key=lambda one: one.text.count("\n")):
-        if written_out(flat.without([file.path]), settings).has_come_back:
+        if written_out(flat.without([file.path]), library).has_come_back:
             with_it = ", ".join(f"{os.path.basename(one.file.path)} ({one.reason})" for one in lacking)
             return {file.path: f"with it these would not come back: {with_it}"}
     return {}

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from modular_converter.authoring.attempt import Proof, attempt
+from modular_converter.authoring.choice import Placed, inherit_from
+from modular_converter.authoring.class_changes import other_layout
 from modular_converter.authoring.comparison import FileDifference
 from modular_converter.authoring.complaints import bound_by, complaints
 from modular_converter.authoring.draft import Draft, How, Import, explicit
 from modular_converter.authoring.gaps import with_gaps
+from modular_converter.convert.source.index import index_module
+from modular_converter.convert.source.library import Library
 from modular_converter.settings.values import Settings
 
 
@@ -23,14 +27,15 @@ Change = tuple[str, How, "Import | None"]
 """A definition, how it is to be had, and where it is to be imported from."""
 
 
-def prove_draft(draft: Draft, settings: Settings) -> Proof:
+def prove_draft(draft: Draft, library: Library) -> Proof:
     """Mend a draft round by round. The last one is returned, whether it has come back or not."""
+    settings = library.settings
     reasons: dict[str, str] = {}
     proof = attempt(draft, settings, reasons)
     for _ in range(MOST_ROUNDS):
         if proof.has_come_back:
             return _shortened([name for name in reasons if name in draft.imports], draft, proof, settings)
-        mended = _mend(proof, reasons)
+        mended = _mend(proof, reasons, library)
         if mended is None:
             return _with_gaps(_in_order(proof, settings), settings)
         proof = attempt(mended, settings, reasons)
@@ -47,15 +52,15 @@ def _with_gaps(proof: Proof, settings: Settings) -> Proof:
     return next((one for one in tries if one.has_come_back), proof)
 
 
-def _mend(proof: Proof, reasons: dict[str, str]) -> Draft | None:
+def _mend(proof: Proof, reasons: dict[str, str], library: Library) -> Draft | None:
     """The draft with the definitions longer that did not come back; None where there is nothing left to try."""
     draft = proof.draft
     changes: dict[str, How] = {}
     placed = dict(draft.placed)
     needed: set[str] = set()
     for name, reason in complaints(proof):
-        if draft.how.get(name) is How.HEIR and name not in changes and draft.others.get(name):
-            placed[name] = draft.others[name][0]
+        if draft.how.get(name) is How.HEIR and name not in changes and (other := _other_heir(name, proof, library)):
+            placed[name] = other
             changes[name] = How.HEIR
         elif name not in changes and (longer := _longer(name, draft)) is not None:
             changes[name] = longer
@@ -70,6 +75,36 @@ def _mend(proof: Proof, reasons: dict[str, str]) -> Draft | None:
     if not changes and not needed:
         return None
     return replace(draft.with_how(changes), needed=draft.needed | needed)
+
+
+def _other_heir(name: str, proof: Proof, library: Library) -> Placed | None:
+    """An heir to be tried next: of another parent, or one that writes what the parent has in another layout."""
+    draft = proof.draft
+    others = list(draft.others.get(name, ())[:1])
+    exact = _exact_heir(name, proof, library)
+    return min([*others, *([exact] if exact is not None else [])], key=lambda one: one.heir.lines, default=None)
+
+
+def _exact_heir(name: str, proof: Proof, library: Library) -> Placed | None:
+    """The heir with the parts that came otherwise written as they are; None where that changes or saves nothing."""
+    flat, old = proof.draft.flat, proof.draft.placed[name]
+    if proof.conversion.failed:  # what it gives is not formatted
+        return None
+    made = next((one for difference in proof.differences if (one := _made(name, difference, proof))), "")
+    wanted = flat.definitions[name][1]
+    exact = old.heir.exact | (other_layout(wanted.text, made) if made else frozenset())
+    if exact == old.heir.exact:
+        return None
+    heir = inherit_from(wanted, old.source, old.parent, flat, library, exact=exact)
+    return heir if heir is not None and heir.heir.lines < wanted.text.count("\n") + 3 else None
+
+
+def _made(name: str, difference: FileDifference, proof: Proof) -> str:
+    """The text of a definition that came otherwise."""
+    if name not in difference.other:
+        return ""
+    path = difference.file.path
+    return index_module(proof.texts[path], path).definitions[name].text
 
 
 def _longer(name: str, draft: Draft) -> How | None:

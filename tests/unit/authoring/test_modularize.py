@@ -106,6 +106,23 @@ def test_two_statements_in_one_line_of_a_parent_are_those_of_two_lines(tmp_path:
     assert "class NewModel(OldModel):\n    pass" in result.proof.text
 
 
+def test_only_what_a_parent_has_in_another_layout_is_written(tmp_path: Path) -> None:
+    """A trailing comma keeps a call on several lines, in the parent and in its heirs."""
+    old = OLD.replace("torch.tensor(config.size)", "torch.tensor(\n            config.size,\n        )")
+    old = old.replace(
+        "\n\n__all__", "\n    def forward(self, x):\n        y = self.mlp(x)\n        return y\n\n\n__all__"
+    )
+    new = (
+        old.replace("Old", "New")
+        .replace("2020", "2021")
+        .replace("\n            config.size,\n        ", "config.size")
+    )
+    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
+    assert result.proof is not None and result.proof.has_come_back
+    assert "class NewModel(OldModel):\n    def __init__" in result.proof.text
+    assert "def forward" not in result.proof.text
+
+
 def test_a_definition_without_twin_is_written_out(tmp_path: Path) -> None:
     new = OLD.replace("Old", "New").replace("2020", "2021").replace("return x * 2", "return x * 3")
     result = _modularized(_tree(tmp_path, new=new), "new")
