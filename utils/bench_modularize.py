@@ -24,11 +24,13 @@ from typing import Any
 import libcst
 from marked_pages import write_part
 
+from modular_converter.authoring.attempt import Proof
 from modular_converter.authoring.flat_model import models_in, read_flat_model
 from modular_converter.authoring.library_index import LibraryIndex, read_index
 from modular_converter.authoring.modularize import modularize
 from modular_converter.authoring.report import parents_of
 from modular_converter.authoring.suggest import suggest
+from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.files.packages import find_package
 from modular_converter.settings.load import load_settings
@@ -135,6 +137,9 @@ def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library:
     flat = read_flat_model(folder, model, library)
     result = modularize(flat, index, library)
     proof = result.proof
+    default = library.settings.default_kind
+    modeling = [one for one in flat.files if one.kind == default]
+    back = sum(one.text.count("\n") for one in modeling if one.path not in result.left)
     human = Path(flat.modular)
     return {
         "set": chosen,
@@ -142,6 +147,8 @@ def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library:
         "flat": flat.lines,
         "covered": sum(one.text.count("\n") for one in flat.files if one.path not in result.left),
         "modular": proof.lines if proof else 0,
+        "modeling": sum(one.text.count("\n") for one in modeling),
+        "modeling_saved": back - _lines_of_kind(proof, default) if proof and back else 0,
         "human": human.read_text(encoding="utf-8").count("\n") if human.exists() else 0,
         "left": {os.path.basename(path): reason for path, reason in result.left.items()},
         "order": {os.path.basename(path): reason for path, reason in result.reordered.items()},
@@ -149,6 +156,14 @@ def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library:
         "sources": sorted(os.path.relpath(one, flat.models_folder) for one in proof.sources) if proof else [],
         "seconds": round(_processor() - started, 1),
     }
+
+
+def _lines_of_kind(proof: Proof, kind: str) -> int:
+    """The lines of a modular file without the definitions of other kinds of file: the head counts as this kind's."""
+    definitions = proof.draft.flat.definitions
+    own = index_module(proof.text, proof.draft.flat.modular).definitions
+    others = (one for name, one in own.items() if name in definitions and definitions[name][0].kind != kind)
+    return proof.lines - sum((one.lead + one.text).count("\n") + 1 for one in others)
 
 
 def tables(results: Sequence[dict[str, Any]], package: str) -> dict[str, str]:
@@ -196,6 +211,7 @@ def _table_of_people(people: Sequence[dict[str, Any]]) -> list[str]:
 def _table_of_flat(flat: Sequence[dict[str, Any]]) -> list[str]:
     covered = _total(flat, "covered")
     saved = covered - _total(flat, "modular")
+    modeling, in_modeling = _total(flat, "modeling"), _total(flat, "modeling_saved")
     return [
         "| models without a modular file | |",
         "| --- | --- |",
@@ -206,6 +222,9 @@ def _table_of_flat(flat: Sequence[dict[str, Any]]) -> list[str]:
         f"| lines of all their files | {_total(flat, 'flat'):,} |",
         f"| lines of the files that come back | {covered:,} |",
         f"| lines saved in these | {saved:,} ({100 * saved / max(1, covered):.0f} %) |",
+        f"| lines of all their modeling files | {modeling:,} |",
+        f"| saved in all files, by these lines | {100 * saved / max(1, modeling):.0f} % |",
+        f"| lines saved in modeling files | {in_modeling:,} ({100 * in_modeling / max(1, modeling):.0f} %) |",
     ]
 
 

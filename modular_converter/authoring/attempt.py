@@ -12,7 +12,6 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
-from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)
@@ -65,14 +64,15 @@ class Proof:
         return self.text.count("\n")
 
 
-def attempt(draft: Draft, settings: Settings, reasons: Mapping[str, str]) -> Proof:
+def attempt(draft: Draft, library: Library, reasons: Mapping[str, str]) -> Proof:
     """Convert a draft in memory and compare the result with the flat model. Nothing is written."""
     draft = closed(draft)
+    settings = library.settings
     path = draft.flat.modular
     text = format_files({path: modular_text(draft)}, settings).texts[path]
     conversion = Run(settings, {path: text}, workers=1).convert([path])[0]
     if not conversion.failed:
-        differences = compare_models(draft.flat, conversion.files, settings.customary_names)
+        differences = compare_models(draft.flat, conversion.files, library)
         return Proof(draft, text, conversion, differences, conversion.files, reasons)
     rough = convert(path, Library(settings, {path: text})).files
     return Proof(draft, text, conversion, compare_roughly(draft.flat, rough) if rough else (), rough, reasons)

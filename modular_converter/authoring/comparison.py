@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.authoring.normal_form import normal
+from modular_converter.authoring.origins import origin_of
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.index import index_module
+from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
+
+
+_ORIGIN = re.compile(r"^#.*\bfrom (?:[\w.]+\.)?models(?:\.\w+){2,}.*\n", re.MULTILINE)
+"""A comment such as `# Adapted from transformers.models.clip.modeling_clip.CLIPMLP`. A merge keeps those of the parent."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,8 @@ class FileDifference:
     """Whether `__all__` differs."""
     dropped: tuple[str, ...] = ()
     """Customary definitions of a file written by hand that nothing uses; no generated file has them."""
+    origins: tuple[str, ...] = ()
+    """Definitions of a file written by hand with another comment on their origin."""
     bytes_differ: bool = False
     """Whether anything differs at all."""
 
@@ -60,16 +69,13 @@ class FileDifference:
         return not self.bytes_differ if self.file.is_generated else self.is_same_code
 
 
-def compare_models(
-    flat: FlatModel, texts: Mapping[str, str], customary: Collection[str]
-) -> tuple[FileDifference, ...]:
+def compare_models(flat: FlatModel, texts: Mapping[str, str], library: Library) -> tuple[FileDifference, ...]:
     """The differences, file by file.
 
     Args:
         texts: path -> generated text.
-        customary: names that a file may define although nothing uses them.
     """
-    return tuple(_compare(file, texts.get(file.path, ""), customary) for file in flat.files)
+    return tuple(_compare(file, texts.get(file.path, ""), library) for file in flat.files)
 
 
 def compare_roughly(flat: FlatModel, texts: Mapping[str, str]) -> tuple[FileDifference, ...]:
@@ -85,12 +91,16 @@ def compare_roughly(flat: FlatModel, texts: Mapping[str, str]) -> tuple[FileDiff
     return tuple(found)
 
 
-def _compare(file: FlatFile, text: str, customary: Collection[str]) -> FileDifference:
+def _compare(file: FlatFile, text: str, library: Library) -> FileDifference:
     if text == file.text:
         return FileDifference(file)
     made = index_module(text, file.path)
-    wanted, found = _texts(file.module), _texts(made)
-    dropped = tuple(name for name in wanted if name not in found and name in customary and _is_unused(name, file))
+    wanted, found = _texts(file.module, file.is_generated), _texts(made, file.is_generated)
+    dropped = tuple(
+        name
+        for name in wanted
+        if name not in found and name in library.settings.customary_names and _is_unused(name, file)
+    )
     common = [name for name in wanted if name in found]
     places = [name for name in found if name in wanted]
     missing = [name for name in wanted if name not in found and name not in dropped]
@@ -99,10 +109,11 @@ def _compare(file: FlatFile, text: str, customary: Collection[str]) -> FileDiffe
         missing=(*missing, *_lost_statements(file.module, made)),
         other=tuple(name for name in common if wanted[name] != found[name]),
         extra=tuple(name for name in found if name not in wanted),
-        imports=_other_imports(file, made, dropped),
+        imports=_other_imports(file, made, dropped, library),
         order=next(((one, other) for one, other in zip(common, places) if one != other), None),
         exports=_exports(file.module) != _exports(made),
         dropped=dropped,
+        origins=tuple(_with_other_origin(file.module, made)),
         bytes_differ=True,
     )
 
@@ -112,13 +123,21 @@ def _is_unused(name: str, file: FlatFile) -> bool:
     return not file.is_generated and not any(name in one.uses for one in file.module.statements if one.name != name)
 
 
-def _texts(module: Module) -> dict[str, str]:
-    """Definition -> its text with the comments above it."""
+def _texts(module: Module, is_generated: bool = True) -> dict[str, str]:
+    """Definition -> its text with the comments above it; in a file written by hand without those on its origin."""
     return {
-        name: f"{one.lead.strip()}\n{one.text}".strip()
+        name: f"{(one.lead if is_generated else _ORIGIN.sub('', one.lead)).strip()}\n{one.text}".strip()
         for name, one in module.definitions.items()
         if name != "__all__"
     }
+
+
+def _with_other_origin(wanted: Module, made: Module) -> Iterator[str]:
+    """The definitions whose comments on their origin differ."""
+    for name, one in wanted.definitions.items():
+        other = made.definitions.get(name)
+        if other is not None and _ORIGIN.findall(one.lead) != _ORIGIN.findall(other.lead):
+            yield name
 
 
 def _exports(module: Module) -> list[str]:
@@ -134,10 +153,10 @@ def _lost_statements(wanted: Module, made: Module) -> Iterator[str]:
     yield from (f"the statement in line {one.line}" for one in lost)
 
 
-def _other_imports(file: FlatFile, made: Module, dropped: Collection[str]) -> tuple[str, ...]:
+def _other_imports(file: FlatFile, made: Module, dropped: Collection[str], library: Library) -> tuple[str, ...]:
     """The names that two modules import differently. A file written by hand may import more than it uses.
 
-    What is imported on a condition, or with a substitute, must come back with it. A plain import may come back on one:
+    It may import an object from where another file imports it. What is imported on a condition, or with a substitute, must come back with it. A plain import may come back on one:
     some kinds of generated file protect the optional libraries.
     """
     one, other = _imports(file.module), _imports(made)
@@ -149,8 +168,20 @@ def _other_imports(file: FlatFile, made: Module, dropped: Collection[str]) -> tu
     texts = {statement.text for statement in made.statements}
     lost = (name.key for name, text in _protected(file.module) if name.key in one and text not in texts)
     differing = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
+    if not file.is_generated:
+        differing -= {key for key in one.keys() & other.keys() if _same_object(one[key], other[key], file, library)}
     stars = _stars(file.module) ^ _stars(made)
     return tuple(sorted({*differing, *lost, *(f"* of {module}" for module in stars)}))
+
+
+def _same_object(one: ImportedName, other: ImportedName, file: FlatFile, library: Library) -> bool:
+    return origin_of(one, file.path, library) == origin_of(other, file.path, library)
+
+
+def guarded_keys(module: Module) -> frozenset[str]:
+    """The keys of what a module imports on a condition only."""
+    plain = {name.key for one in module.statements if one.role is Role.IMPORT for name in one.imports}
+    return frozenset(name.key for name, _ in _protected(module)) - plain
 
 
 def _protected(module: Module) -> Iterator[tuple[ImportedName, str]]:

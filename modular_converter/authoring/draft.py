@@ -52,6 +52,8 @@ class Draft:
     """Function or constant -> where it could be imported from; the first place counts."""
     needed: frozenset[str] = frozenset()
     """Names of imports that the file needs although its own code does not use them."""
+    guarded: frozenset[str] = frozenset()
+    """Keys of imports that are written on their condition, although another file has them without one."""
     header: int = 0
     """Which of `headers` is written."""
 
@@ -159,22 +161,27 @@ def _imports(draft: Draft) -> Iterator[str]:
     defined = {name for name, how in draft.how.items() if how is not How.ALONG}
     used = _used(draft)
     wanted = (used | draft.needed) - defined
-    for statement in (one for file in flat.files for one in file.module.statements):
-        if any(name.bound in wanted for name in statement.imports):
-            wanted |= statement.condition  # of a protected import
     statements = [one for file in flat.files for one in file.module.statements if one.imports]
     # What one file imports plainly and another one protects is imported plainly: the conversion protects it again.
     statements.sort(key=lambda one: one.role is not Role.IMPORT)
     siblings = {"." + module_name(file.kind, flat.model) for file in flat.files}
+    for statement in (one for one in statements if one.role is Role.PROTECTED_IMPORT):
+        # A class of a sibling file that only an annotation names: no conversion sees that it is used.
+        wanted |= {name.bound for name in statement.imports if name.module in siblings} & used
+        if any(name.bound in wanted for name in statement.imports):
+            wanted |= statement.condition
     bound: set[str] = set()
     protected: list[str] = []
     for statement in statements:
-        names = [one for one in statement.imports if one.module not in siblings]
+        is_plain = statement.role is Role.IMPORT
+        names = [
+            one for one in statement.imports if not (is_plain and (one.module in siblings or one.key in draft.guarded))
+        ]
         names = [one for one in names if one.bound in wanted and one.key not in bound]
         if not names:
             continue
         bound.update(one.key for one in names)
-        if statement.role is Role.IMPORT:
+        if is_plain:
             seen = wanted - draft.needed | used
             yield from (f"{_line(one)}{'' if one.bound in seen else _UNUSED}\n" for one in names)
         else:

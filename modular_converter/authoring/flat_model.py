@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from modular_converter.authoring.origins import in_portable_words
 from modular_converter.convert.emit.banner import is_generated, source_path, without_banner
 from modular_converter.convert.inherit.calls import NO_DECORATORS
 from modular_converter.convert.inherit.resolve import ModularFile
@@ -153,6 +154,7 @@ def _read_file(path: str, kind: str, modular: str, library: Library) -> FlatFile
         marks = text.count("\n") - body.count("\n")
     try:
         module = index_module(body, path)
+        module = module if own else in_portable_words(module, path, library)
         has_docstring = ast.get_docstring(ast.parse(body)) is not None
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConversionError(syntax_error.diagnose(*locate_parse_error(path, error))) from None

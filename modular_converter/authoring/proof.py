@@ -8,13 +8,12 @@ from dataclasses import replace
 from modular_converter.authoring.attempt import Proof, attempt
 from modular_converter.authoring.choice import Placed, inherit_from
 from modular_converter.authoring.class_changes import other_layout
-from modular_converter.authoring.comparison import FileDifference
+from modular_converter.authoring.comparison import FileDifference, guarded_keys
 from modular_converter.authoring.complaints import bound_by, complaints
 from modular_converter.authoring.draft import Draft, How, Import, explicit
 from modular_converter.authoring.gaps import with_gaps
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
-from modular_converter.settings.values import Settings
 
 
 MOST_TRIES = 8
@@ -29,26 +28,25 @@ Change = tuple[str, How, "Import | None"]
 
 def prove_draft(draft: Draft, library: Library) -> Proof:
     """Mend a draft round by round. The last one is returned, whether it has come back or not."""
-    settings = library.settings
     reasons: dict[str, str] = {}
-    proof = attempt(draft, settings, reasons)
+    proof = attempt(draft, library, reasons)
     for _ in range(MOST_ROUNDS):
         if proof.has_come_back:
-            return _shortened([name for name in reasons if name in draft.imports], draft, proof, settings)
+            return _shortened([name for name in reasons if name in draft.imports], draft, proof, library)
         mended = _mend(proof, reasons, library)
         if mended is None:
-            return _with_gaps(_in_order(proof, settings), settings)
-        proof = attempt(mended, settings, reasons)
+            return _with_gaps(_in_order(proof, library), library)
+        proof = attempt(mended, library, reasons)
     return proof
 
 
-def _with_gaps(proof: Proof, settings: Settings) -> Proof:
+def _with_gaps(proof: Proof, library: Library) -> Proof:
     """The proof with the empty lines below the licence where generated files have them, if only these lines differ."""
     if proof.has_come_back or proof.conversion.failed:
         return proof
     if any(not one.is_same_code or one.order for one in proof.differences):
         return proof
-    tries = (attempt(draft, settings, proof.reasons) for draft in with_gaps(proof.draft, proof.texts, settings))
+    tries = (attempt(draft, library, proof.reasons) for draft in with_gaps(proof.draft, proof.texts, library.settings))
     return next((one for one in tries if one.has_come_back), proof)
 
 
@@ -69,12 +67,15 @@ def _mend(proof: Proof, reasons: dict[str, str], library: Library) -> Draft | No
     again = {name for name, how in changes.items() if how is draft.how[name] is How.IMPORTED}
     imports = {name: some[1:] if name in again else some for name, some in draft.imports.items()}
     draft = replace(draft, placed=placed, others=others, imports=imports)
+    guarded: set[str] = set()
     if not changes:
         for difference in proof.differences:
             needed |= {name for name in map(bound_by, difference.imports) if name not in draft.needed}
-    if not changes and not needed:
+            if not difference.file.is_generated:
+                guarded |= {key for key in difference.imports if key in guarded_keys(difference.file.module)}
+    if not changes and needed <= draft.needed and guarded <= draft.guarded:
         return None
-    return replace(draft.with_how(changes), needed=draft.needed | needed)
+    return replace(draft.with_how(changes), needed=draft.needed | needed, guarded=draft.guarded | guarded)
 
 
 def _other_heir(name: str, proof: Proof, library: Library) -> Placed | None:
@@ -117,7 +118,7 @@ def _longer(name: str, draft: Draft) -> How | None:
     return explicit(name, draft) if how is How.ALONG else How.WRITTEN
 
 
-def _in_order(proof: Proof, settings: Settings) -> Proof:
+def _in_order(proof: Proof, library: Library) -> Proof:
     """Write definitions longer until all stand in their places; then shorten again those that need not be longer.
 
     A change that brings more definitions into their places is kept at once. Where no single one does, changes add up.
@@ -127,43 +128,43 @@ def _in_order(proof: Proof, settings: Settings) -> Proof:
     for _ in range(MOST_ROUNDS):
         if proof.has_come_back or not (changes := _order_changes(proof)):
             break
-        tries = (_changed(proof, some, settings) for some in changes[:MOST_TRIES])
+        tries = (_changed(proof, some, library) for some in changes[:MOST_TRIES])
         better = next((one for one in tries if _in_place(one) > _in_place(proof)), None)
-        proof = better or _changed(proof, changes[0 if changes[0][0][1] is How.HEIR else -1], settings)
+        proof = better or _changed(proof, changes[0 if changes[0][0][1] is How.HEIR else -1], library)
         changed += (name for name in proof.draft.how if proof.draft.how[name] is not start.how[name])
-    return _shortened(list(dict.fromkeys(changed)), start, proof, settings) if proof.has_come_back else proof
+    return _shortened(list(dict.fromkeys(changed)), start, proof, library) if proof.has_come_back else proof
 
 
-def _shortened(names: Sequence[str], start: Draft, proof: Proof, settings: Settings) -> Proof:
+def _shortened(names: Sequence[str], start: Draft, proof: Proof, library: Library) -> Proof:
     """The proof with as many definitions as possible as short as in the first draft; one may wait for another."""
     lines = proof.lines + 1
     while proof.lines < lines:
         lines = proof.lines
         for name in names:
             if proof.draft.how[name] is not start.how[name]:
-                proof = _shortest(name, start, proof, settings)
+                proof = _shortest(name, start, proof, library)
     return proof
 
 
-def _shortest(name: str, start: Draft, proof: Proof, settings: Settings) -> Proof:
+def _shortest(name: str, start: Draft, proof: Proof, library: Library) -> Proof:
     """The proof with one definition as short as in the first draft, or imported from elsewhere, if that holds too."""
     ways = [proof.draft.with_how({name: start.how[name]})]
     if proof.draft.how[name] is How.WRITTEN:
         ways += (proof.draft.imported(name, taken) for taken in start.imports.get(name, ()))
     for draft in ways:
-        other = attempt(draft, settings, proof.reasons)
+        other = attempt(draft, library, proof.reasons)
         if other.has_come_back and other.lines < proof.lines:
             return other
     return proof
 
 
-def _changed(proof: Proof, changes: Sequence[Change], settings: Settings) -> Proof:
+def _changed(proof: Proof, changes: Sequence[Change], library: Library) -> Proof:
     """The proof of a draft with some definitions had otherwise."""
     draft = proof.draft
     for name, how, taken in changes:
         draft = draft.imported(name, taken) if taken else draft.with_how({name: how})
     reasons = {**proof.reasons, **{name: "the order of the definitions" for name, _, _ in changes}}
-    return attempt(draft, settings, reasons)
+    return attempt(draft, library, reasons)
 
 
 def _in_place(proof: Proof) -> int:

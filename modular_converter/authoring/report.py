@@ -66,6 +66,8 @@ def changes_of(difference: FileDifference) -> Iterator[str]:
         yield f"{name}: another order of definitions, from `{difference.order[0]}` on"
     if difference.dropped:
         yield f"{name}: nothing uses {', '.join(f'`{one}`' for one in difference.dropped)}, which goes"
+    if difference.origins:
+        yield f"{name}: another comment on the origin of {', '.join(f'`{one}`' for one in difference.origins)}, or none"
     if difference.file.marks:
         yield f"{name}: {count(difference.file.marks, 'mark')} of copied code removed"
     if difference.file.has_docstring:

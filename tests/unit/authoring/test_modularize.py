@@ -48,6 +48,7 @@ __all__ = ["OldModel"]
 
 def _tree(root: Path, **texts: str) -> Path:
     """A tree with a file `modeling_<model>.py` for each text."""
+    root.mkdir(exist_ok=True)
     (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
     for model, text in {"old": OLD, **texts}.items():
         path = root / "models" / model / f"modeling_{model}.py"
@@ -305,6 +306,66 @@ def test_two_heirs_together_give_an_order_that_neither_gives_alone(tmp_path: Pat
     result = _modularized(models, "new")
     assert result.proof is not None and result.proof.has_come_back
     assert result.proof.text.rstrip() == human.rstrip()
+
+
+def test_an_object_may_be_imported_from_where_another_file_imports_it(tmp_path: Path) -> None:
+    """Two files import it in different words, and one file from where a conversion takes no configuration class."""
+    models = _tree(tmp_path / "transformers")
+    (models / "old/configuration_old.py").write_text("class OldConfig:\n    pass\n")
+    modeling = models / "old/modeling_old.py"
+    modeling.write_text(
+        modeling.read_text().replace("\n\n\ndef", "\n\nfrom .configuration_old import OldConfig\n\n\ndef", 1)
+    )
+    new = "# Copyright 2021 New.\n{}\n\n\nclass New{}:\n    part = {}\n\n\n__all__ = ['New{}']\n"
+    folder = models / "new"
+    folder.mkdir()
+    text = new.format("from ..old.modeling_old import OldConfig", "Model", "OldConfig", "Model")
+    (folder / "modeling_new.py").write_text(text.replace("'", '"'))
+    text = new.format("from ..old.configuration_old import OldConfig", "Config", "OldConfig", "Config")
+    (folder / "configuration_new.py").write_text(text.replace("'", '"'))
+    result = _modularized(models, "new")
+    assert not result.left and result.proof is not None and result.proof.has_come_back
+    assert "from ..old.configuration_old import OldConfig\n" in result.proof.text
+
+
+@pytest.mark.parametrize("other", ["from math import sqrt", "from cmath import sqrt"])
+def test_another_object_of_the_same_name_is_not_taken_for_the_same(other: str, tmp_path: Path) -> None:
+    new = '# Copyright 2021 New.\n{}\n\n\nclass New{}:\n    part = sqrt\n\n\n__all__ = ["New{}"]\n'
+    models = _tree(tmp_path, new=new.format("from math import sqrt", "Model", "Model"))
+    (models / "new/configuration_new.py").write_text(new.format(other, "Config", "Config"))
+    assert bool(_modularized(models, "new").left) == ("cmath" in other)
+
+
+def test_an_import_that_one_file_has_on_a_condition_stays_conditional(tmp_path: Path) -> None:
+    guard = "from os import is_available\n\n\nif is_available():\n    import torch\n"
+    new = '# Copyright 2021 New.\n{}\n\nclass New{}:\n    part = torch\n\n\n__all__ = ["New{}"]\n'
+    models = _tree(tmp_path, new=new.format("import torch\n", "Model", "Model"))
+    (models / "new/processing_new.py").write_text(new.format(guard, "Processor", "Processor"))
+    result = _modularized(models, "new")
+    assert not result.left and result.proof is not None
+    made = result.proof.conversion.files[str(models / "new/processing_new.py")]
+    assert "if is_available():\n    import torch\n" in made
+
+
+def test_a_class_of_another_file_that_only_an_annotation_names_stays_imported(tmp_path: Path) -> None:
+    models = _tree(tmp_path, new=OLD.replace("Old", "New").replace("2020", "2021"))
+    (models / "new/processing_new.py").write_text(
+        "# Copyright 2021 New.\nfrom typing import TYPE_CHECKING\n\n\nif TYPE_CHECKING:\n"
+        "    from .modeling_new import NewModel\n\n\nclass NewProcessor:\n"
+        '    def read(self, output: "NewModel"):\n        return output\n\n\n__all__ = ["NewProcessor"]\n'
+    )
+    result = _modularized(models, "new")
+    assert not result.left and result.proof is not None and "(OldModel)" in result.proof.text
+
+
+def test_a_comment_on_the_origin_of_a_definition_may_go(tmp_path: Path) -> None:
+    new = OLD.replace("Old", "New").replace("2020", "2021")
+    for comment, count in (("Adapted from models.old.modeling_old.OldModel", 1), ("A comment of its own", 0)):
+        text = new.replace("class NewModel", f"# {comment}\nclass NewModel")
+        result = _modularized(_tree(tmp_path / str(count), new=text), "new")
+        assert result.proof is not None and result.proof.has_come_back
+        assert result.proof.text.count("(OldModel)") == count
+        assert result.proof.differences[0].origins == ("NewModel",) * count
 
 
 def test_an_exported_name_that_comes_along_is_told_to_linters(tmp_path: Path) -> None:

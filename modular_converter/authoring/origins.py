@@ -1,0 +1,136 @@
+"""The objects behind imports: two imports in different words may bind the same one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+from modular_converter.convert.inherit.resolve import neighbour_module
+from modular_converter.convert.source.exports import exported_names
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import ImportedName, Module, Role
+from modular_converter.diagnostics import ConversionError
+
+
+MOST_STEPS = 8
+"""Imports that are followed from file to file; more of them go in a circle."""
+
+
+def origin_of(name: ImportedName, path: str, library: Library) -> tuple[str, str]:
+    """The place of the object that an import in the file `path` binds: two imports of one place bind one object.
+
+    Inside of the package: the file and the name in it, "" for the module itself. Elsewhere: a dotted name and "". An
+    import is followed as far as plain imports lead, and those for type checkers in the `__init__.py` of a package, which
+    say what a lazy package gives.
+    """
+    if not name.name and not name.asname:
+        return f"import {name.module}", ""
+    file = _file_of(name.module, path, library)
+    if not file:
+        return f"{name.module}.{name.name}".rstrip("."), ""
+    return _follow(file, name.name, library, MOST_STEPS)
+
+
+def in_portable_words(module: Module, path: str, library: Library) -> Module:
+    """A module whose imports name the defining file where a conversion refuses the file they name.
+
+    These are imports from the root of the package, and imports from a neighbour of what it only imports.
+    """
+    statements = []
+    for one in module.statements:
+        if one.role is Role.IMPORT:
+            one = replace(one, imports=tuple(_portable(name, path, library) for name in one.imports))
+        statements.append(one)
+    return replace(module, statements=tuple(statements))
+
+
+def _portable(name: ImportedName, path: str, library: Library) -> ImportedName:
+    settings = library.settings
+    is_root = name.module == settings.package
+    if not name.name or name.name == "*" or not (is_root or neighbour_module(name.module, settings)):
+        return name
+    place = _file_of(name.module, path, library)
+    file, found = origin_of(name, path, library)
+    top = _package_folder(path, settings.package)
+    if file == place or found != name.name or not top or not os.path.isabs(file):
+        return name
+    folder = os.path.dirname(path)
+    above = os.path.relpath(os.path.commonpath((folder, file)), folder)
+    dots = "." if above == "." else "." * (above.count("..") + 1)
+    below = os.path.relpath(file.removesuffix(".py").removesuffix("__init__"), os.path.join(folder, above))
+    return ImportedName(dots + below.strip("./").replace(os.sep, "."), name.name, name.asname)
+
+
+def _follow(file: str, name: str, library: Library, steps: int) -> tuple[str, str]:
+    """Where the object `name` of a file comes from."""
+    try:
+        module = library.module(file)
+    except ConversionError:
+        return file, name
+    if not name or name in module.definitions or not steps:
+        return file, name
+    for imported in _imports_of(name, file, module, library):
+        other = _file_of(imported.module, file, library)
+        if other:
+            return _follow(other, name if imported.name == "*" else imported.name, library, steps - 1)
+        return origin_of(imported, file, library)
+    below = _existing(os.path.join(os.path.dirname(file), name), library) if _is_package(file) else ""
+    return (below, "") if below else (file, name)
+
+
+def _imports_of(name: str, file: str, module: Module, library: Library) -> Iterator[ImportedName]:
+    """The imports of a file that bind a name, the one that counts first."""
+    for statement in reversed(module.statements):
+        lazy = statement.role is Role.PROTECTED_IMPORT and _is_package(file) and "TYPE_CHECKING" in statement.condition
+        if statement.role is not Role.IMPORT and not lazy:
+            continue
+        for one in statement.imports:
+            if one.bound == name or (one.name == "*" and _exports(one.module, file, name, library, MOST_STEPS)):
+                yield one
+
+
+def _exports(module: str, path: str, name: str, library: Library, steps: int) -> bool:
+    """Whether everything of a module includes a name, by its `__all__` or, in a package, by those of its modules."""
+    file = _file_of(module, path, library)
+    if not file or not steps:
+        return False
+    try:
+        found = library.module(file)
+    except ConversionError:
+        return False
+    if name in exported_names(found.definitions.get("__all__")):
+        return True
+    stars = (one for statement in found.statements for one in statement.imports if one.name == "*")
+    return _is_package(file) and any(_exports(one.module, file, name, library, steps - 1) for one in stars)
+
+
+def _file_of(module: str, path: str, library: Library) -> str:
+    """The file of a module of the package, as a file `path` of it imports it; "" for any other module."""
+    names = module.lstrip(".")
+    folder = os.path.dirname(path)
+    if level := len(module) - len(names):
+        for _ in range(level - 1):
+            folder = os.path.dirname(folder)
+    else:
+        first, _, names = names.partition(".")
+        folder = _package_folder(path, library.settings.package) if first == library.settings.package else ""
+        if not folder:
+            return ""
+    return _existing(os.path.join(folder, *names.split(".")) if names else folder, library)
+
+
+def _existing(stem: str, library: Library) -> str:
+    return next((one for one in (f"{stem}.py", os.path.join(stem, "__init__.py")) if library.exists(one)), "")
+
+
+def _package_folder(path: str, package: str) -> str:
+    """The folder of the package that a file lies in; "" where it lies in another one."""
+    folder = os.path.dirname(path)
+    while os.path.basename(folder) not in (package, ""):
+        folder = os.path.dirname(folder)
+    return folder if os.path.basename(folder) == package else ""
+
+
+def _is_package(file: str) -> bool:
+    return os.path.basename(file) == "__init__.py"
