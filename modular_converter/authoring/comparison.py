@@ -41,6 +41,8 @@ class FileDifference:
     """Customary definitions of a file written by hand that nothing uses; no generated file has them."""
     origins: tuple[str, ...] = ()
     """Definitions of a file written by hand with another comment on their origin."""
+    guarded: tuple[str, ...] = ()
+    """Names that the file imports without a condition, and the generated one on a condition that another file has."""
     bytes_differ: bool = False
     """Whether anything differs at all."""
 
@@ -114,6 +116,7 @@ def _compare(file: FlatFile, text: str, library: Library) -> FileDifference:
         exports=_exports(file.module) != _exports(made),
         dropped=dropped,
         origins=tuple(_with_other_origin(file.module, made)),
+        guarded=tuple(sorted(guarded_keys(made) & plain_keys(file.module))),
         bytes_differ=True,
     )
 
@@ -180,8 +183,12 @@ def _same_object(one: ImportedName, other: ImportedName, file: FlatFile, library
 
 def guarded_keys(module: Module) -> frozenset[str]:
     """The keys of what a module imports on a condition only."""
-    plain = {name.key for one in module.statements if one.role is Role.IMPORT for name in one.imports}
-    return frozenset(name.key for name, _ in _protected(module)) - plain
+    return frozenset(name.key for name, _ in _protected(module)) - plain_keys(module)
+
+
+def plain_keys(module: Module) -> frozenset[str]:
+    """The keys of what a module imports without a condition."""
+    return frozenset(name.key for one in module.statements if one.role is Role.IMPORT for name in one.imports)
 
 
 def _protected(module: Module) -> Iterator[tuple[ImportedName, str]]:

@@ -66,6 +66,8 @@ def changes_of(difference: FileDifference) -> Iterator[str]:
         yield f"{name}: another order of definitions, from `{difference.order[0]}` on"
     if difference.dropped:
         yield f"{name}: nothing uses {', '.join(f'`{one}`' for one in difference.dropped)}, which goes"
+    if difference.guarded:
+        yield f"{name}: imported on the condition of another file: {', '.join(f'`{one}`' for one in difference.guarded)}"
     if difference.origins:
         yield f"{name}: another comment on the origin of {', '.join(f'`{one}`' for one in difference.origins)}, or none"
     if difference.file.marks:

@@ -13,6 +13,7 @@ from modular_converter.authoring.draft import How
 from modular_converter.authoring.flat_model import FlatModel, read_flat_model
 from modular_converter.authoring.library_index import LibraryIndex, read_index
 from modular_converter.authoring.modularize import Modularized, modularize
+from modular_converter.authoring.report import changes_of
 from modular_converter.authoring.sources import heirs_of
 from modular_converter.convert.batch import Run
 from modular_converter.convert.source.library import Library
@@ -345,6 +346,8 @@ def test_an_import_that_one_file_has_on_a_condition_stays_conditional(tmp_path: 
     assert not result.left and result.proof is not None
     made = result.proof.conversion.files[str(models / "new/processing_new.py")]
     assert "if is_available():\n    import torch\n" in made
+    changes = [change for one in result.proof.differences for change in changes_of(one)]
+    assert "modeling_new.py: imported on the condition of another file: `torch`" in changes
 
 
 def test_a_class_of_another_file_that_only_an_annotation_names_stays_imported(tmp_path: Path) -> None:
