@@ -46,6 +46,17 @@ class Otherwise(_Model):
         raise NotImplementedError
 
 
+class AfterLongerText(Otherwise):
+    """It remembers the length of the last call, and takes no longer text than that."""
+
+    def is_other(self, x, mask):
+        last = self.__dict__.setdefault("last", x.shape[1])
+        if x.shape[1] > last:
+            raise ValueError("longer than the last text")
+        self.__dict__["last"] = x.shape[1]
+        return False
+
+
 class InLongText(Otherwise):
     def is_other(self, x, mask):
         return x.shape[1] > 20

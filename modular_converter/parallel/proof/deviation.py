@@ -68,7 +68,7 @@ def relative_error(got: torch.Tensor, want: torch.Tensor, scale: float | None = 
     finite = torch.isfinite(want)
     if not torch.equal(torch.isfinite(got), finite):
         return math.inf
-    if not torch.allclose(got[~finite], want[~finite], equal_nan=True):
+    if not torch.allclose(got[~finite].to(want.dtype), want[~finite], equal_nan=True):
         return math.inf
     return float(_largest_error(got[finite], want[finite], size)) if finite.any() else 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -71,11 +72,13 @@ class Instance:
         return replace(verdict, evidence=replace(evidence, uses=tuple(use.ratio for use in self.in_use)))
 
 
-def variants_in_use(target: Target, small: Small, overrides: Mapping[str, Any]) -> tuple[HeadVariant, ...]:
+def variants_in_use(target: Target, instance: Small, overrides: Mapping[str, Any]) -> tuple[HeadVariant, ...]:
     """The uses in which a small instance runs, each with its numbers."""
     found = []
-    for use in uses_of(target, small, overrides):
+    for use in uses_of(target, instance, overrides):
         numbers = in_fitting_precision if use.learns else outputs_alone
-        subject = numbers(use.small.model, use.small.inputs)
-        found.append(HeadVariant(use.small, subject, use.said))
+        small = replace(
+            use.small, model=copy.deepcopy(use.small.model)
+        )  # a model may remember what it was called with
+        found.append(HeadVariant(small, numbers(small.model, small.inputs), use.said))
     return tuple(found)

@@ -97,12 +97,14 @@ def _candidates(target: Target, small: Small, overrides: Mapping[str, Any]) -> I
 
 
 def _runs(small: Small) -> bool:
+    """Whether it runs, twice with the same numbers; on a copy, since a model may remember what it was called with."""
     try:
+        model = copy.deepcopy(small.model)
         with torch.no_grad():
             runs = []
             for _ in range(2):
                 seed_cpu(11)
-                runs.append(tensors_in(small.model(**small.inputs)))
+                runs.append(tensors_in(model(**small.inputs)))
     except Exception:  # a use that is not the model's
         return False
     same = len(runs[0]) == len(runs[1]) and all(
@@ -135,7 +137,10 @@ def _with_length(inputs: Mapping[str, Any], length: int) -> dict[str, Any]:
     """The same inputs with ids of another length; a single row of very many."""
     ids = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor) and n in ("input_ids", "decoder_input_ids")}
     single = length > _LONG and len(ids) == sum(isinstance(value, torch.Tensor) for value in inputs.values())
-    longer = {n: v[: 1 if single else None].repeat(1, -(-length // v.shape[1]))[:, :length] for n, v in ids.items()}
+    longer = {}
+    for name, value in ids.items():
+        rows = value[: 1 if single else None]
+        longer[name] = torch.cat([rows] * -(-length // rows.shape[1]), dim=1)[:, :length]
     return {**inputs, **longer}
 
 

@@ -170,3 +170,9 @@ def test_the_error_is_that_of_the_finite_entries_and_the_others_must_be_in_the_s
         both = zip(got[finite].tolist(), want[finite].tolist()) if pairs else ()
         apart = max((abs(complex(a) - complex(b)) / max(abs(complex(b)), 2.0) for a, b in both), default=0)
         assert relative_error(got, want, 2.0) == pytest.approx(apart, rel=1e-2)
+
+
+def test_entries_that_are_not_finite_are_compared_across_types():
+    single, double = torch.tensor([1.0, math.inf]), torch.tensor([1.0, math.inf], dtype=torch.float64)
+    assert relative_error(double, single) == relative_error(single, double) == 0.0
+    assert relative_error(-double, single) == relative_error(single, -double) == math.inf

@@ -17,7 +17,10 @@ from modular_converter.parallel.engine.choice.unproven_arguments import (  # noq
     refusing_unproven,
 )
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
+from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.proof.compare import run_model  # noqa: E402
+from modular_converter.parallel.proof.head_variants import refusal  # noqa: E402
+from modular_converter.parallel.proof.in_use import variants_in_use  # noqa: E402
 from modular_converter.parallel.proof.on_threads import check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.precision import Subject  # noqa: E402
 from modular_converter.parallel.solve.derive import derive_plan  # noqa: E402
@@ -156,3 +159,21 @@ def test_block_sparse_attention_is_among_the_uses():
     long = next(use for use in uses_of(target, small, {}) if use.said == "705 tokens")
     kinds = {type(layer.attention.self).__name__ for layer in long.small.model.encoder.layer}
     assert kinds == {"BigBirdBlockSparseAttention"}
+
+
+def test_a_model_that_remembers_its_last_call_has_each_use():
+    target = target_of(f"{used_otherwise.__name__}.AfterLongerText")
+    uses = {use.ratio: use for use in variants_in_use(target, build(target), {})}
+    assert {"one token", "padding"} <= uses.keys()
+    assert (
+        refusal(list(uses.values()), Plan.parse("plan x\nrule layers.*.up colwise\nrule layers.*.down rowwise\n"), 2)
+        is None
+    )
+
+
+def test_ids_of_several_codebooks_have_lengths_too():
+    target = target_of("dia")
+    small = build(target)
+    rows, _, books = small.inputs["decoder_input_ids"].shape
+    found = next(use for use in uses_of(target, small, {}) if use.said == "one token")
+    assert found.small.inputs["decoder_input_ids"].shape == (rows, 1, books)
