@@ -1,9 +1,9 @@
 """Models at the sizes of their classes, on 2, 3, 4 and 8 devices: `python utils/run_published.py fit|run [TYPE ...]`.
 
-`fit` derives each type's plan and holds it against those sizes without data; `run` runs the models with two layers, random
-weights and as many CPU ranks, and compares outputs and greedy tokens with one process. Without types, `fit` takes all of
-transformers and `run` those that parallelformers supported. Rows go to `--done`, from which a second call goes on;
-`--update docs/parallelize.md` writes the table.
+`fit` counts how the derived plans hold at those sizes without data, from the rows that `modular-plan coverage --all --resume
+ROWS.jsonl` has written; `run` runs the models that parallelformers supported, or those named, with two layers, random
+weights and as many CPU ranks, and compares outputs and greedy tokens with one process. Its rows go to `--done`, from which a
+second call goes on. `--update docs/parallelize.md` writes the table.
 """
 
 from __future__ import annotations
@@ -26,22 +26,6 @@ sys.path.insert(0, str(ROOT))
 LIMIT_S = 600
 TOLERANCE = 2e-4
 SIZES = ("2", "3", "4", "8")
-
-
-def fit_row(name: str) -> dict[str, Any]:
-    """How a type's derived plan holds at the sizes of its class: by number of devices, empty where it holds in full."""
-    from modular_converter.parallel.errors import PlanError
-    from modular_converter.parallel.proof.prove import derive_model
-    from modular_converter.parallel.tables.published import holds_at
-    from modular_converter.parallel.tiny.build import target_of
-
-    try:
-        derived = derive_model(target_of(name), ratios=False)
-    except PlanError as error:
-        return {"model": name, "verified": False, "reason": str(error)[:200]}
-    verified = derived.verdict.passed and bool(derived.plan.rules)
-    found = holds_at(derived.target, derived.plan) if verified else {}
-    return {"model": name, "verified": verified, "holds_at": {str(size): said for size, said in found.items()}}
 
 
 def run_rows(name: str, sessions: dict[int, Any]) -> Iterable[dict[str, Any]]:
@@ -131,7 +115,7 @@ def fit_table(rows: list[dict[str, Any]]) -> str:
     """How many verified types can be shared out on each number of devices, and the others with the reason."""
     from modular_converter.parallel.tables.published import WHOLE
 
-    known = [row for row in rows if row["verified"]]
+    known = list({row["model"]: row for row in rows if row["state"] == "verified"}.values())
     lines = ["| devices | in full | with parts whole | not |", "|---|---|---|---|"]
     for size in SIZES:
         said = [row["holds_at"][size] for row in known]
@@ -179,37 +163,30 @@ def _cell(row: dict[str, Any] | None) -> str:
     return f"equal, {row['kept']:.0%}" if _is_equal(row) else said
 
 
-def _all_types() -> list[str]:
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    return sorted(CONFIG_MAPPING_NAMES)
-
-
 def _classics() -> list[str]:
     from modular_converter.parallel.tables.coverage import CLASSICS
 
     return [name for name in CLASSICS.split() if ":" not in name]
 
 
-def _fill(what: str, names: list[str], sizes: list[int], done: Path) -> None:
+def _fill(names: list[str], sizes: list[int], done: Path) -> None:
     """Append the rows of all types that have none yet."""
     from modular_converter.parallel.engine.ranks.session import Session
 
     known = {(row["model"], row.get("devices")) for row in read(done)}
     sessions: dict[int, Any] = {}
     for name in names:
-        left = [None] if what == "fit" else [size for size in sizes if (name, size) not in known]
-        if not left or what == "fit" and (name, None) in known:
-            continue
+        left = [size for size in sizes if (name, size) not in known]
         for size in left:
-            if size is not None and (size not in sessions or sessions[size].ended):
+            if size not in sessions or sessions[size].ended:
                 sessions[size] = Session(("cpu",) * size, init_method="forkserver", limit_s=float(LIMIT_S))
                 sessions[size].start()
-        own = {size: sessions[size] for size in left if size is not None}
+        if not left:
+            continue
+        own = {size: sessions[size] for size in left}
         try:
             with limited(LIMIT_S):
-                found = [fit_row(name)] if what == "fit" else run_rows(name, own)
-                for row in found:
+                for row in run_rows(name, own):
                     with done.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(row) + "\n")
                     print(json.dumps(row), flush=True)
@@ -224,21 +201,21 @@ def _fill(what: str, names: list[str], sizes: list[int], done: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("fit", "run"))
-    parser.add_argument("types", nargs="*")
+    parser.add_argument("types", nargs="*", help="to run")
     parser.add_argument(
         "--sizes", type=int, nargs="+", default=[int(size) for size in SIZES], help="numbers of ranks to run"
     )
-    parser.add_argument("--done", type=Path)
+    parser.add_argument("--done", type=Path, required=True, metavar="ROWS.jsonl")
     parser.add_argument("--update", type=Path, help="a page with the two markers")
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import transformers
 
     transformers.logging.set_verbosity_error()
-    done = options.done or Path(f"published-{options.what}.jsonl")
-    names = options.types or (_all_types() if options.what == "fit" else _classics())
-    _fill(options.what, names, options.sizes, done)
-    text = fit_table(read(done)) if options.what == "fit" else run_table(read(done))
+    if options.what == "run":
+        _fill(options.types or _classics(), options.sizes, options.done)
+    rows = read(options.done)
+    text = fit_table(rows) if options.what == "fit" else run_table(rows)
     if options.update:
         write_part(options.update, f"published-{options.what}", text)
     print(text)

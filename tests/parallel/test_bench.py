@@ -72,9 +72,9 @@ def test_the_tables_of_published_sizes(utils):
     tables = utils("run_published")
     whole, error = "whole: layers.*.self_attn", "ApplyError: nothing | left"
     rows = [
-        {"model": "a", "verified": True, "holds_at": dict.fromkeys(tables.SIZES, "")},
-        {"model": "b", "verified": True, "holds_at": {"2": "", "3": whole, "4": error, "8": whole}},
-        {"model": "c", "verified": False, "reason": "no"},
+        {"model": "a", "state": "verified", "holds_at": dict.fromkeys(tables.SIZES, "")},
+        {"model": "b", "state": "verified", "holds_at": {"2": "", "3": whole, "4": error, "8": whole}},
+        {"model": "c", "state": "refused", "reason": "no"},
     ]
     text = tables.fit_table(rows)
     assert "| 2 | 2 | 0 | 0 |" in text and "| 3 | 1 | 1 | 0 |" in text and "| 4 | 1 | 0 | 1 |" in text
