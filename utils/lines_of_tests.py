@@ -2,13 +2,14 @@
 
 `LINES_OF_TESTS` names a file that is written: under `tests` the seconds of each test and its lines by file, without those
 that only an import executes, and under `modules` what was imported from elsewhere. `CHOSEN_TESTS` names a file with the
-tests to run, as a list.
+tests to run in this order, each with the seconds that it may take.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -63,10 +64,19 @@ class Recorder:
 
 
 class Chooser:
-    """Runs some of the collected tests, in the order of a list."""
+    """Runs some of the collected tests, in the order of a list, and ends the process where one takes too long."""
 
-    def __init__(self, chosen: list[str]) -> None:
+    def __init__(self, chosen: dict[str, float]) -> None:
+        self.chosen = chosen
         self.place = {name: place for place, name in enumerate(chosen)}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        signal.setitimer(signal.ITIMER_REAL, self.chosen[item.nodeid])
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = sorted((one for one in items if one.nodeid in self.place), key=lambda one: self.place[one.nodeid])

@@ -45,8 +45,7 @@ OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
 }
-OWN = ("modular_converter", "tests", "utils")
-"""Packages that each run imports from its own tree."""
+OWN = ("modular_converter", "tests", "utils")  # each run imports these from its own tree
 DROPPED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -74,9 +73,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=50, help="mutants, drawn from all that there are")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--at-least", type=float, default=0.0, help="the share to be noticed, in percent")
-    parser.add_argument(
-        "--limit", type=float, default=60.0, help="seconds a run may take beyond twice an unchanged one"
-    )
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds of a test beyond twice an unchanged one")
     given = sys.argv[1:]
     split = given.index("--") if "--" in given else len(given)
     options, tests = parser.parse_args(given[:split]), given[split + 1 :]
@@ -134,13 +131,13 @@ class Tests:
 
 
 def survives(mutant: Mutant, tree: Path, tests: Tests, limit: float) -> bool:
-    """Whether the tests pass in spite of a change; says so at once. `limit` is added to twice their time."""
+    """Whether the tests pass in spite of a change; says so at once. `limit` is added to twice the time of each."""
     place, chosen = tree / mutant.path.relative_to(ROOT), tests.of(mutant)
     original, facts = place.read_text(encoding="utf-8"), place.stat()
     place.write_text(mutant.text, encoding="utf-8")
     os.utime(place, ns=(facts.st_atime_ns, facts.st_mtime_ns + 10**10))  # bytecode is told by seconds and size
     try:
-        survived = passes(tree, chosen, limit + 2 * sum(tests.seconds[one] for one in chosen))
+        survived = passes(tree, {one: limit + 2 * tests.seconds[one] for one in chosen})
     finally:
         place.write_text(original, encoding="utf-8")
         os.utime(place, ns=(facts.st_atime_ns, facts.st_mtime_ns))
@@ -164,7 +161,7 @@ def recorded(tree: Path, tests: Sequence[str]) -> Tests:
     """
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "lines"
-        if not pytest_passes(tree, tests, None, {"LINES_OF_TESTS": str(target)}):
+        if not pytest_passes(tree, tests, {"LINES_OF_TESTS": str(target)}):
             raise SystemExit(f"The tests fail without any change: {' '.join(tests)}")
         found = json.loads(target.read_text())
     for module in found["modules"]:
@@ -173,23 +170,23 @@ def recorded(tree: Path, tests: Sequence[str]) -> Tests:
     return Tests(*({test: one[key] for test, one in found["tests"].items()} for key in ("seconds", "lines")))
 
 
-def passes(tree: Path, tests: Sequence[str], limit: float) -> bool:
-    """Whether some tests, by their names, pass in this order; a run without an end does not."""
+def passes(tree: Path, tests: Mapping[str, float]) -> bool:
+    """Whether some tests, by their names, pass in this order, each within its seconds."""
     with tempfile.TemporaryDirectory() as folder:
         chosen = Path(folder) / "tests"
         chosen.write_text(json.dumps(tests))
         files = sorted({test.partition("::")[0] for test in tests})
-        return pytest_passes(tree, files, limit, {"CHOSEN_TESTS": str(chosen)})
+        return pytest_passes(tree, files, {"CHOSEN_TESTS": str(chosen)})
 
 
-def pytest_passes(tree: Path, arguments: Sequence[str], limit: float | None, variables: Mapping[str, str]) -> bool:
+def pytest_passes(tree: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> bool:
     """Whether pytest succeeds in a tree. Only a run that records writes bytecode."""
     run = multiprocessing.get_context("fork").Process(target=_pytest, args=(tree, arguments, variables))
     run.start()
-    run.join(limit)
-    if run.exitcode is None and run.pid is not None:
-        os.killpg(run.pid, signal.SIGKILL)
     run.join()
+    assert run.pid
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(run.pid, signal.SIGKILL)  # what the tests have started
     return run.exitcode == 0
 
 

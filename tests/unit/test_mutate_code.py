@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import pathlib
 import sys
@@ -111,6 +112,9 @@ def test_the_tests_of_a_line_decide(project):
     noticed = found["modular_converter/code.py:3: 1 -> 2"]
     assert tests.of(noticed) == ["tests/test_f.py::test_one"]
     assert sorted(tests.of(found["modular_converter/code.py:2: if a: -> if not a:"])) == sorted(tests.lines)
-    assert not mutate_code.survives(noticed, project, tests, 60)
-    assert mutate_code.survives(found["modular_converter/code.py:4: 2 -> 3"], project, tests, 60)
+    assert not mutate_code.survives(noticed, project, tests, 20)
+    assert mutate_code.survives(found["modular_converter/code.py:4: 2 -> 3"], project, tests, 20)
+    endless = found["modular_converter/code.py:4: return 2 -> pass"].text.replace("pass", "while True:\n        pass")
+    tests = dataclasses.replace(tests, seconds=dict.fromkeys(tests.seconds, 0.1))
+    assert not mutate_code.survives(dataclasses.replace(noticed, text=endless, header=range(4, 5)), project, tests, 0)
     assert path.read_text() == PROJECT["modular_converter/code.py"]

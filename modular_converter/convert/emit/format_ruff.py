@@ -79,7 +79,7 @@ def _rejected(tree: Tree, settings: Settings, complaint: str) -> dict[str, Diagn
     """The error of each text that a complaint names. Raises `ConversionError` for one that names none."""
     found = {}
     for name, place in tree.places.items() if complaint else ():
-        lines = [line for line in complaint.splitlines() if f"{place}:" in line]
+        lines = [line for line in complaint.splitlines() if f" {place}:" in line]
         if lines:
             found[name] = formatter_failed.diagnose(Location(name), "ruff", lines[0])
     if complaint and not found:

@@ -40,8 +40,5 @@ def globals_read(text: str) -> frozenset[str]:
     while waiting:
         table = waiting.pop()
         waiting += table.get_children()
-        in_module = table.get_type() == "module"
-        for symbol in table.get_symbols():
-            if symbol.is_referenced() and (symbol.is_global() or (in_module and not symbol.is_assigned())):
-                found.add(symbol.get_name())
+        found |= {one.get_name() for one in table.get_symbols() if one.is_referenced() and one.is_global()}
     return frozenset(found)

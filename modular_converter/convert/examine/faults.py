@@ -26,7 +26,9 @@ def find_faults(
         line = getattr(error, "lineno", 0) or 0
         yield Fault(FaultKind.INVALID, "", reason, line)
         return
-    tree = ast.parse(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(text)
     yield from base_faults(tree, is_neighbour)
     yield from typing_only_faults(tree)
     for node in _imports(tree):

@@ -38,8 +38,9 @@ def place_of(module: str, name: str, beside: str, library: Library, depth: int =
     if name in found.definitions:
         return DefinitionPlace(path, name)
     imported = found.imported.get(name)
-    if imported is not None:
+    if imported is not None and _file_of(imported.module, os.path.dirname(path), library) != path:
         return place_of(imported.module, imported.name, os.path.dirname(path), library, depth + 1)
+    name = imported.name if imported is not None else name  # `from . import name` in a package is its module
     dot = "" if module.endswith(".") else "."
     submodule = _file_of(f"{module}{dot}{name}", beside, library)
     return DefinitionPlace(submodule) if submodule else None

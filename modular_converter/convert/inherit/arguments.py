@@ -106,9 +106,10 @@ def _given(call: ast.Call, child: Function, parent: Function) -> dict[str, ast.e
 
 
 def _left_out(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -> frozenset[str]:
-    """The parameters for which a call uses the parent's defaults; none where it would fail, as `super().f()` may."""
-    if any(isinstance(argument, ast.Starred) for argument in call.args):
-        return frozenset()
+    """The parameters for which a call uses the parent's defaults, unless `*args` or `**kwargs` brings them.
+
+    There are none where the call would fail, as `super().f()` may.
+    """
     arguments = parent.args
     positional = [*arguments.posonlyargs, *arguments.args]
     optional = [*positional[len(positional) - len(arguments.defaults) :]]

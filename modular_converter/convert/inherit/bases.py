@@ -82,8 +82,8 @@ def merge_bases(
 ) -> list[str]:
     """The parent's bases, replaced and extended by the further bases of the child.
 
-    A base of the child replaces that of the parent which it resembles (see `replaced_base`). Any other goes to the front where the child names it before the parent, else to the end, but
-    before the bases that it inherits from itself.
+    A base of the child replaces that of the parent which it resembles (see `replaced_base`). Any other goes to the
+    front where the child names it before the parent, else to the end, but before the bases that it inherits from itself.
 
     Args:
         parent_base: the base, as the child writes it, that the parent stands for.

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from modular_converter.convert.inherit.calls import super_attribute
 from modular_converter.convert.inherit.scopes import COMPREHENSIONS, FUNCTIONS, dotted
 
 
@@ -17,12 +18,17 @@ class Effects(NamedTuple):
     binds: frozenset[str]
     """Paths that get another value, or are deleted."""
     changes: frozenset[str]
-    """Paths whose objects are changed in place: `x[0] = 1`, `x.append(1)`."""
+    """Paths whose objects are changed in place: `x[0] = 1`, `x.append(1)`, `change(x)`."""
 
     @property
     def writes(self) -> frozenset[str]:
         """Paths that are something else afterwards."""
         return self.binds | self.changes
+
+    @property
+    def objects_changed(self) -> frozenset[str]:
+        """Paths whose objects are changed in place or get another attribute: `self.a` for `self.a.b = 1`."""
+        return self.changes.union(path.rpartition(".")[0] for path in self.binds if "." in path)
 
 
 def effects_of(*nodes: ast.AST) -> Effects:
@@ -46,6 +52,8 @@ class _Visitor(ast.NodeVisitor):
         path = dotted(node)
         if path:
             (self.reads if isinstance(node.ctx, ast.Load) else self.binds).add(path)
+        elif not isinstance(node.ctx, ast.Load):  # `x[0].size = 1`
+            self.changes.add(dotted(_object(node)))
         self.visit(node.value)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
@@ -63,8 +71,11 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_Expr(self, node: ast.Expr) -> None:
         call = node.value.value if isinstance(node.value, ast.Await) else node.value
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-            self.changes.add(dotted(_object(call.func.value)))
+        if isinstance(call, ast.Call):
+            given = [] if super_attribute(call.func) else [*call.args, *(keyword.value for keyword in call.keywords)]
+            changed = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+            changed += (part for part in given if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)))
+            self.changes.update(dotted(_object(part)) for part in changed)
         self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:

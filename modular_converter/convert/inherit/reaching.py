@@ -115,7 +115,7 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
         return set()
     written, history = order.written, History(merged, order.instance)
     deleted = {target: line for line in order.after for target in line.deleted}
-    found = _needed_above(order, deleted) | _behind_returns(order, merged)
+    found = _needed_above(order, deleted) | _behind_returns(order, merged) | {*_above_changes(order, history)}
     for line in order.after:
         place = history.place(line)
         if place is None:
@@ -140,6 +140,17 @@ def _behind_returns(order: Order, merged: Sequence[Line]) -> set[Line]:
     inherited, own = set(order.inherited), set(order.after)
     lines = itertools.dropwhile(lambda line: line not in inherited or not any(returns_in(line.node)), merged)
     return {line for line in lines if line in own and order.attributes(line.effects.writes)}
+
+
+def _above_changes(order: Order, history: History) -> Iterator[Line]:
+    """The child's lines that would stand above another one that changes in place what they read."""
+    changes: list[tuple[str, int]] = []
+    for line in order.after:
+        place = history.place(line)
+        if place is not None:
+            if any(path in line.effects.reads and place < there for path, there in changes):
+                yield line
+            changes += ((path, place) for path in line.effects.objects_changed - {order.instance})
 
 
 def _needed_above(order: Order, deleted: Mapping[str, Line]) -> set[Line]:

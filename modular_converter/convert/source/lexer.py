@@ -153,7 +153,7 @@ class _TemplateWalk:
     def format_spec(self, position: int) -> int:
         """Walk a format specification, literal text that may hold fields, up to and over the closing `}`."""
         text, literal = self.text, position
-        while position < len(text) and not text.startswith(self.quote, position):
+        while position < len(text):
             if text[position] == "{":
                 self.texts.append((literal, position))
                 position = literal = self.field(position + 1)

@@ -13,6 +13,8 @@ def test_exports() -> None:
     assert render_all(["A", "B"]) == '__all__ = ["A", "B"]\n'
     assert exported_names(None) == []
     assert exported_names(index_module("__all__ = names()\n", "m.py").statements[0]) == []
+    mixed = '__all__ = ["A", NAME, 3, *others, b"C"] + ("D",) + more\n'
+    assert exported_names(index_module(mixed, "m.py").statements[0]) == ["A", "D"]
 
 
 def test_the_class_names_in_a_statement() -> None:

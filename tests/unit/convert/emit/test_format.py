@@ -105,15 +105,16 @@ def test_a_text_that_is_no_python_stops_no_other() -> None:
 
 def test_a_text_that_only_the_formatter_rejects_stops_no_other() -> None:
     """Python's parser accepts a keyword that stands twice, and its compiler does not."""
-    files = {"a/good.py": MESSY, "a/one.py": "f(x=1, x=2)\n", "b/good.py": MESSY, "b/two.py": "y=1\nf(x=1, x=2)\n"}
+    bad = "y=1\nf(x=1, x=2)\n"
+    files = {"/b/one.py": MESSY, "/a/b/one.py": bad, "/a/good.py": MESSY, "/c/two.py": bad}
     for first in (files, dict(reversed(files.items()))):
         result = format_files(first, profile_settings())
-        assert result.texts == {**files, "a/good.py": NEAT, "b/good.py": NEAT}
-        assert {name: error.code for name, error in result.failures.items()} == {
-            "a/one.py": "MC115",
-            "b/two.py": "MC115",
+        assert result.texts == {**files, "/b/one.py": NEAT, "/a/good.py": NEAT}
+        assert {name: one.code for name, one in result.failures.items()} == {
+            "/a/b/one.py": "MC115",
+            "/c/two.py": "MC115",
         }
-        assert "two.py:2:8: Duplicate keyword argument" in result.failures["b/two.py"].message
+        assert "two.py:2:8: Duplicate keyword argument" in result.failures["/c/two.py"].message
 
 
 def test_no_files_need_no_formatter() -> None:

@@ -31,6 +31,18 @@ def test_a_path_may_hold_any_bytes(tmp_path: pathlib.Path, checkout: str) -> Non
     assert [found.name for found in result.undefined[name]] == ["missing"] and not result.failures
 
 
+@pytest.mark.parametrize(("depth", "is_ours"), [(0, False), (1, False), (2, True)])
+def test_the_package_around_a_file_is_sorted_as_our_own(tmp_path: pathlib.Path, depth: int, is_ours: bool) -> None:
+    """No source root names it: only the `__init__.py` of each folder does, from the file upwards."""
+    (tmp_path / "deep/ours/models").mkdir(parents=True)
+    (tmp_path / "ruff.toml").write_text('src = []\n[lint]\nselect = ["I"]\n')
+    for folder in ("deep/ours/models", "deep/ours")[:depth]:
+        (tmp_path / folder / "__init__.py").touch()
+    name = str(tmp_path / "deep/ours/models/x.py")
+    text = format_files({name: "import ours\nimport torch\n"}, load_settings(tmp_path)).texts[name]
+    assert text == ("import torch\n\nimport ours\n" if is_ours else "import ours\nimport torch\n")
+
+
 @pytest.mark.parametrize("folder", ["-x", "@x", "--config=x", "a b", "#x", "*"])
 def test_a_folder_is_no_option_of_ruff(tmp_path: pathlib.Path, folder: str) -> None:
     (tmp_path / "ruff.toml").write_text("")
@@ -46,6 +58,11 @@ def test_a_text_that_is_no_utf8_stops_no_other(formatter: str) -> None:
     )
     assert result.texts == {"bad.py": "# \udcff\n", "good.py": "x = 1\n"}
     assert {name: found.code for name, found in result.failures.items()} == {"bad.py": "MC102"}
+
+
+def test_two_files_with_one_name_in_the_tree_are_an_error() -> None:
+    with pytest.raises(ConversionError, match="one name in its temporary tree"):
+        format_files({"x\n.py": "x = 1\n", "x\U0010000a.py": "x = 1\n"}, profile_settings())
 
 
 def test_a_tree_that_cannot_be_written_is_an_error(tmp_path: pathlib.Path, private_temporary_folder) -> None:

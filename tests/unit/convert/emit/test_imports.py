@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import pytest
+
 from modular_converter.convert.emit.imports import (
     ImportSource,
     OptionalLibraries,
@@ -58,6 +60,14 @@ def test_torch_is_optional_in_some_kinds() -> None:
     )
 
 
+def test_a_file_that_checks_for_torch_itself_loses_the_comments_of_its_imports() -> None:
+    own = "# above\nfrom ...utils import is_torch_available\nimport os\nif is_torch_available():\n    import torch\n"
+    assert render(own, used={"torch", "os"}, optional=True) == (
+        "from ...utils import is_torch_available\nimport os\nfrom ...utils import is_torch_available\n"
+        "if is_torch_available():\n    import torch\n"
+    )
+
+
 def test_a_sibling_comes_before_an_ordinary_import_of_that_name() -> None:
     siblings = [(".configuration_new", "NewConfig")]
     assert render("from x import NewConfig\n", used={"NewConfig"}, siblings=siblings) == (
@@ -70,6 +80,28 @@ def test_annotations_that_are_strings_use_names() -> None:
     used = names_in_annotations(text, {"Cache", "Text"})
     assert "Cache" in used
     assert "Text" not in used
+
+
+@pytest.mark.parametrize(
+    ("text", "is_type"),
+    [
+        ("def f() -> 'Cache': ...", True),
+        ("def f(*a: 'Cache'): ...", True),
+        ("x: 'a.Cache | None' = None", True),
+        ("x = cast('Cache', y)", True),
+        ("x = typing.cast(typ='Cache', val=y)", True),
+        ("T = TypeVar('T', bound='Cache')", True),
+        ("X = Optional['Cache']", True),
+        ("X = typing.Dict[str, 'Cache']", True),
+        ("X = table['Cache']", False),
+        ("x = print('Cache')", False),
+        ("x = f(key='Cache')", False),
+        ("x: int = ('Cache')", False),
+    ],
+)
+def test_strings_that_stand_for_types(text: str, is_type: bool) -> None:
+    assert ("Cache" in names_in_annotations(f"{text}\n", {"Cache"})) is is_type
+    assert names_in_annotations(f"{text}\n", {"Other"}) == set()
 
 
 def test_relative_modules_become_absolute() -> None:

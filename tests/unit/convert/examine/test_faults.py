@@ -37,6 +37,12 @@ def test_texts_that_python_does_not_compile(text: str) -> None:
     assert kinds(text) == [FaultKind.INVALID]
 
 
+@pytest.mark.parametrize("text", ['x = "\\d"\n', 'x = 1 is 1\ny = "\\d"\nreturn\n'])
+def test_warnings_of_a_strangers_text_are_not_ours(text: str, recwarn: pytest.WarningsRecorder) -> None:
+    assert kinds(text) == [FaultKind.INVALID] * text.count("return")
+    assert not recwarn.list
+
+
 CLASSES = "ABCD"
 
 
@@ -74,6 +80,8 @@ def test_a_class_defined_twice_inherits_from_the_first() -> None:
         ("from ..other import modeling_other", "modeling_other.Parent"),
         ("from ..other import modeling_other as m", "m.Parent"),
         ("from ..other.modeling_other import Parent as P", "P[int]"),
+        ("from .. import other", "other.modeling_other.Parent"),
+        ("from .. import other as o", "mixed(), o.modeling_other.Parent"),
     ],
 )
 def test_bases_from_other_models(imported: str, base: str) -> None:

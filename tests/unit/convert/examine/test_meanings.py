@@ -27,6 +27,7 @@ class NewMLP(OldMLP):
     def own(self, x):
         return limit(x)
 """
+USER = "class OldMLP:\n    def f(self, x):\n        return limit(x)\n"
 
 
 def findings(modular: str, old: str) -> list[tuple[str, str]]:
@@ -51,15 +52,32 @@ def findings(modular: str, old: str) -> list[tuple[str, str]]:
         ("utils", "one", True),
         ("utils", "other", False),
         ("nowhere", "nowhere.deep", True),  # where nothing can be followed, the last name decides
+        ("/unknown.one", "/unknown.deep", True),  # and the package, which is not installed
+        ("/unknown.one", "/unseen.one", False),
+        ("/unknown.one", "one", False),
     ],
 )
 def test_a_name_of_two_modules_is_one_where_they_hand_on_one_definition(
     own: str, neighbour: str, is_one: bool
 ) -> None:
-    old = f"from ...{neighbour} import limit\n\n\nclass OldMLP:\n    def f(self, x):\n        return limit(x)\n\n\n"
-    found = findings(MODULAR.format(own), old + "def old_scale(x):\n    return x\n")
+    old = f"from ...{neighbour} import limit\n\n\n{USER}\n\ndef old_scale(x):\n    return x\n"
+    modular, old = (text.replace(".../", "") for text in (MODULAR.format(own), old))
+    found = findings(modular, old)
     assert bool(found) is not is_one
     assert all("would use `limit`" in message for _, message in found)
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("super().f(x)\n        return limit(x)", True),  # the parent's line is in it
+        ("return limit(x)", False),  # nothing is left of the parent's
+        ("return x", False),
+    ],
+)
+def test_a_name_in_the_lines_of_both(override: str, told: bool) -> None:
+    modular = f"from ...other import limit\nfrom ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    def f(self, x):\n        {override}\n"
+    assert bool(findings(modular, f"from ...one import limit\n\n\n{USER}")) is told
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,55 @@ ALIKE = {
         "names = []\nx = names.append(1)\nx = names.append(1)\nx = names.append(2)",
         "new.names, new.x",
     ),
+    "a local name of a line that both have": (
+        "def f(self, x=1):\n    h = x + 1\n    super().f(x)\n    self.b = h\n    return self",
+        "def f(self, x=1):\n    h = x + 1\n    self.a = h",
+        "new.f().b",
+    ),
+    "a removal of several, one of which is set in a block": (
+        "def f(self, x=1):\n    super().f(x)\n    del self.a, self.c, self.d",
+        "def f(self, x=1):\n    self.a = self.d = 1\n    self.b = 2\n    if x:\n        self.c = 3",
+        "new.f(), vars(new)",
+    ),
+    "defaults of the parent": (
+        "def f(self):\n    return super().f()",
+        "def f(self, w=+1, x=-1, y=(1, -2), *, z=None):\n    return w, x, y, z",
+        "new.f()",
+    ),
+    "several signatures": (
+        "from typing import overload\n@overload\ndef f(self, x: int) -> int: ...\n@overload\ndef f(self, x: str) -> str: ...\n"
+        "def f(self, x):\n    return x",
+        "def f(self, x):\n    return 1",
+        "new.f(3)",
+    ),
+    "an attribute that is assigned twice": ("a = 1\na = 2", "b = 1\nb = 2\nc = b\nb = 3", "new.a, new.b, new.c"),
+    "one argument for many": (
+        "def f(self, x=3):\n    return super().f(x)",
+        "def f(self, *a):\n    return a",
+        "new.f()",
+    ),
+    "two arguments for many": (
+        "def f(self, x=3, y=4):\n    return super().f(x, y)",
+        "def f(self, *a):\n    return a",
+        "new.f()",
+    ),
+    "many and one for many": (
+        "def f(self, x=3, *y):\n    return super().f(x, *y)",
+        "def f(self, *a):\n    return a",
+        "new.f(1, 2)",
+    ),
+    "many for many of another name": (
+        "def f(self, *y):\n    return super().f(*y)",
+        "def f(self, *a):\n    return a",
+        "new.f(1, 2)",
+    ),
+    "no argument for many": ("def f(self, *a):\n    return super().f()", "def f(self):\n    return 1", "new.f(1, 2)"),
+    "keywords for many": (
+        "def f(self, x=3, **k):\n    return super().f(y=x, **k)",
+        "def f(self, **a):\n    return a",
+        "new.f(z=2)",
+    ),
+    "one keyword for many": ("def f(self):\n    return super().f(y=1)", "def f(self, **a):\n    return a", "new.f()"),
     "a condition": ("a = 5", "if True:\n    a = 1\nelse:\n    a = 2", "new.a"),
     "an annotation without a value": ("x: float", "x: int = 8", "new.x"),
     "a method over an attribute": ("def x(self):\n    return 1", "x: int = 8", "new.x()"),
@@ -55,6 +104,13 @@ ALIKE = {
         "from functools import singledispatchmethod\n@singledispatchmethod\ndef show(self, x):\n    return 'old'\n"
         "@show.register\ndef _(self, x: int):\n    return 'int'\n@show.register\ndef _(self, x: str):\n    return 'str'",
         "new.show(1), new.show('')",
+    ),
+    "registrations of both": (
+        "from functools import singledispatchmethod\n@singledispatchmethod\ndef show(self, x):\n    return 'new'\n"
+        "@show.register\ndef _(self, x: int):\n    return 'int'\n@show.register\ndef _(self, x: list):\n    return 'list'",
+        "from functools import singledispatchmethod\n@singledispatchmethod\ndef show(self, x):\n    return 'old'\n"
+        "@show.register\ndef _(self, x: str) -> str:\n    'Doc.'\n    return 'str'",
+        "new.show(1), new.show(''), new.show([]), new._.__doc__, new._.__annotations__",
     ),
     "an inner class": ("class Inner:\n    b = 2", "class Inner:\n    a = 1", "hasattr(new.Inner, 'a')"),
     "an attribute assigned twice in the child": ("a = 1\nb = a\na = 2", "a = 0", "new.a, new.b"),
@@ -202,6 +258,34 @@ def test_a_merged_class_does_what_inheritance_does(child: str, parent: str, expr
     assert merged == inherited
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "self.a.x = 5",
+        "self.a.x += 5",
+        "self.a.y.insert(0, 2)",
+        "self.a.y[0] = 5",
+        "del self.a.y[0]",
+        "self.a.y[1].z = 5",
+        "setattr(self.a, 'x', 5)",
+        "setattr(self.a, *('x', 5))",
+        "self.a.y[:1] = [3, 4]",
+        "for self.a.x in (7,):\n        pass",
+        "if c:\n        self.a.x = 8",
+        "c.append(3)",
+        "c[0] = 7",
+        "list.append(c, 4)",
+        "c = c + [1]\n    c.append(2)",
+    ],
+)
+def test_what_a_line_changes_is_changed_before_the_next_line_reads_it(change: str) -> None:
+    """The child's last line would take the place of the parent's, above the change."""
+    parent = "def f(self, c):\n    self.a = type('Box', (), {'x': 1, 'y': [1, lambda: 1]})\n    self.b = 0\n    self.late = 1"
+    child = f"def f(self, c):\n    super().f(c)\n    {change}\n    self.b = vars(self.a)['x'], self.a.y[:-1], dict(vars(self.a.y[-1])), [*c]"
+    inherited, merged = run(child, parent, "new.f([9]) or new.b")
+    assert merged == inherited
+
+
 REFUSED = {
     "a return in a condition": (
         "def f(self, x):\n    super().f(x)\n    self.done = True",
@@ -247,6 +331,30 @@ REFUSED = {
     "a builtin before a local name of the parent": (
         "def f(self, x):\n    y = max(x, 2)\n    super().f(x)\n    return y",
         "def f(self, x):\n    max = 1\n    self.b = max",
+    ),
+    "a generator over a plain method": (
+        "def f(self):\n    yield 1\n    return super().f()",
+        "def f(self):\n    return 1",
+    ),
+    "a function for a function of the module": (
+        "def f(self, x):\n    def apply(y):\n        return y\n    self.g = apply\n    return super().f(x)",
+        "def f(self, x):\n    return apply(x)",
+    ),
+    "a class for a function of the module": (
+        "def f(self, x):\n    class apply:\n        pass\n    self.g = apply\n    return super().f(x)",
+        "def f(self, x):\n    return apply(x)",
+    ),
+    "an import for a module of the module": (
+        "def f(self, x):\n    import apply.fast\n    self.g = apply\n    return super().f(x)",
+        "def f(self, x):\n    return apply.slow(x)",
+    ),
+    "a parameter of an inner function for a function of the module": (
+        "def f(self, x):\n    self.g = lambda apply: apply\n    return super().f(x)",
+        "def f(self, x):\n    return apply(x)",
+    ),
+    "a name that is bound below": (
+        "def f(self, x):\n    super().f(x)\n    self.a = limit",
+        "def f(self, x):\n    self.a = 1\n    limit = 2\n    self.b = limit",
     ),
     "the parent's name": ("def f(self):\n    return OldMLP.f(self)", "def f(self):\n    return 1"),
 }

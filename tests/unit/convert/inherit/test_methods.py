@@ -54,6 +54,12 @@ def test_statements_before_and_behind() -> None:
     assert method(child, "def f(self):\n    x = 0\n") == merged
 
 
+def test_comments_at_the_end_of_the_parent_stand_above_what_follows() -> None:
+    child = "def f(self):\n    super().f()\n    b = 2\n"
+    merged = "    def f(self):\n        x = 0\n        # the end\n        b = 2\n"
+    assert method(child, "def f(self):\n    x = 0\n    # the end\n") == merged
+
+
 def test_assignment_in_place_removal_and_no_repetition() -> None:
     parent = "def f(self):\n    self.a = 1\n    self.b: int = 2\n    if 1:\n        self.c = 3\n"
     child = "def f(self):\n    super().f()\n    self.a = 9\n    del self.b\n    if ( 1 ):\n        self.c = 3  # again\n    self.d = 4\n"
@@ -65,6 +71,15 @@ def test_assignment_in_place_removal_and_no_repetition() -> None:
 def test_a_statement_that_is_not_repeated_is_told_where_twice_is_more_than_once(line: str) -> None:
     ((code, place, _),) = findings(f"def f(self, x):\n    super().f(x)\n    {line}", f"def f(self, x):\n    {line}")
     assert (code, place) == ("MC322", 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"), [("x", 1), ("x, *args", 1), ("x, **kw", 1), ("x, scale=scale", 0), ("x, *args, scale=scale", 0)]
+)
+def test_a_parameter_that_is_not_passed_on_is_told(call: str, told: int) -> None:
+    child = f"def f(self, x, *args, scale=2, **kw):\n    return super().f({call})"
+    found = findings(child, "def f(self, x, *, scale=1):\n    return x * scale")
+    assert [(code, line) for code, line, _ in found] == [("MC315", 3)] * told
 
 
 def test_init_keeps_super_first_and_post_init_last() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import pytest
 
 from modular_converter.convert.inline.needed import OWN, Needs, Scope, Symbol
 from modular_converter.convert.inline.order import Positions, emission_order
@@ -121,3 +124,55 @@ def test_own_functions_come_last_in_their_own_order() -> None:
         "first",
         "second",
     ]
+
+
+@pytest.mark.parametrize(
+    ("parent", "table", "elsewhere", "imports", "copied"),
+    [
+        ([], [], "", "", "A helper"),  # a class that this file lacks, with what it needs
+        (["A"], [], "", "", ""),
+        (["A"], [], "A", "", "A helper"),
+        ([], ["A"], "", "", ""),
+        (["helper"], [], "", "", "A"),
+        (["A"], [], "", "f", "f helper"),  # a function only where it is imported from there
+        (["A", "f"], [], "", "f", ""),
+        (["A"], ["f"], "", "f", ""),
+    ],
+)
+def test_what_a_file_copies_from_its_sibling(
+    parent: list[str], table: list[str], elsewhere: str, imports: str, copied: str
+) -> None:
+    siblings = by_name(a_class("A", "helper"), function("f", "helper"), function("helper"))
+    own = {name: siblings[name] for name in parent}
+    listed = {name: Symbol(name, OWN, siblings[name].role, ()) for name in table}
+    scope = Scope(own, listed, (), lambda name: name in elsewhere.split(), siblings, imports.split())
+    assert scope.needs("C", ["A", "f"], ()).siblings == set(copied.split())
+
+
+def test_who_finds_an_entry_of_the_table() -> None:
+    other = "..other.modeling_other"
+    table = [
+        function("f", "g", source=other),
+        function("g", source=other),
+        function("h", "k"),
+        function("k", source=other),
+    ]
+    assert sorted(needs([], table, ["f", "h"]).functions) == ["f", "g", "h"]
+    assert sorted(needs([], table, ["f", "h"], child_uses=["h"]).functions) == ["f", "g", "h", "k"]
+    scope = Scope({}, by_name(*table, function("own", source=OWN)), (), lambda name: False, imported=["f", "own"])
+    assert sorted(scope.needs("C", ["f", "own"], ()).functions) == ["own"]
+
+
+def test_positions() -> None:
+    places = Positions({"p": 4}, {"o": 5}, [{"a": 3, "b": 9}, {"b": 1, "c": 2}], {"b"}, {1})
+    symbols = [function("p"), function("o", source=OWN), *map(function, "abcx")]
+    assert [places.key(one) for one in symbols] == [
+        (0, 0, False, 4),
+        (2, 0, False, 5),
+        (1, 0, False, 3),
+        (1, 1, True, 1),
+        (1, 1, False, 2),
+        (1, 2, False, 0),
+    ]
+    alone = replace(places, parent={})
+    assert [alone.key(function(name)) for name in "abc"] == [(1, 2, False, 0), (1, 1, False, 1), (1, 1, False, 2)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from modular_converter.convert.source.global_names import rename_globals
@@ -23,6 +25,7 @@ from modular_converter.convert.source.global_names import rename_globals
         "TABLE = {'OLD': OLD, **OLD}  # OLD",
         "def f(x):\n    (OLD := x)\n    return OLD",
         "def f(x):\n    if (y := OLD):\n        return y",
+        "def f(x):\n    return OLD(x, OLD=x)",
     ],
 )
 def test_python_looks_the_new_name_up(text):
@@ -30,6 +33,7 @@ def test_python_looks_the_new_name_up(text):
     compile(renamed, "<renamed>", "exec")
     assert lookups(renamed) == {("NEW" if name == "OLD" else name) for name in lookups(text)}
     assert locals_of(renamed) == locals_of(text)
+    assert keywords_of(renamed) == keywords_of(text)
 
 
 def lookups(text: str) -> set[str]:
@@ -44,6 +48,10 @@ def lookups(text: str) -> set[str]:
             if one.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL") and not str(one.argval).startswith("__"):
                 found.add(one.argval)
     return found
+
+
+def keywords_of(text: str) -> list[str | None]:
+    return [node.arg for node in ast.walk(ast.parse(text)) if isinstance(node, ast.keyword)]
 
 
 def locals_of(text: str) -> list[tuple[str, ...]]:

@@ -1,0 +1,59 @@
+"""The ancestors of a class, in whatever modules they are."""
+
+from __future__ import annotations
+
+import pathlib
+
+from modular_converter.convert.inherit.ancestors import DEEPEST, lineage, sets_attribute
+from modular_converter.convert.source.library import Library
+from modular_converter.settings.load import profile_settings
+
+
+def names(folder: pathlib.Path, texts: dict[str, str], name: str, mentions: str = "") -> list[str | None]:
+    """The names of a class of `one.py` and its ancestors, None for those that cannot be seen."""
+    for module, text in texts.items():
+        (folder / f"{module}.py").write_text(text)
+    library = Library(profile_settings())
+    found = lineage(name, library.module(str(folder / "one.py")), library, mentions)
+    return [one and one.name for one in found]
+
+
+def test_ancestors_are_followed_into_other_modules(tmp_path: pathlib.Path) -> None:
+    texts = {
+        "one": "from .two import B\nfrom .missing import M\nfrom .two import C as D\nfrom torch import nn\n\n"
+        "class A(B, M, D, nn.Module, object): ...\n",
+        "two": "class Base: ...\n\nclass B(Base): ...\n\ndef C(): ...\n\nclass Function(C): ...\n",
+    }
+    assert names(tmp_path, texts, "A") == ["A", "B", "Base", None, None, None]
+    assert names(tmp_path, texts, "A", mentions="Function") == ["A", "B", "Base", None, None, None]
+    assert names(tmp_path, texts, "A", mentions="nowhere") == ["A", None, None, None, None]
+    texts["two"] = "class (:\n"
+    assert names(tmp_path, texts, "A") == ["A", None, None, None, None]
+
+
+def test_what_is_no_class_has_no_ancestors(tmp_path: pathlib.Path) -> None:
+    texts = {"one": "def f(): ...\n\nclass A(f): ...\n"}
+    assert names(tmp_path, texts, "A") == ["A", None]
+
+
+def test_long_chains_are_followed_and_circles_left(tmp_path: pathlib.Path) -> None:
+    chain = "class A0: ...\n" + "".join(f"class A{n + 1}(A{n}): ...\n" for n in range(DEEPEST + 5))
+    assert names(tmp_path, {"one": chain}, f"A{DEEPEST}") == [f"A{n}" for n in range(DEEPEST, -1, -1)]
+    assert names(tmp_path, {"one": chain}, f"A{DEEPEST + 1}")[-2:] == ["A1", None]
+    hops = {f"m{n}": f"from .m{n + 1} import A\n" for n in range(DEEPEST)} | {f"m{DEEPEST - 1}": "class A: ...\n"}
+    assert names(tmp_path, hops | {"one": "from .m0 import A\n"}, "A") == ["A"]
+    circle = {"one": "from .two import A\n", "two": "from .one import A\n"}
+    assert names(tmp_path, circle, "A") == [None]
+
+
+def test_a_method_that_sets_an_attribute(tmp_path: pathlib.Path) -> None:
+    text = (
+        "class A:\n"
+        "    def f(this, other):\n        this.a = other.b\n        other.c = 1\n        x = this.d\n\n"
+        "    def g(self):\n        self.e = 1\n\n"
+        "    def h(*args):\n        args[0].i = 1\n"
+    )
+    (tmp_path / "one.py").write_text(text)
+    (statement,) = Library(profile_settings()).module(str(tmp_path / "one.py")).statements
+    found = {(method, name) for method in "fghx" for name in "abcdei" if sets_attribute(statement, method, name)}
+    assert found == {("f", "a"), ("g", "e")}
