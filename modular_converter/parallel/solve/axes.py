@@ -129,9 +129,10 @@ class Axes:
                 del a[0], b[0]
                 self._equal(x, y, reason)
             elif x.kind == SUM and x.size > y.size:
-                head, b = self._take(b, x.size)
+                head, rest = self._take(b, x.size)
                 if head is None:
                     return self._give_up(a, b, reason)
+                b = rest
                 del a[0]
                 self._spread(x, head, reason)
             elif y.kind == SUM and y.size > x.size:
