@@ -107,6 +107,17 @@ def gradient_errors(found: Gradients, want: Gradients, share: Share | None = Non
     return errors
 
 
+def errors_of_backwards(
+    found: Sequence[Gradients], want: Sequence[Gradients], share: Share | None = None
+) -> dict[str, float]:
+    """The largest error of each parameter's gradients over the backwards; infinite where a backward is missing."""
+    errors: dict[str, float] = {}
+    for number, whole in enumerate(want):
+        for name, error in gradient_errors(found[number] if number < len(found) else {}, whole, share).items():
+            errors[name] = error if not error <= errors.get(name, 0.0) else errors.get(name, 0.0)
+    return errors
+
+
 def telling(gradients: Gradients) -> set[str]:
     """The parameters whose gradients of one backward say something: finite, and more than rounding beside the largest."""
     finite = {name: gradient for name, gradient in gradients.items() if bool(torch.isfinite(gradient).all())}

@@ -10,7 +10,14 @@ import torch
 
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.judge import OUTPUT_TOLERANCE, Reference, Verdict, worst_error
+from modular_converter.parallel.proof.judge import (
+    OUTPUT_TOLERANCE,
+    Reference,
+    Verdict,
+    proves_nothing,
+    refused,
+    worst_error,
+)
 from modular_converter.parallel.tiny.build import Small
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
@@ -38,6 +45,8 @@ def check_library_experts(
     """
     from transformers.distributed import DistributedConfig
 
+    if reason := proves_nothing(whole):
+        return refused(ranks, "the outputs", reason)
     model: Any = small.model
     given = dict.fromkeys(model.ep_plan or {}, "replicate")
     given.update(to_library(plan))

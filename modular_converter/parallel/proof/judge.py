@@ -15,6 +15,7 @@ import torch
 from modular_converter.parallel.proof.deviation import (
     Share,
     errors_of,
+    errors_of_backwards,
     gradient_errors,
     is_inexact,
     relative_error,
@@ -33,8 +34,10 @@ __all__ = [
     "Verdict",
     "both_draws",
     "errors_of",
+    "errors_of_backwards",
     "gradient_errors",
     "judge",
+    "proves_nothing",
     "refused",
     "relative_error",
     "scale_of",
@@ -135,17 +138,16 @@ def judge(found: Reference, whole: Reference, ranks: int, share: Share | None = 
     Args:
         share: from a parameter's name and whole gradient to the part of it that this rank has; all of it if None.
     """
-    silent = _silent(whole)
-    reason = _cannot_compare(found, whole, silent)
+    reason = _cannot_compare(found, whole)
     if reason:
         return refused(ranks, "the outputs", reason)
     pairs = enumerate(zip(found.outputs, whole.outputs))
     outputs = [0.0 if n in whole.unstable else relative_error(got, want) for n, (got, want) in pairs]
     tokens = errors_of(found.tokens, whole.tokens)
-    gradients = _gradients(found, whole, share)
+    gradients = errors_of_backwards(found.gradients, whole.gradients, share)
     layer, reason = _first_difference(outputs, tokens, gradients)
     worst = max(gradients.values(), default=0.0)
-    gaps = (*whole.gaps, *(f"output {n} {why}" for n, why in silent.items()))
+    gaps = (*whole.gaps, *(f"output {n} {why}" for n, why in _silent(whole).items()))
     evidence = Evidence(ranks=(ranks,), gaps=gaps)
     return Verdict(ranks, max(outputs + tokens), worst, layer, reason, found.collectives, evidence)
 
@@ -161,26 +163,22 @@ def _silent(whole: Reference) -> dict[int, str]:
     return found
 
 
-def _cannot_compare(found: Reference, whole: Reference, silent: Mapping[int, str]) -> str:
+def _cannot_compare(found: Reference, whole: Reference) -> str:
+    if len(found.outputs) != len(whole.outputs):
+        return proves_nothing(whole) or f"{len(found.outputs)} outputs instead of {len(whole.outputs)}"
+    return proves_nothing(whole)
+
+
+def proves_nothing(whole: Reference) -> str:
+    """Why a whole model's outputs say nothing about a plan; empty if one of them does."""
+    silent = _silent(whole)
     inexact = [number for number, tensor in enumerate(whole.outputs) if is_inexact(tensor) and tensor.numel()]
     if not inexact:
         return "no floating output to compare"
     if not set(inexact) - silent.keys():
         why = silent[inexact[0]]
         return "the whole model's own outputs are not finite" if "finite" in why else f"each output {why}"
-    if len(found.outputs) != len(whole.outputs):
-        return f"{len(found.outputs)} outputs instead of {len(whole.outputs)}"
     return ""
-
-
-def _gradients(found: Reference, whole: Reference, share: Share | None) -> dict[str, float]:
-    """The largest error of each parameter's gradients over the backwards."""
-    errors: dict[str, float] = {}
-    for number, want in enumerate(whole.gradients):
-        got = found.gradients[number] if number < len(found.gradients) else {}
-        for name, error in gradient_errors(got, want, share).items():
-            errors[name] = error if not error <= errors.get(name, 0.0) else errors.get(name, 0.0)
-    return errors
 
 
 def _first_difference(

@@ -18,7 +18,8 @@ from modular_converter.parallel.proof.judge import (
     OUTPUT_TOLERANCE,
     Reference,
     Verdict,
-    gradient_errors,
+    errors_of_backwards,
+    proves_nothing,
     refused,
     worst_error,
 )
@@ -51,6 +52,8 @@ def check_committed(folder: str, small: Small, ranks: int, whole: Reference) -> 
 def _check(folder: str, small: Small, plan: dict[str, str] | str, ranks: int, whole: Reference) -> Verdict:
     from transformers.distributed import DistributedConfig
 
+    if reason := proves_nothing(whole):
+        return refused(ranks, "the outputs", reason)
     model: Any = type(small.model)
     config = DistributedConfig(tp_size=ranks, tp_plan=plan)
     try:
@@ -77,14 +80,10 @@ def _with_gradients(loaded: Any, small: Small, whole: Reference, ranks: int) -> 
     found = run_model(
         loaded, small.inputs, start=whole.start, together=len(whole.gradients) == 1, scales=whole.scales
     ).gradients
-    worst, name = 0.0, ""
-    for got, want in zip(found, whole.gradients):
-        full = {key: gathered_tensor(gradient) for key, gradient in got.items()}
-        errors = gradient_errors(full, want)
-        name = (
-            max(errors, key=lambda key: errors[key], default="") if max(errors.values(), default=0.0) > worst else name
-        )
-        worst = max(worst, *errors.values(), 0.0)
+    full = [{key: gathered_tensor(gradient) for key, gradient in got.items()} for got in found]
+    errors = errors_of_backwards(full, whole.gradients)
+    name = max(errors, key=lambda key: errors[key], default="")
+    worst = errors.get(name, 0.0)
     if worst <= GRADIENT_TOLERANCE:
         return Verdict(ranks, 0.0, worst, evidence=scope)
     reason = f"the gradient of {name} through the library's loader differs by {worst:.2g}"
