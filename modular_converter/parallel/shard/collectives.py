@@ -113,13 +113,18 @@ def run_on_threads(ranks: int, work: Callable[[ThreadGroup], bool]) -> None:
     """Run ranks that are threads, one at a time between their meetings, until all have ended.
 
     Args:
-        work: of a rank; whether it has failed, so that the others shall not wait for it.
+        work: of a rank; whether it has failed, so that the others shall not wait for it. What it raises is raised again.
     """
     board = ThreadBoard(ranks)
+    errors: list[BaseException] = []
 
     def run(rank: int) -> None:
-        with board.baton:
-            failed = work(ThreadGroup(board, rank))
+        failed = True
+        try:
+            with board.baton:
+                failed = work(ThreadGroup(board, rank))
+        except BaseException as error:  # a rank without a result must not count as one without a complaint
+            errors.append(error)
         if failed:
             board.barrier.abort()
 
@@ -128,6 +133,8 @@ def run_on_threads(ranks: int, work: Callable[[ThreadGroup], bool]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+    if errors:
+        raise errors[0]
 
 
 class _Enter(torch.autograd.Function):

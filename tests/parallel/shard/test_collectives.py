@@ -1,0 +1,74 @@
+"""Ranks that are threads: what one of them raises or does otherwise is an error for all, at once."""
+
+import pytest
+import torch
+
+from modular_converter.parallel.errors import RankError
+from modular_converter.parallel.shard.collectives import run_on_threads
+
+
+ONES = torch.ones(2)
+
+
+def test_what_a_rank_raises_is_raised_and_no_other_waits_for_it():
+    said = []
+
+    def work(group):
+        if group.rank:
+            raise KeyError("of the second rank")
+        try:
+            group.all_reduce(ONES)
+        except RankError as error:
+            said.append(str(error))
+        return bool(said)
+
+    with pytest.raises(KeyError, match="of the second rank"):
+        run_on_threads(2, work)
+    assert said == ["another rank failed, or the ranks make different numbers of collectives"]
+
+
+def test_what_a_rank_raises_after_its_last_meeting_is_raised_too():
+    def work(group):
+        group.all_reduce(ONES)
+        assert not group.rank
+        return False
+
+    with pytest.raises(AssertionError):
+        run_on_threads(2, work)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda group: group.all_reduce(ONES) if group.rank else group.all_gather(ONES),
+        lambda group: group.all_reduce(torch.ones(2 + group.rank)),
+    ],
+)
+def test_ranks_that_make_different_calls_disagree(call):
+    said = []
+
+    def work(group):
+        try:
+            call(group)
+        except RankError as error:
+            said.append(str(error))
+        return False
+
+    run_on_threads(2, work)
+    assert len(said) == 2 and all("the ranks disagree: " in text and " against " in text for text in said)
+
+
+def test_each_rank_gets_the_sum_and_all_parts_and_draws_what_the_others_draw():
+    found = {}
+
+    def work(group):
+        own = torch.full((2,), float(group.rank + 1))
+        torch.manual_seed(3)
+        drawn = torch.rand(2)
+        total, parts = group.all_reduce(own), group.all_gather(own)
+        found[group.rank] = total.tolist(), [part.tolist() for part in parts], drawn.tolist(), torch.rand(2).tolist()
+        return False
+
+    run_on_threads(3, work)
+    assert found[0][:2] == ([6.0, 6.0], [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
+    assert found[0] == found[1] == found[2]
