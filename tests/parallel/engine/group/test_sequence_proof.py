@@ -1,0 +1,35 @@
+"""The proof of parts of sequences on a small instance: what is no number is no proof."""
+
+import math
+
+import pytest
+
+
+pytest.importorskip("transformers")
+from transformers.models.llama.modeling_llama import LlamaRMSNorm  # noqa: E402
+
+from modular_converter.parallel.engine.group.sequence_proof import _difference  # noqa: E402
+from modular_converter.parallel.engine.group.sequence_zone import zone_of  # noqa: E402
+from modular_converter.parallel.plans.plan import Plan  # noqa: E402
+from modular_converter.parallel.plans.resolve import resolve  # noqa: E402
+from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
+from tests.parallel.sequence_script import PLAN  # noqa: E402
+
+
+OWN = LlamaRMSNorm.forward
+
+
+def on_parts(factor):
+    """A norm that gives so many times its numbers where it has half of the twelve tokens."""
+    return lambda self, x: OWN(self, x) * (factor if x.shape[1] == 6 else 1)
+
+
+@pytest.mark.parametrize(
+    "factor, said", [(1, ""), (1.01, "outputs differ by 0."), (math.nan, "outputs differ by nan")]
+)
+def test_outputs_on_parts_must_be_the_same_numbers(monkeypatch, factor, said):
+    model = build(target_of("llama", "causal"), {"vocab_size": 160}).model
+    plan = Plan.parse(PLAN)
+    monkeypatch.setattr(LlamaRMSNorm, "forward", on_parts(factor))
+    found = _difference(model, plan, zone_of(model, resolve(plan, model)))
+    assert found.startswith(said) and bool(found) == bool(said)
