@@ -28,7 +28,9 @@ def slice_(flow: Flow, op: Op) -> None:
             _require_cut(flow, op, dims[at], start, stop)
         dims[at] = flow.axes.cut(dims[at], start, stop) if new else ()
     elif length == new * step:
-        dims[at] = flow.axes.take(dims[at], new)[0] or _give_up(flow, dims[at], new)
+        outer, inner = flow.axes.take(dims[at], new)
+        flow.whole(inner, "a slice with a step")
+        dims[at] = outer or _give_up(flow, dims[at], new)
     else:
         dims[at] = _give_up(flow, dims[at], new)
     flow.set(out, dims)
@@ -91,7 +93,9 @@ def split(flow: Flow, op: Op) -> None:
     if chunks and chunks[0].value == len(pieces):
         flow.counts.append(Count(dims[at], chunks[0]))
     given = flow.call_integers(op, "split", "split_with_sizes")
-    if given is not None:
+    if given is None:
+        _require_equal(flow, source, at, pieces)
+    else:
         sizes = given[: len(pieces)] if op.name == "split_with_sizes" else given[:1] * len(pieces)
         start = 0
         for piece, source_of_size in zip(pieces, sizes):
@@ -100,6 +104,17 @@ def split(flow: Flow, op: Op) -> None:
                 flow.require(piece, source_of_size, "a split size")
                 flow.stretches.append(Stretch(dims[at], start, stop, source_of_size))
             start = stop
+
+
+def _require_equal(flow: Flow, source: int, at: int, pieces: list[Seq]) -> None:
+    """Pieces whose lengths torch works out from the number of them: shares of theirs must be equal ones too."""
+    length = Source("shape", flow.shape(source)[at], tensor=source, dim=at)
+    each = Source("floordiv", size(pieces[0]), args=(length, Source("const", len(pieces))))
+    for piece in pieces:
+        if size(piece) * len(pieces) == length.value:
+            flow.require(piece, each, "a chunk")
+        else:
+            flow.whole(piece, "chunks of different lengths")
 
 
 @TABLE.operator("unbind", VIEW, "unbind")

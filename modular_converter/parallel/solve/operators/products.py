@@ -74,11 +74,12 @@ def _grouped_channels(flow: Flow, op: Op, entering: Seq, kernel: list[Seq], grou
     flow.axes.unify(entering, group + inner)
     if transposed:
         flow.axes.unify(kernel[0], group + inner)
-        return group + kernel[1]
-    flow.contract(inner, kernel[1], ref(op.args[0]), ref(op.args[1]))
-    outer = flow.axes.leaf(size(kernel[0]) // groups)
-    flow.axes.unify(kernel[0], group + outer)
-    given = flow.call_integers(op, "conv1d", "conv2d", "conv3d") or ()
+        outer, summed = kernel[1], inner
+    else:
+        outer, summed = flow.axes.leaf(size(kernel[0]) // groups), kernel[1]
+        flow.axes.unify(kernel[0], group + outer)
+    flow.contract(inner, summed, ref(op.args[0]), ref(op.args[1]))
+    given = flow.call_integers(op, *_CONVOLUTIONS.split()) or ()
     found = next((s for s in reversed(given) if s.value == groups), Source("const", groups))
     flow.require(group, found, "the groups of a convolution")
     return group + outer
