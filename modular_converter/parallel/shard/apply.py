@@ -72,10 +72,7 @@ def undo(applied: Applied) -> torch.nn.Module:
     for handle in applied.handles:
         handle.remove()
     for scope, name, value in reversed(applied.integers):
-        if isinstance(scope, list):
-            scope[int(name)] = value
-        else:
-            setattr(scope, name, value)
+        setattr(scope, name, value)
     _replace_parameters(applied, _whole)
     return applied.model
 

@@ -139,10 +139,8 @@ class Axes:
                 a, b = b, a
             elif x.size > y.size and x.size % y.size == 0:
                 self._split(x, y.size)
-                a = list(self.flat(a))
             elif y.size % x.size == 0:
                 self._split(y, x.size)
-                b = list(self.flat(b))
             else:
                 return self._give_up(a, b, reason)
             a, b = list(self.flat(a)), list(self.flat(b))
@@ -169,8 +167,7 @@ class Axes:
             start += length
 
     def _split(self, atom: Atom, outer: int) -> None:
-        if atom.kind == LEAF:
-            self._refine(atom, self.leaf(outer) + self.leaf(atom.size // outer))
+        self._refine(atom, self.leaf(outer) + self.leaf(atom.size // outer))
 
     def _refine(self, atom: Atom, seq: Seq) -> None:
         atom.kind, atom.parts = PRODUCT, [seq]
@@ -223,10 +220,7 @@ class Axes:
         return fresh
 
     def _cut_atom(self, atom: Atom, start: int, stop: int) -> Seq:
-        if start == 0 and stop == atom.size:
-            return (atom,)
-        if atom.kind == PRODUCT:
-            return self.cut(atom.parts[0], start, stop)
+        """A part of a leaf or a sum, not all of it."""
         if atom.kind == LEAF:
             points = sorted({0, start, stop, atom.size})
             atom.parts = [self.leaf(high - low) for low, high in zip(points, points[1:])]
