@@ -28,6 +28,9 @@ class Fused(nn.Module):
         if self.how == "slices":
             end = border + self.groups * self.width
             q, k, v = fused[..., :border], fused[..., border:end], fused[..., end:]
+        elif self.how == "nested":
+            q, both = fused.split([border, 2 * self.groups * self.width], -1)
+            k, v = both.split([self.groups * self.width, self.groups * self.width], -1)
         else:
             q, k, v = fused.split([border, self.groups * self.width, self.groups * self.width], -1)
         q, k, v = (t.view(*x.shape[:2], -1, self.width).transpose(1, 2) for t in (q, k, v))
@@ -53,6 +56,7 @@ class Model(nn.Module):
     [
         ("slices", ("heads*width", "groups*width", "rest")),
         ("split", ("heads*width", "groups*width", "groups*width")),
+        ("nested", ("heads*width", "groups*width", "groups*width")),
     ],
 )
 def test_a_plan_of_equal_blocks_is_right_for_unequal_ones(how, parts):

@@ -134,6 +134,7 @@ def test_what_the_text_cannot_hold_is_refused(make):
         (PLAN % f'"parts": ["{"(" * 100_000}n"]', "a: '.* is no part"),
         (PLAN % f'"parts": ["{"n+" * 50_000}n"]', "a: '.* is no part"),
         (PLAN % f'"parts": ["{"1" * 5000}"]', "a: '.* is no part"),
+        (PLAN % f'"parts": ["{"ﬃ" * 200}"]', "a: '.* is no part"),  # three letters each in Python's normal form
         (PLAN % f'"parts": [{2**63}]', "a: 9223372036854775808 is no part"),
         (PLAN % f'"style": "{"z" * 200_000}"', r"\$.rules\[0\].style"),
     ],

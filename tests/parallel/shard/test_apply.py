@@ -1,12 +1,15 @@
 """A plan applied in place and undone."""
 
+import copy
+
 import torch
 from torch import nn
 
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.shard.apply import apply
-from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup
+from modular_converter.parallel.shard.apply import apply, undo
+from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup, run_on_threads
+from tests.parallel.test_traps import HIDDEN, Attention
 
 
 class Shared(nn.Module):
@@ -63,3 +66,27 @@ def test_attributes_are_set_on_the_parameter_itself():
         assert model.norm.weight.tolist() == [3.0] * 4
         model.norm.weight.requires_grad = False
         assert not model.norm.weight.requires_grad
+
+
+COPIES = Plan.parse(
+    "plan x\nrule q colwise units=2 members=2\nrule k colwise units=2 members=1\nrule v colwise units=2 members=1\n"
+    "rule o rowwise units=2 members=2\nattribute :heads\nattribute :groups\n"
+)
+
+
+def test_ranks_with_copies_of_a_head_sum_its_gradient_and_give_it_back_once():
+    """Four query heads share two key/value heads, on four ranks."""
+    torch.manual_seed(0)
+    model = Attention(groups=2)
+    assert check_model_on_threads(model, COPIES, {"x": torch.randn(2, 6, HIDDEN)}, 4).passed
+    models = [copy.deepcopy(model) for _ in range(4)]
+
+    def work(group):
+        applied = apply(models[group.rank], COPIES, group)
+        undo(applied)
+        return False
+
+    run_on_threads(4, work)
+    for found in models:
+        assert (found.heads, found.groups) == (4, 2)
+        assert all(torch.equal(value, model.state_dict()[name]) for name, value in found.state_dict().items())

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.budget import fill, plan_within
-from modular_converter.parallel.solve.cost import cost
+from modular_converter.parallel.solve.cost import cost, covered
+from modular_converter.parallel.solve.derive import SAVED, derive_plan
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
 
@@ -57,3 +59,7 @@ def test_more_collectives_never_shard_less(llama):
     plans = [plan_within(trace, limit) for limit in range(7)]
     shares = [cost(trace, plan, resolve(plan, small.model).pieces, 2).sharded for plan in plans]
     assert shares == sorted(shares) and shares[0] == 0
+    full = covered(trace, derive_plan(trace))
+    for plan in plans:
+        given_up = {wildcard(name) for name in full - covered(trace, plan)}
+        assert {pattern for pattern, reason in plan.whole if reason == SAVED} == given_up

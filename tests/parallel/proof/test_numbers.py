@@ -1,0 +1,59 @@
+"""The numbers that a forward computes with: which are noted, and where two runs differ."""
+
+import torch
+from torch import nn
+
+from modular_converter.parallel.proof.numbers import differences, numbers_of
+
+
+class Model(nn.Module):
+    """A layer, and what is computed with a factor and with a tensor of few or many numbers."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.inner, self.run = nn.Linear(4, 4), run
+
+    def forward(self, x):
+        return self.run(self.inner(x))
+
+
+def texts(run):
+    """The numbers of each operator of the model's own, beside a layer's output of 32 entries."""
+    model = Model(run)
+    found = numbers_of(model, lambda: model(torch.ones(8, 4)))
+    assert all(site.rpartition(":")[0].endswith("test_numbers.py") for _, site, _ in found)
+    assert {path for path, _, _ in found} <= {"", "inner"}
+    return {name: given for (path, _, name), given in found.items() if not path}
+
+
+def test_numbers_of_python_and_tensors_of_few_entries_are_noted():
+    assert texts(lambda x: x * 0.5)["mul"] == ["0.5"]
+    assert texts(lambda x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]))["add"] == ["1.0 2.0 3.0 4.0"]
+    assert texts(lambda x: torch.clamp(x, min=-1.0, max=2))["clamp"] == ["-1.0 2"]
+    assert texts(lambda x: torch.addcmul(x, x, x, value=3))["addcmul"] == ["3"]
+    assert texts(lambda x: x * 2 + (x * 3) * 4)["mul"] == ["2", "3", "4"]
+
+
+def test_sizes_are_none_of_them_but_what_a_tensor_is_filled_with_is():
+    found = texts(lambda x: x.view(4, 8) + torch.full((4, 8), 7.0))
+    assert "view" not in found and found["full"][0].split()[0] == "7.0"
+    assert texts(lambda x: x + x.new_full((8, 4), 5))["new_full"][0].split()[0] == "5"
+    assert texts(lambda x: torch.full_like(x, 6))["full_like"][0].split()[0] == "6"
+
+
+def test_more_entries_than_a_few_are_data():
+    for few, noted in ((16, " ".join(["1.0"] * 16)), (17, "")):
+        assert texts(lambda x, few=few: x.sum() + torch.ones(few).cos().round() * 0 + torch.ones(few).abs())[
+            "abs"
+        ] == [noted]
+
+
+def test_runs_differ_where_one_has_other_numbers_or_more():
+    place, other = ("", "f.py:1", "mul"), ("", "f.py:2", "add")
+    assert differences({place: ["1", "2"]}, {place: ["1", "2"]}) == {}
+    assert differences({place: ["1", "2"]}, {place: ["1", "3"]}) == {place: ("2", "3")}
+    assert differences({place: ["1", "2"]}, {place: ["1"]}) == {place: ("2", "nothing")}
+    assert differences({place: ["1"]}, {place: ["1", "2"], other: ["4"]}) == {
+        place: ("nothing", "2"),
+        other: ("nothing", "4"),
+    }

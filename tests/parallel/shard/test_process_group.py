@@ -1,0 +1,32 @@
+"""A process group of one: what a collective gives is new, contiguous, and of the same kind."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from modular_converter.parallel.shard.collectives import ProcessGroup
+
+
+@pytest.fixture(scope="module")
+def group():
+    if dist.is_initialized():
+        pytest.skip("another group is there already")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield ProcessGroup()
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bool, torch.int64])
+def test_the_first_ranks_tensor_is_a_new_one(group, kind):
+    given = torch.tensor([[1, 0], [1, 1]]).to(kind)
+    for tensor in (given, given.T):
+        found = group.from_first(tensor)
+        assert torch.equal(found, tensor) and found.dtype is kind and found.data_ptr() != tensor.data_ptr()
+
+
+def test_sums_and_parts_leave_what_was_given_alone(group):
+    given = torch.arange(6.0).view(2, 3).T.requires_grad_()
+    assert (group.rank, group.size) == (0, 1)
+    for found in (group.all_reduce(given), *group.all_gather(given)):
+        assert torch.equal(found, given) and found.is_contiguous() and not found.requires_grad
+        assert found.data_ptr() != given.data_ptr()
