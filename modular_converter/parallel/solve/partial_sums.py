@@ -40,19 +40,37 @@ def _is_linear(flow: Flow, call: ModuleCall, rows: Collection[int]) -> bool:
             if not _keeps(op, partial | zeros):
                 return False
             partial.update(op.outputs)
-        elif traits_of(op).zeros:
+        elif _gives_zeros(op, zeros):
             zeros.update(op.outputs)
     return bool(call.outputs) and set(call.outputs) <= partial
+
+
+def _gives_zeros(op: Op, zeros: Collection[int]) -> bool:
+    traits, given = traits_of(op), op.inputs()
+    moved = traits.moves and bool(given) and all(number in zeros for number in given) and not _adds_a_number(op)
+    return traits.zeros or moved or op.name == "scalar_tensor" and op.args[0] == 0
+
+
+def _adds_a_number(op: Op) -> bool:
+    """Whether the result has a number of the code in it, which each rank would add."""
+    at = traits_of(op).added
+    number = op.args[at] if 0 <= at < len(op.args) else None
+    return isinstance(number, (int, float)) and number != 0
 
 
 def _keeps(op: Op, partial: Collection[int]) -> bool:
     """Whether an operation on partial sums gives a partial sum of the same whole."""
     inside = [number in partial for number in op.inputs()]
     linear = traits_of(op).linear
+    if _adds_a_number(op) or op.keyword("rounding_mode") is not None:
+        return False
     if linear is Linear.FIRST:
         return inside[0] and not any(inside[1:])
     if linear is Linear.TOGETHER:
         return all(inside)
+    if linear is Linear.BRANCHES:
+        return not inside[0] and all(inside[1:])
     if linear is Linear.ENDS:
         return inside[0] and inside[-1]
-    return sum(inside) == 1 and (linear is Linear.EACH or linear is Linear.NUMERATOR and not inside[-1])
+    divides = linear is Linear.NUMERATOR and (len(inside) == 1 or not inside[-1])
+    return sum(inside) == 1 and (linear is Linear.EACH or divides)

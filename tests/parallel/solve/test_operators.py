@@ -32,7 +32,7 @@ ROWS, ANY = torch.tensor([2, 0]), MATRIX.roll(1)
 FURTHER = {
     "view": ((4, 3),), "_unsafe_view": ((4, 3),), "transpose": (0, 1), "permute": ((1, 0),),
     "unsqueeze": (0,), "expand": ((2, 3, 4),), "repeat": ((2, 1),), "flip": ((0,),), "roll": ((1,),),
-    "constant_pad_nd": ((1, 1),), "slice": (0, 1, 3), "select": (0, 1), "split": (2,), "split_with_sizes": ((1, 2),),
+    "constant_pad_nd": ((1, 1),), "masked_fill": (MATRIX > 0, 0.0), "slice": (0, 1, 3), "select": (0, 1), "split": (2,), "split_with_sizes": ((1, 2),),
     "index": ((ROWS,),), "index_select": (0, ROWS), "gather": (0, torch.zeros(2, 4, dtype=torch.long)),
     "_reshape_alias": ((4, 3), (3, 1)),
 }  # fmt: skip
@@ -73,7 +73,9 @@ def test_linear_in_the_first_operand(name):
     torch.testing.assert_close(run(MATRIX) + 3 * run(ANY), run(MATRIX + 3 * ANY))
 
 
-@pytest.mark.parametrize("name", named(linear=Linear.TOGETHER) + named(linear=Linear.ENDS))
+@pytest.mark.parametrize(
+    "name", named(linear=Linear.TOGETHER) + named(linear=Linear.ENDS) + named(linear=Linear.BRANCHES)
+)
 def test_linear_in_all_operands_together(name):
     run, other = TWO[name], MATRIX.flip(1)
     torch.testing.assert_close(run(MATRIX, ANY) + run(ANY, other), run(MATRIX + ANY, ANY + other))
@@ -81,11 +83,9 @@ def test_linear_in_all_operands_together(name):
 
 @pytest.mark.parametrize("name", [*named(linear=Linear.EACH), *named(linear=Linear.NUMERATOR)])
 def test_linear_in_one_operand_at_a_time(name):
-    run = TWO.get(name, lambda a, b: a.masked_fill(MATRIX > 0, 0.0))
-    first = run(MATRIX, ANY) + run(ANY, ANY)
-    if name != "where":  # with the other side at zero, as a partial sum of it has
-        torch.testing.assert_close(first, run(MATRIX + ANY, ANY))
-        assert name != "div" or not torch.allclose(run(MATRIX, MATRIX) + run(MATRIX, ANY), run(MATRIX, MATRIX + ANY))
+    run = TWO[name]
+    torch.testing.assert_close(run(MATRIX, ANY) + run(ANY, ANY), run(MATRIX + ANY, ANY))
+    assert name != "div" or not torch.allclose(run(MATRIX, MATRIX) + run(MATRIX, ANY), run(MATRIX, MATRIX + ANY))
 
 
 @pytest.mark.parametrize("name", named(gradient=False, shape_only=False))

@@ -11,10 +11,11 @@ from modular_converter.parallel.trace.graph import Op
 TABLE = OperatorTable()
 
 
-@TABLE.operator("mul where", Traits(linear=Linear.EACH))
-@TABLE.operator("masked_fill", Traits(moves=True, linear=Linear.EACH))
+@TABLE.operator("mul", Traits(linear=Linear.EACH))
+@TABLE.operator("where", Traits(linear=Linear.BRANCHES))
+@TABLE.operator("masked_fill", Traits(moves=True, linear=Linear.FIRST, added=2))
 @TABLE.operator("div", Traits(linear=Linear.NUMERATOR))
-@TABLE.operator("add sub", Traits(linear=Linear.TOGETHER))
+@TABLE.operator("add sub", Traits(linear=Linear.TOGETHER, added=1))
 @TABLE.operator("neg", Traits(linear=Linear.FIRST))
 @TABLE.operator("eq ne lt gt le ge sign floor ceil round bernoulli", NO_GRADIENT)
 @TABLE.operator("floor_divide remainder fmod complex polar")

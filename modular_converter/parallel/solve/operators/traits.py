@@ -19,6 +19,7 @@ class Linear(Enum):
     EACH = "in each operand while the others are fixed, like a product"
     ENDS = "in the first and the last operand together, with indices between them"
     NUMERATOR = "in the first operand or any but the last, like a quotient"
+    BRANCHES = "in all operands but the first together, like a choice"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Traits:
         moves: every entry of the output is an entry of an operand, or a constant: of token ids, still ids.
         product: weights contract with activations; as a sharded weight it sums the gradient of its own input.
         linear: see ``Linear``.
+        added: the position of an operand that comes into the result as it is where it is a number; -1 for none.
         gradient: whether gradients pass to the operands.
         shape_only: nothing of the operands but their shape and type is read.
         zeros: all entries of the output are zero.
@@ -42,6 +44,7 @@ class Traits:
     moves: bool = False
     product: bool = False
     linear: Linear = Linear.NOWHERE
+    added: int = -1
     gradient: bool = True
     shape_only: bool = False
     zeros: bool = False

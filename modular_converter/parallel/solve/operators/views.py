@@ -218,7 +218,7 @@ def _mixed(flow: Flow, op: Op, given: Arg, reason: str) -> None:
     flow.set(op.outputs[0], list(dims))
 
 
-@TABLE.operator("constant_pad_nd", MOVE)
+@TABLE.operator("constant_pad_nd", replace(MOVE, added=2))
 def pad(flow: Flow, op: Op) -> None:
     source, out = ref(op.args[0]), op.outputs[0]
     dims = list(flow.of(source))
