@@ -1,0 +1,98 @@
+"""A plan for one model: what its rules stand for there, and what cannot be is named."""
+
+import pytest
+import torch
+from torch import nn
+
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import check_whole, first_names, fitting, resolve
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(12, 8), nn.Linear(8, 12, bias=False)
+        self.head.weight = self.words.weight
+        self.layers = nn.ModuleList([nn.Linear(8, 16), nn.Linear(8, 16)])
+        self.norm, self.table = nn.LayerNorm(8), nn.Parameter(torch.zeros(4, 6, 8))
+        self.heads = 4
+
+
+def resolved(*rules):
+    return resolve(Plan.parse("plan x\n" + "".join(f"{rule}\n" for rule in rules)), Model())
+
+
+@pytest.mark.parametrize(
+    "rule, dims, roles",
+    [
+        ("rule layers.* colwise", {"weight": 0, "bias": 0}, {"weight": {"colwise"}, "bias": {"shard"}}),
+        ("rule layers.* rowwise", {"weight": 1}, {"weight": {"rowwise"}}),
+        ("rule layers.*.weight rowwise", {"weight": 1}, {"weight": {"rowwise"}}),
+        ("rule layers.*.weight shard dim=0", {"weight": 0}, {"weight": {"shard"}}),
+        ("rule layers.*.bias shard", {"bias": 0}, {"bias": {"shard"}}),
+        (
+            "rule layers.* replicated_with_grad_allreduce",
+            {"weight": -1, "bias": -1},
+            dict.fromkeys(("weight", "bias"), {"replicated_with_grad_allreduce"}),
+        ),
+    ],
+)
+def test_a_rule_stands_for_the_weights_of_its_layers(rule, dims, roles):
+    pieces = resolved(rule).pieces
+    assert {name: piece.dim for name, piece in pieces.items()} == {
+        f"layers.{i}.{leaf}": dim for i in range(2) for leaf, dim in dims.items()
+    }
+    for name, piece in pieces.items():
+        assert piece.roles == roles[name.rpartition(".")[2]]
+        assert piece.length == (0 if piece.dim < 0 else Model().get_parameter(name).shape[piece.dim])
+        assert piece.rule == rule.split()[1]
+
+
+def test_tied_weights_have_one_piece_with_both_roles():
+    pieces = resolved("rule words embedding_rowwise", "rule head colwise_gather_output").pieces
+    assert pieces["words.weight"] == pieces["head.weight"] and pieces["head.weight"].rule == "words, head"
+    assert pieces["head.weight"].roles == {"embedding_rowwise", "colwise_gather_output"}
+    alone = resolved("rule head colwise_gather_output").pieces
+    assert alone["words.weight"] == alone["head.weight"]
+    assert first_names(Model())["head.weight"] == "words.weight" and first_names(Model())["norm.bias"] == "norm.bias"
+
+
+def test_parts_and_units_are_measured_in_the_model():
+    pieces = resolved("rule layers.0 packed_colwise parts=heads*2:rest units=heads").pieces
+    for name in ("layers.0.weight", "layers.0.bias"):
+        assert (pieces[name].parts, pieces[name].units.number, pieces[name].length) == ((1, 1), 4, 16)
+    assert resolved("attribute layers:heads", "attribute :heads").attributes == (("layers", "heads"), ("", "heads"))
+
+
+@pytest.mark.parametrize(
+    "rules, said",
+    [
+        (["rule lay colwise"], "lay: matches no module and no parameter of the model"),
+        (["attribute lay:heads"], "lay:heads: matches no module of the model"),
+        (["rule norm.weight shard dim=1"], "norm.weight: dimension 1 of a parameter with 1"),
+        (["rule layers colwise"], "layers: style colwise wants a module with weight and bias, not none"),
+        (["rule words embedding_rowwise", "rule head rowwise"], "split it in different ways"),
+        (["rule layers.0 colwise", "rule layers.0.weight rowwise"], "layers.0 and layers.0.weight split it in different ways"),
+        (["rule layers.0 colwise units=2", "rule layers.*.weight colwise"], "split it in different ways"),
+        (["rule norm mla_kv_a_proj parts=8"], "norm: style mla_kv_a_proj wants a layer with a weight, and the parts"),
+        (["rule layers mla_kv_a_proj parts=4:4"], "layers: style mla_kv_a_proj wants a layer with a weight"),
+        (["rule layers.0 colwise units=heads-4"], "layers.0.weight: heads-4 = 0 is no number of units"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_named(rules, said):
+    with pytest.raises(ApplyError, match=said.replace("*", r"\*")):
+        resolved(*rules)
+
+
+def test_what_is_said_to_be_whole_must_be_there():
+    model = Model()
+    check_whole(Plan.parse("plan x\nwhole layers.*.bias so\nwhole norm so\n"), model)
+    with pytest.raises(ApplyError, match="whole gone: matches no module and no parameter"):
+        check_whole(Plan.parse("plan x\nwhole norm so\nwhole gone so\n"), model)
+
+
+def test_a_plan_is_fitted_to_a_model_that_lacks_parts():
+    plan = Plan.parse("plan x\nrule gone colwise\nrule layers.* colwise\nattribute gone:n\nattribute :heads\n")
+    found = fitting(plan, Model())
+    assert [rule.pattern for rule in found.rules] == ["layers.*"] and found.attributes == (":heads",)
