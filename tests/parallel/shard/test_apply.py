@@ -1,10 +1,13 @@
 """A plan applied in place and undone."""
 
 import copy
+from types import SimpleNamespace
 
+import pytest
 import torch
 from torch import nn
 
+from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.shard.apply import apply, undo
@@ -90,3 +93,55 @@ def test_ranks_with_copies_of_a_head_sum_its_gradient_and_give_it_back_once():
     for found in models:
         assert (found.heads, found.groups) == (4, 2)
         assert all(torch.equal(value, model.state_dict()[name]) for name, value in found.state_dict().items())
+
+
+class Counted(nn.Module):
+    """Integers in all places: the module's own, those of a configuration that two modules share, and lists of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.config = SimpleNamespace(heads=4, groups=2, sizes=[8, 3], name="x")
+        self.one, self.other = nn.Linear(4, 8), nn.Linear(4, 8)
+        for part in (self.one, self.other):
+            part.config, part.heads, part.sizes, part.shape = self.config, 4, [8, 3, 6], (3, 8)
+
+
+def counted(*attributes):
+    """Rank 1 of two with a plan of integers."""
+    model = Counted()
+    lines = [f"attribute {name}\n" for name in attributes]
+    return model, apply(
+        model, Plan.parse("plan x\nrule one colwise\n" + "".join(lines)), ThreadGroup(ThreadBoard(2), 1)
+    )
+
+
+def test_integers_shrink_where_they_are_kept_and_come_back():
+    names = ("one:heads", "one:config.heads", "one:config.groups", "one:config.sizes[0]", "one:sizes[0]", "one:sizes[2]", "one:shape[1]")  # fmt: skip
+    model, applied = counted(*names)
+    one, other = model.one, model.other
+    assert (one.heads, one.sizes, one.shape) == (2, [4, 3, 3], (3, 4))
+    assert (one.config.heads, one.config.groups, one.config.sizes) == (2, 1, [4, 3])
+    for config in (model.config, other.config):  # a configuration that others share stays as it is
+        assert (config.heads, config.groups, config.sizes, config.name) == (4, 2, [8, 3], "x")
+    assert (other.heads, other.sizes) == (4, [8, 3, 6])
+    applied.resolution.pieces.clear()  # weights need the other rank
+    undo(applied)
+    assert one.config is model.config and (one.heads, one.sizes, one.shape) == (4, [8, 3, 6], (3, 8))
+    assert (model.config.heads, model.config.groups, model.config.sizes) == (4, 2, [8, 3])
+
+
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("one:gone", "one:gone: the module has no such integer"),
+        ("one:config.gone", "one:gone: the module has no such integer"),
+        ("one:config.name", "one:name: the module has no such integer"),
+        ("one:gone.heads", "one:gone.heads: the module has no such attribute"),
+        ("one:sizes[3]", r"one:sizes\[3\]: no such entry"),
+        ("one:heads[0]", r"one:heads\[0\]: no such entry"),
+        ("one:sizes[1]", r"one:sizes\[1\] is 3, which does not divide over 2 ranks"),
+    ],
+)
+def test_integers_that_there_are_not_are_named(name, said):
+    with pytest.raises(ApplyError, match=said):
+        counted(name)

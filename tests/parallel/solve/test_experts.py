@@ -137,6 +137,42 @@ def test_experts_that_do_not_divide_stay_whole_with_the_reason():
     assert plan.rules == () and plan.whole == (("experts", "10 experts do not divide by 4"),)
 
 
+class Odd(nn.Module):
+    """Stacks that are picked from by computed indices, in ways that no rank could have a part of."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.embed, self.how, self.experts = nn.Embedding(32, WIDTH), how, nn.Module()
+        stack = nn.Parameter(torch.randn(*((NUMBER, WIDTH, WIDTH) if how != "second" else (WIDTH, NUMBER, WIDTH))))
+        self.experts.up, self.experts.more = stack, nn.Parameter(torch.randn(2 * NUMBER, WIDTH))
+        self.experts.forward = lambda tokens, index: self.pick(tokens, index)
+
+    def pick(self, tokens, index):
+        stack = self.experts.up[:, index].transpose(0, 1) if self.how == "second" else self.experts.up[index]
+        found = torch.bmm(stack, tokens[..., None])[..., 0]
+        return found + self.experts.more[index] if self.how == "numbers" else found
+
+    def forward(self, ids):
+        tokens = self.embed(ids).flatten(0, 1)
+        index = (tokens @ self.experts.more[:NUMBER].T.detach()).argmax(-1)
+        return self.pick(tokens, index) if self.how == "outside" else self.experts(tokens, index)
+
+
+@pytest.mark.parametrize(
+    "how, said",
+    [
+        ("second", "the experts are dimension 1 of up, not the first"),
+        ("numbers", "its weights hold different numbers of experts: 8, 16"),
+        ("outside", "its weights are used outside its own forward"),
+        ("inside", "it takes no index of experts with weights of the same shape"),
+    ],
+)
+def test_experts_that_cannot_be_divided_are_named_with_the_reason(how, said):
+    torch.manual_seed(1)
+    plan = derive_experts(record(Odd(how).eval(), {"ids": torch.randint(0, 32, (2, 12))}, "odd"))
+    assert plan.rules == () and plan.whole == (("experts", said),)
+
+
 def test_tables_that_are_looked_up_are_no_experts():
     class Tables(nn.Module):
         def __init__(self):
