@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from modular_converter.authoring.draft import Draft, head_text, headers
+from modular_converter.authoring.draft import Draft, How, head_text, headers
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.index import index_module
@@ -27,6 +27,7 @@ def with_gaps(draft: Draft, generated: Mapping[str, str], settings: Settings) ->
     Args:
         generated: path -> what the draft converts to.
     """
+    yield from _with_other_parents(draft, generated)
     (modular,) = _formatted([draft], settings)
     unseen: dict[str, tuple[str, int]] = {}
     for file in draft.flat.files:  # a neighbour's import may be the first, or an unused one that the formatter removes
@@ -34,6 +35,22 @@ def with_gaps(draft: Draft, generated: Mapping[str, str], settings: Settings) ->
         unseen[file.path] = (name, gap_of(index_module(generated[file.path], file.path)) - gap)
     for believed in (unseen, dict.fromkeys(unseen, ("", 0))):  # with another header, what was unseen may be gone
         yield from _best_drafts(draft, believed, settings)
+
+
+def _with_other_parents(draft: Draft, generated: Mapping[str, str]) -> Iterator[Draft]:
+    """The draft with parents from another file for the classes of a generated file whose lines differ.
+
+    The conditional imports of a parent's file stand in the generated file as far apart as they do there.
+    """
+    differing = {file.path for file in draft.flat.files if generated[file.path] != file.text}
+    names = [name for name, (file, _) in draft.flat.definitions.items() if file.path in differing]
+    heirs = [name for name in names if draft.how.get(name) is How.HEIR]
+    for path in dict.fromkeys(one.source.path for name in heirs for one in draft.others.get(name, ())):
+        placed = {
+            name: next((one for one in draft.others.get(name, ()) if one.source.path == path), draft.placed[name])
+            for name in heirs
+        }
+        yield replace(draft, placed={**draft.placed, **placed})
 
 
 def _best_drafts(draft: Draft, unseen: Mapping[str, tuple[str, int]], settings: Settings) -> Iterator[Draft]:

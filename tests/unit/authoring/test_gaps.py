@@ -66,3 +66,30 @@ def test_different_gaps_come_back(header: str, classes: str, gaps: dict[str, int
     assert {kind: found[kind] for kind in gaps} == gaps
     result = modularize(flat, read_index(str(modular.parent.parent), library, cached=False), library)
     assert result.proof is not None and result.proof.conversion.files == conversion.files
+
+
+def test_conditional_imports_stand_as_far_apart_as_in_one_of_the_parents(tmp_path: Path) -> None:
+    """As grounding_dino's: two parents have the class, and their files differ in an empty line between two imports."""
+    (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+    models = tmp_path / "models"
+    head = "# Copyright {}.\nfrom utils import is_a, is_b\n\n\nif is_a():\n    import torch\n{}if is_b():\n    import numpy\n"
+    body = "\n\nclass {}Model:\n    def forward(self, x):\n        return torch.ones(numpy.ones(x))\n"
+    body += "".join(f"\n    def step_{number}(self, x):\n        return x + {number}\n" for number in range(4))
+    for name, year, gap in (("old", 2020, ""), ("third", 2021, "\n")):
+        (models / name).mkdir(parents=True)
+        text = head.format(year, gap) + body.format(name.capitalize())
+        (models / name / f"modeling_{name}.py").write_text(text)
+    modular = models / "new/modular_new.py"
+    modular.parent.mkdir()
+    library = Library(load_settings(str(models)))
+    for parent in ("Old", "Third"):
+        human = f"from ..{parent.lower()}.modeling_{parent.lower()} import {parent}Model\n\n\n"
+        human += f"class NewModel({parent}Model):\n    pass\n"
+        (conversion,) = Run(library.settings, {str(modular): human}, workers=1).convert([str(modular)])
+        (generated,) = conversion.files.items()
+        Path(generated[0]).write_text(generated[1])
+        own = Library(library.settings)
+        flat = read_flat_model(str(modular.parent), "new", own)
+        result = modularize(flat, read_index(str(models), own, cached=False), own)
+        assert result.proof is not None and result.proof.conversion.files == conversion.files
+        assert f"class NewModel({parent}Model)" in result.proof.text
