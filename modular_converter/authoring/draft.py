@@ -54,6 +54,8 @@ class Draft:
     """Names of imports that the file needs although its own code does not use them."""
     guarded: frozenset[str] = frozenset()
     """Keys of imports that are written on their condition, although another file has them without one."""
+    condition: str = ""
+    """A conditional import of what is imported anyway, with the import of its test."""
     header: int = 0
     """Which of `headers` is written."""
 
@@ -187,6 +189,7 @@ def _imports(draft: Draft) -> Iterator[str]:
         else:
             protected.append(f"{statement.lead}{statement.text}\n")
     yield from _from_neighbours(draft, used)
+    yield from filter(None, (draft.condition,))
     yield from protected
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from modular_converter.authoring.comparison import plain_keys
 from modular_converter.authoring.draft import Draft, How, head_text, headers
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.convert.emit.format import format_files
@@ -28,6 +29,7 @@ def with_gaps(draft: Draft, generated: Mapping[str, str], settings: Settings) ->
         generated: path -> what the draft converts to.
     """
     yield from _with_other_parents(draft, generated)
+    yield from _with_conditions(draft, settings)
     (modular,) = _formatted([draft], settings)
     unseen: dict[str, tuple[str, int]] = {}
     for file in draft.flat.files:  # a neighbour's import may be the first, or an unused one that the formatter removes
@@ -35,6 +37,8 @@ def with_gaps(draft: Draft, generated: Mapping[str, str], settings: Settings) ->
         unseen[file.path] = (name, gap_of(index_module(generated[file.path], file.path)) - gap)
     for believed in (unseen, dict.fromkeys(unseen, ("", 0))):  # with another header, what was unseen may be gone
         yield from _best_drafts(draft, believed, settings)
+    for one in _with_conditions(draft, settings):
+        yield from _best_drafts(one, unseen, settings)
 
 
 def _with_other_parents(draft: Draft, generated: Mapping[str, str]) -> Iterator[Draft]:
@@ -51,6 +55,20 @@ def _with_other_parents(draft: Draft, generated: Mapping[str, str]) -> Iterator[
             for name in heirs
         }
         yield replace(draft, placed={**draft.placed, **placed})
+
+
+def _with_conditions(draft: Draft, settings: Settings) -> Iterator[Draft]:
+    """The draft with a conditional import of an optional library that it imports anyway.
+
+    The name of the test makes an import line of each generated file longer. Where the formatter breaks the line for it
+    and then removes it, since the import is not needed there, the line stays broken: so do published files.
+    """
+    module, _, check = settings.availability_check.rpartition(".")
+    plain = frozenset().union(*(plain_keys(file.module) for file in draft.flat.files))
+    for library in (one for one in settings.optional_libraries if one in plain):
+        test = check.replace("{library}", library)
+        text = f"from ...{module} import {test}\n\n\nif {test}():\n    import {library}\n"
+        yield replace(draft, condition=text)
 
 
 def _best_drafts(draft: Draft, unseen: Mapping[str, tuple[str, int]], settings: Settings) -> Iterator[Draft]:

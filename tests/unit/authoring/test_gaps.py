@@ -68,6 +68,26 @@ def test_different_gaps_come_back(header: str, classes: str, gaps: dict[str, int
     assert result.proof is not None and result.proof.conversion.files == conversion.files
 
 
+def test_an_import_line_stays_broken_for_a_name_that_was_removed(tmp_path: Path) -> None:
+    """As muse_glimmer's: with the test of a conditional import the line was too long; the import was not needed there."""
+    (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+    modular = tmp_path / "models/new/modular_new.py"
+    modular.parent.mkdir(parents=True)
+    library = Library(load_settings(str(modular.parent)))
+    names = ", ".join(f"name_of_a_helper_{number}" for number in range(5))
+    human = (
+        f"{LICENCE}import torch\n\nfrom ...utils import is_torch_available, {names}\n\n\nif is_torch_available():\n"
+    )
+    human += f"    import torch\n\n\nclass NewModel:\n    parts = (torch, {names})\n"
+    (conversion,) = Run(library.settings, {str(modular): human}, workers=1).convert([str(modular)])
+    ((path, generated),) = conversion.files.items()
+    assert "from ...utils import (\n" in generated and "is_torch_available" not in generated
+    Path(path).write_text(generated)
+    flat = read_flat_model(str(modular.parent), "new", library)
+    result = modularize(flat, read_index(str(modular.parent.parent), library, cached=False), library)
+    assert result.proof is not None and result.proof.conversion.files == conversion.files
+
+
 def test_conditional_imports_stand_as_far_apart_as_in_one_of_the_parents(tmp_path: Path) -> None:
     """As grounding_dino's: two parents have the class, and their files differ in an empty line between two imports."""
     (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
