@@ -1,5 +1,7 @@
 """The second proof runs with padding, more tokens and in train mode: plans that are wrong there alone are refused."""
 
+from itertools import combinations
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -85,3 +87,37 @@ def test_a_model_that_fails_with_more_tokens_keeps_its_length():
 
     found = other_situation(Fixed(deceptive.DeceptiveConfig()), {"input_ids": torch.arange(24).view(2, 12)})
     assert found.special == ("train mode",)
+
+
+class Refusing(nn.Module):
+    """Runs in no situation of a set."""
+
+    def __init__(self, refused):
+        super().__init__()
+        self.embed, self.refused = nn.Embedding(64, 8), refused
+
+    def forward(self, input_ids, attention_mask=None):
+        special = {"train mode"} if self.training else set()
+        special |= {"padding"} if attention_mask is not None else set()
+        special |= {"another length"} if input_ids.shape[1] > 12 else set()
+        assert not special & self.refused
+        return self.embed(input_ids)
+
+
+LADDER = (
+    ("padding", "another length", "train mode"),
+    ("padding", "train mode"),
+    ("train mode",),
+    ("padding", "another length"),
+    ("padding",),
+    (),
+)
+
+
+@pytest.mark.parametrize("refused", [set(r) for n in range(4) for r in combinations(LADDER[0], n)], ids=sorted)
+def test_the_richest_situation_that_a_model_runs_in_is_taken(refused):
+    found = other_situation(Refusing(refused).eval(), {"input_ids": torch.arange(24).view(2, 12)})
+    assert found.special == next(special for special in LADDER if not refused & set(special))
+    assert found.model.training == ("train mode" in found.special)
+    assert ("attention_mask" in found.inputs) == ("padding" in found.special)
+    assert (found.inputs["input_ids"].shape[1] > 12) == ("another length" in found.special)

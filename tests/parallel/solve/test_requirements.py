@@ -4,9 +4,11 @@ import pytest
 import torch
 from torch import nn
 
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.solve.follow import follow
+from modular_converter.parallel.solve.write_rules import _summed_gradients
 from modular_converter.parallel.trace.record import record
 
 
@@ -42,6 +44,71 @@ def traced(between):
 def test_attributes_shrink_with_the_axis(between, attributes):
     plan = derive_plan(traced(between))
     assert {rule.style for rule in plan.rules} == {"colwise", "rowwise"} and plan.attributes == attributes
+
+
+class Layers(nn.Module):
+    """Two blocks, which do different things between their layers."""
+
+    def __init__(self, *between):
+        super().__init__()
+        self.layers = nn.ModuleList([Block(one) for one in between])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_what_one_layer_hinders_stays_whole_in_all_layers_like_it():
+    """A plan has one rule for all of them."""
+
+    def as_it_is(m, x):
+        return x
+
+    torch.manual_seed(0)
+    for second, styles in ((as_it_is, {"colwise", "rowwise"}), (lambda m, x: x.flip(-1), {"colwise_gather_output"})):
+        plan = derive_plan(record(Layers(as_it_is, second), {"x": torch.randn(2, 5, 16)}, "layers"))
+        assert {rule.style for rule in plan.rules} == styles
+        assert all(rule.pattern.startswith("layers.*.") for rule in plan.rules)
+
+
+class Joined(nn.Module):
+    """Several layers side by side, joined for one behind them, with a factor for each entry."""
+
+    def __init__(self, number):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up = nn.ModuleList([nn.Linear(16, 8) for _ in range(number)])
+        self.scale, self.down = nn.Parameter(torch.randn(8 * number)), nn.Linear(8 * number, 16)
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, x):
+        normed = self.norm(x)
+        return self.norm(x + self.down(torch.cat([up(normed) for up in self.up], -1) * self.scale))
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_blocks_of_joined_tensors_are_counted_where_they_stand_in_the_code(number):
+    """More than three may be a list whose length a configuration gives."""
+    x = {"x": torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(1))}
+    plan = derive_plan(record(Joined(number), x, "joined"))
+    rules = {rule.pattern: rule for rule in plan.rules}
+    if number < 4:
+        assert rules["down"].style == "packed_rowwise" and rules["down"].parts == (1,) * number
+        assert check_model_on_threads(Joined(number), plan, x, 2).passed
+    else:
+        assert "packed_rowwise" not in {rule.style for rule in plan.rules}
+
+
+def test_gradients_are_summed_for_a_module_only_where_all_of_its_weights_need_it():
+    own = {"norm": {"weight": None, "bias": None}, "": {"table": None, "other": None}}
+    for summed, patterns in (
+        (["norm.weight", "norm.bias"], ["norm"]),
+        (["norm.weight"], ["norm.weight"]),
+        (["table", "other"], ["table", "other"]),
+        (["table", "norm.bias", "norm.weight"], ["table", "norm"]),
+    ):
+        assert [rule.pattern for rule in _summed_gradients(dict.fromkeys(summed, 0), own)] == patterns
 
 
 @pytest.mark.parametrize(
