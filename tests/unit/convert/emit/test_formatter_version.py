@@ -6,6 +6,8 @@ import dataclasses
 import importlib.util
 import os
 import subprocess
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,11 @@ from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.emit.formatter_version import (
     find_ruff,
     own_ruff,
+    program_stamp,
     ruff_version,
     wrong_version,
 )
+from modular_converter.convert.emit.formatters import load_formatter
 from modular_converter.diagnostics import ConversionError
 from modular_converter.files.programs import program_on_path
 from modular_converter.settings.load import load_settings, profile_settings
@@ -31,6 +35,36 @@ def test_the_real_ruff_has_the_version_of_the_profile() -> None:
     told = subprocess.check_output([own_ruff(), "--version"], text=True)
     assert told.split() == ["ruff", ruff_version(own_ruff())]
     assert wrong_version(profile_settings()) is None
+
+
+def test_each_formatter_tells_its_version_and_what_tells_its_programs_apart() -> None:
+    ruff, black, none = map(load_formatter, ("ruff", "black", "none"))
+    assert (ruff.version(), ruff.stamp()) == (ruff_version(own_ruff()), program_stamp(own_ruff()))
+    assert black.stamp() == f"black {black.version()}" and black.version() == metadata.version("black")
+    assert none.version() == ""
+
+
+def test_a_formatter_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "black", None)
+    settings = dataclasses.replace(profile_settings(), formatter="black")
+    for ask in (
+        load_formatter("black").version,
+        load_formatter("black").stamp,
+        lambda: format_files({"a.py": ""}, settings),
+    ):
+        with pytest.raises(ConversionError, match="MC115"):
+            ask()
+
+
+def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ruff").write_text("no program")
+    (tmp_path / "ruff").chmod(0o700)
+    set_own(monkeypatch, tmp_path / "ruff")
+    settings = dataclasses.replace(profile_settings(), pinned_formatter=None)
+    with pytest.raises(ConversionError, match="MC115.*could not be started"):
+        format_files({"a.py": "x = 1\n"}, settings)
+    with pytest.raises(ConversionError, match="MC115.*tells no version"):
+        wrong_version(profile_settings())
 
 
 def test_another_version_is_one_error_and_formats_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from modular_converter.convert.batch import Run
-from modular_converter.convert.conversion import Conversion
+from modular_converter.convert.conversion import Conversion, Origin
+from modular_converter.convert.examine.report import _in_modular
 from modular_converter.diagnostics import Severity
 from modular_converter.settings.load import profile_settings
 
@@ -65,6 +66,24 @@ CASES = {
         (6, 16, "MC313", "Did you mean `NewMLP`?"),
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("origin", "word", "line"),
+    [
+        (Origin("m.py", 4, "NewA", "merged"), "y", 5),
+        (Origin("m.py", 4, "NewA", "merged"), "z", 4),  # of the next class: the class itself is meant
+        (Origin("m.py", 4, "NewA", "merged"), "", 4),
+        (Origin("old/modeling_old.py", 9, "NewB", "copied"), "y", 1),
+        (Origin("old/modeling_unseen.py", 9, "NewB", "copied"), "y", None),
+        (None, "z", 9),
+        (None, "x, y", None),
+    ],
+)
+def test_the_place_in_the_modular_file(origin: Origin | None, word: str, line: int | None) -> None:
+    text = "from ..old.modeling_old import OldA\n\n\nclass NewA(OldA):\n    y = 1\n\n\nclass NewB:\n    z = 2\n"
+    found = _in_modular("m.py", text, origin, word)
+    assert (found.line if found.end_line else None) == line
 
 
 @pytest.mark.parametrize("formatter", ["ruff", "black", "none"])
