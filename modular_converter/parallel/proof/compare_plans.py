@@ -68,8 +68,6 @@ def points(derived: Derived, source: Plan, ranks: int) -> Iterator[Point]:
     ours = {_key(rule): rule for rule in derived.plan.rules}
     theirs = {_key(rule): rule for rule in source.rules}
     differing = [key for key in (*ours, *theirs) if not _same(ours.get(key), theirs.get(key))]
-    if not differing:
-        return
     run = _remembering(derived, ranks)
     for key in dict.fromkeys(differing):
         judgement, reason = _judged(run, source, derived.plan, theirs.get(key), ours.get(key))

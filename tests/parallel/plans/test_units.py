@@ -4,7 +4,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.units import Units
+from modular_converter.parallel.shard.units import without_units
 
 
 @given(st.integers(1, 7), st.integers(0, 5), st.integers(1, 14))
@@ -37,3 +39,8 @@ def test_a_unit_of_one_member_is_copied(number, size):
     if size > number:
         assert firsts == [(unit, 1) for unit in range(number)]
         assert {own.count(one) for one in firsts} <= {size // number, -(-size // number)}
+
+
+def test_numbers_of_units_are_one_models_and_expressions_are_any():
+    plan = Plan.parse("plan x\nrule a colwise units=2 members=4\nrule b colwise units=heads\nrule c rowwise\n")
+    assert str(without_units(plan)) == "plan x\nrule a colwise\nrule b colwise units=heads\nrule c rowwise\n"

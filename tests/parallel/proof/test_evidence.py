@@ -97,6 +97,23 @@ def test_two_proofs_cover_what_either_does():
     assert found.not_covered == ("d", "gradients of b", "the form for inference")
 
 
+def test_the_lines_of_a_scope():
+    found = Evidence(
+        (2,),
+        ("threads",),
+        ("n=2",),
+        ("x 3x8",),
+        draws=1,
+        forms=("with gradients",),
+        operators=("mm", "add"),
+        gaps=("d",),
+    )
+    first, last = "run: 1 draw of weights; x 3x8; eval mode; with gradients", "not covered: d; the form for inference"
+    assert found.lines() == [first, last] and found.lines(tried_later=True) == [first, "not covered: d"]
+    every = ["ranks: 2", "places: threads", "sizes: n=2", "inputs: x 3x8", "operators: mm, add"]
+    assert found.lines(verbose=True) == [first, *every, last] and Evidence().lines() == []
+
+
 def test_many_names_are_counted():
     assert Evidence(unproven=("a", "b", "c", "d", "e")).not_covered == ("gradients of a, b, c and 2 more",)
 

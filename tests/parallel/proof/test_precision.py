@@ -3,6 +3,7 @@
 import torch
 
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.proof.precision import finer_outputs, outputs_alone
 from modular_converter.parallel.proof.subject import subject_of
 from tests.parallel.proof.test_compare import INPUTS, PAIR, Pair
 
@@ -26,3 +27,14 @@ def test_a_model_that_overflows_in_double_precision_is_judged_in_single():
     model = Pair(after=lambda x: x if x.dtype is torch.float32 else x / 0)
     assert subject_of(model, INPUTS).whole.outputs[0].dtype is torch.float32
     assert check_model_on_threads(model, PAIR, INPUTS, 2).passed
+
+
+def test_outputs_alone_are_finer_in_double_precision_only_where_it_runs_and_tells_more():
+    def finer(after):
+        return finer_outputs(outputs_alone(Pair(after=after), INPUTS))
+
+    found = finer(lambda x: (x + 1e6) - 1e6)
+    assert found is not None and found.whole.outputs[0].dtype is torch.float64 and not found.whole.gradients
+    assert finer(lambda x: x) is None
+    assert finer(lambda x: x if x.dtype is torch.float32 else x / 0) is None
+    assert finer(lambda x: x @ torch.ones(8, 8)) is None  # in float32 alone
