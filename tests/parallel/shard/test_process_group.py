@@ -30,3 +30,12 @@ def test_sums_and_parts_leave_what_was_given_alone(group):
     for found in (group.all_reduce(given), *group.all_gather(given)):
         assert torch.equal(found, given) and found.is_contiguous() and not found.requires_grad
         assert found.data_ptr() != given.data_ptr()
+
+
+def test_booleans_travel_as_bytes(group, monkeypatch):
+    """Two processes of gloo cannot send others."""
+    sent = []
+    monkeypatch.setattr(dist, "broadcast", lambda tensor, **given: sent.append(tensor.dtype))
+    for kind in (torch.bool, torch.float32, torch.int64):
+        assert group.from_first(torch.ones(2).to(kind)).dtype is kind
+    assert sent == [torch.uint8, torch.float32, torch.int64]
