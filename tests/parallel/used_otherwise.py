@@ -57,6 +57,20 @@ class AfterLongerText(Otherwise):
         return False
 
 
+class WithManyChoices(Otherwise):
+    """Whatever is chosen, it makes ten million numbers of it."""
+
+    def forward(self, input_ids, attention_mask=None, choices=None, return_dict=True):
+        found = super().forward(input_ids)
+        if choices is None:
+            return found
+        size = 10_000_000 // found.last_hidden_state.numel() + 1
+        return BaseModelOutput(last_hidden_state=found.last_hidden_state.repeat(size, 1, 1)[:2])
+
+    def is_other(self, x, mask):
+        return False
+
+
 class InLongText(Otherwise):
     def is_other(self, x, mask):
         return x.shape[1] > 20

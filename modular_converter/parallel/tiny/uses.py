@@ -4,6 +4,7 @@ other side of a branch on data. A plan that holds in one use may break in anothe
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import inspect
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from modular_converter.parallel.errors import BuildError, TraceError
 from modular_converter.parallel.tiny.arguments import given_arguments
@@ -29,6 +31,7 @@ from modular_converter.parallel.trace.record import record, tensors_in
 _LONGEST, _LONG = 1100, 64
 _MOST_LENGTHS, _MOST_BRANCHES = 3, 8
 _MOST_ROWS = 64
+_MOST_NUMBERS = 1 << 22
 _SMALL = 64
 _POSITIONS = re.compile(r"position_embeddings|^n_ctx$|^n_positions$|max_.*(position|length)|context_length|max_seq")
 
@@ -52,7 +55,7 @@ def uses_of(target: Target, small: Small, overrides: Mapping[str, Any]) -> list[
     """The uses in which a small instance runs, and gives the same numbers twice; the plain forward is not among them."""
     found = [use for use in _candidates(target, small, overrides) if _runs(use.small)]
     for name, forms in given_arguments(small):
-        runs = next((form for form in forms if _runs(form)), None)
+        runs = next((form for form in forms if _runs(form, bounded=True)), None)
         found += [] if runs is None else [Use(_said(name, runs.inputs.get(name)), runs)]
     return found + list(_other_sides(small))
 
@@ -96,11 +99,21 @@ def _candidates(target: Target, small: Small, overrides: Mapping[str, Any]) -> I
     yield from _embedded(small)
 
 
-def _runs(small: Small) -> bool:
+class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """No tensor of very many numbers: a guess at an argument's shape made 100,000 patches of 16 (videomae, 17 GB)."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if any(tensor.numel() > _MOST_NUMBERS for tensor in tensors_in(result)):
+            raise BuildError("more numbers than a small instance has")
+        return result
+
+
+def _runs(small: Small, bounded: bool = False) -> bool:
     """Whether it runs, twice with the same numbers; on a copy, since a model may remember what it was called with."""
     try:
         model = copy.deepcopy(small.model)
-        with torch.no_grad():
+        with torch.no_grad(), _Bounded() if bounded else contextlib.nullcontext():  # type: ignore[no-untyped-call]
             runs = []
             for _ in range(2):
                 seed_cpu(11)

@@ -177,3 +177,9 @@ def test_ids_of_several_codebooks_have_lengths_too():
     rows, _, books = small.inputs["decoder_input_ids"].shape
     found = next(use for use in uses_of(target, small, {}) if use.said == "one token")
     assert found.small.inputs["decoder_input_ids"].shape == (rows, 1, books)
+
+
+def test_a_guess_at_an_argument_that_makes_a_large_tensor_is_no_use():
+    target = target_of(f"{used_otherwise.__name__}.WithManyChoices")
+    found = {use.said for use in uses_of(target, build(target), {})}
+    assert "choices" not in found and "one token" in found
