@@ -67,6 +67,14 @@ def test_a_module_that_no_run_calls_and_a_branch_on_data_are_named():
     assert check_model_on_threads(Pair(), PAIR, FORWARD, 2).evidence.gaps == ()
 
 
+def test_a_weight_that_no_operator_takes_is_named_in_a_module_that_has_others():
+    class Partly(Pair):
+        def forward(self, x):
+            return self.down(torch.nn.functional.linear(x, self.up.weight))
+
+    assert watched(Partly(), FORWARD).idle == ("up.bias", "idle")
+
+
 def test_only_values_that_depend_on_weights_are_branches_on_data():
     assert not watched(Pair(), FORWARD).reads and list(watched(Pair(branches=True), FORWARD).reads) == [""]
 

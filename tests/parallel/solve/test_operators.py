@@ -144,3 +144,16 @@ def test_every_step_sees_a_new_operator(monkeypatch, traits, passes, carried, re
     assert (1 in GradientFlow(flow, set()).needs) == passes
     assert (1 in flow.origin) == carried
     assert bool(dependence(trace)[1]) == read
+
+
+def test_products_and_what_reads_shapes_alone():
+    """A trait that is lost would leave the tests above without operators."""
+    assert named(product=True) == sorted(
+        ["mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "_grouped_mm", "convolution"]
+    )
+    made = [f"new_{one}" for one in ("empty", "full", "ones", "zeros")]
+    assert (
+        set(made)
+        < set(named(shape_only=True))
+        <= {name for name in OPERATORS if name in made or name.endswith("_like")}
+    )
