@@ -43,6 +43,11 @@ def test_signature(child: str, parent: str, merged: str | None) -> None:
     assert merged is None or found == f"    {merged}\n        pass\n"
 
 
+def test_the_own_annotation_of_a_merged_method_stays() -> None:
+    child, parent = "def f(self) -> str:\n    return super().f()", "def f(self) -> int:\n    return 1"
+    assert method(child, parent) == "    def f(self) -> str:\n        return 1\n"
+
+
 def test_a_signature_that_python_refuses_is_reported_at_the_override() -> None:
     child, parent = "def f(self, window, **super_kwargs):\n    pass\n", "def f(self, scale=1):\n    pass\n"
     assert [(code, line) for code, line, _ in findings(child, parent)] == [("MC204", 2)]
