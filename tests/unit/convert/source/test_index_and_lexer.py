@@ -160,3 +160,9 @@ def test_the_docstring_of_a_module_is_no_statement() -> None:
     module = index_module('# Licence.\n"""Doc."""\n\nX = 1\n', "m.py")
     assert module.header == "# Licence.\n"
     assert [one.text for one in module.statements] == ["X = 1"]
+
+
+def test_a_field_directly_behind_a_named_character() -> None:
+    text = 'f"\\N{DASH}{x}\\N{DASH}" + rf"\\N{y}{z}"'
+    compile(text, "text", "eval")
+    assert lexer.identifiers(text) == {"x", "y", "z"}
