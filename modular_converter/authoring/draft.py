@@ -167,7 +167,9 @@ def _imports(draft: Draft) -> Iterator[str]:
     # What one file imports plainly and another one protects is imported plainly: the conversion protects it again.
     statements.sort(key=lambda one: one.role is not Role.IMPORT)
     siblings = {"." + module_name(file.kind, flat.model) for file in flat.files}
-    for statement in (one for one in statements if one.role is Role.PROTECTED_IMPORT):
+    guards = [one for one in statements if one.role is Role.PROTECTED_IMPORT]
+    statements = [one for one in statements if not any(_covers(guard, one) for guard in guards)]
+    for statement in guards:
         # A class of a sibling file that only an annotation names: no conversion sees that it is used.
         wanted |= {name.bound for name in statement.imports if name.module in siblings} & used
         if any(name.bound in wanted for name in statement.imports):
@@ -191,6 +193,12 @@ def _imports(draft: Draft) -> Iterator[str]:
     yield from _from_neighbours(draft, used)
     yield from filter(None, (draft.condition,))
     yield from protected
+
+
+def _covers(one: Statement, other: Statement) -> bool:
+    """Whether a conditional import binds all that another one binds on the same condition, and more."""
+    same_test = one.text.partition("\n")[0] == other.text.partition("\n")[0]
+    return other.role is Role.PROTECTED_IMPORT and same_test and set(other.imports) < set(one.imports)
 
 
 def _line(name: ImportedName) -> str:

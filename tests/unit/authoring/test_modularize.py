@@ -350,6 +350,16 @@ def test_an_import_that_one_file_has_on_a_condition_stays_conditional(tmp_path: 
     assert "modeling_new.py: imported on the condition of another file: `torch`" in changes
 
 
+def test_of_two_imports_on_one_condition_the_larger_one_is_written(tmp_path: Path) -> None:
+    """A conversion leaves out what a file does not need; it does not join two blocks."""
+    guard = "from os import is_available\n\n\nif is_available():\n    import torch\n{}\n\n"
+    new = "# Copyright 2021 New.\n" + guard + 'class New{}:\n    part = {}\n\n\n__all__ = ["New{}"]\n'
+    models = _tree(tmp_path, new=new.format("    from torch import nn\n", "Model", "(torch, nn)", "Model"))
+    (models / "new/processing_new.py").write_text(new.format("", "Processor", "torch", "Processor"))
+    result = _modularized(models, "new")
+    assert not result.left and result.proof is not None and result.proof.text.count("if is_available()") == 1
+
+
 def test_a_class_of_another_file_that_only_an_annotation_names_stays_imported(tmp_path: Path) -> None:
     models = _tree(tmp_path, new=OLD.replace("Old", "New").replace("2020", "2021"))
     (models / "new/processing_new.py").write_text(
