@@ -350,6 +350,20 @@ def test_an_import_that_one_file_has_on_a_condition_stays_conditional(tmp_path: 
     assert "modeling_new.py: imported on the condition of another file: `torch`" in changes
 
 
+CONFIG = 'import math\n\n\nclass NewConfig:\n    part = math\n\n\n__all__ = ["NewConfig"]\n'
+
+
+def test_what_type_checkers_alone_import_in_one_file_stays_imported_in_the_other(tmp_path: Path) -> None:
+    guard = "from typing import TYPE_CHECKING\n\n\nif TYPE_CHECKING:\n    import torch\n"
+    new = '# Copyright 2021 New.\n{}\n\nclass New{}:\n    part{} torch\n\n\n__all__ = ["New{}"]\n'
+    models = _tree(tmp_path, new=new.format("import torch\n", "Model", " =", "Model"))
+    text = new.format(guard, "Processor", ":", "Processor").replace(": torch", ': "torch"')
+    (models / "new/processing_new.py").write_text(text)
+    (models / "new/configuration_new.py").write_text(OLD.split("import")[0] + CONFIG)
+    result = _modularized(models, "new")
+    assert result.proof is not None and [Path(path).name for path in result.left] == ["modeling_new.py"]
+
+
 def test_of_two_imports_on_one_condition_the_larger_one_is_written(tmp_path: Path) -> None:
     """A conversion leaves out what a file does not need; it does not join two blocks."""
     guard = "from os import is_available\n\n\nif is_available():\n    import torch\n{}\n\n"
