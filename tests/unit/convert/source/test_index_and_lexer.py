@@ -163,6 +163,6 @@ def test_the_docstring_of_a_module_is_no_statement() -> None:
 
 
 def test_a_field_directly_behind_a_named_character() -> None:
-    text = 'f"\\N{DASH}{x}\\N{DASH}" + rf"\\N{y}{z}"'
+    text = 'f"\\N{EN DASH}{x}\\N{EN DASH}" + rf"\\N{y}{z}"'
     compile(text, "text", "eval")
     assert lexer.identifiers(text) == {"x", "y", "z"}
