@@ -107,12 +107,10 @@ class _Count:
 def unknown_cut(pieces: Mapping[str, Piece], ranks: int) -> str:
     """The first parameter with unequal shares of an axis that nobody has taken apart, so that a cut may go anywhere; or ""."""
     outside = {name.rpartition(".")[0] for name, piece in pieces.items() if _is_whole_outside(piece)}
+    # Tied weights share a piece: the bias of a head may have its first name outside of the layer.
+    cut_anywhere = {id(piece) for name, piece in pieces.items() if name.rpartition(".")[0] in outside}
     for name, piece in pieces.items():
-        if (
-            piece.units is None
-            and name.rpartition(".")[0] not in outside
-            and is_uneven([(piece.length, piece)], ranks)
-        ):
+        if piece.units is None and id(piece) not in cut_anywhere and is_uneven([(piece.length, piece)], ranks):
             return name
     return ""
 

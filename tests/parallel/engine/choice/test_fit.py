@@ -8,7 +8,9 @@ from torch import nn
 
 
 pytest.importorskip("transformers")
-from transformers import (  # noqa: E402  # noqa: E402
+from transformers import (  # noqa: E402
+    BertConfig,
+    BertLMHeadModel,
     GPT2Config,
     GPT2LMHeadModel,
     GptOssConfig,
@@ -130,6 +132,16 @@ def test_too_few_heads_leave_their_attention_whole_alone(caplog):
 def test_an_error_remains_where_nothing_would_be_left():
     with pytest.raises(ApplyError, match="2 do not reach for 3 ranks.*nothing would be left to share out"):
         fitted(llama(num_attention_heads=2, num_key_value_heads=2), Plan.parse(f"plan x\n{ATTENTION}"), 3)
+
+
+def test_the_bias_of_a_head_that_has_another_name_first_is_cut_with_the_head():
+    with torch.device("meta"):
+        model = BertLMHeadModel(BertConfig(vocab_size=30522, num_hidden_layers=1, is_decoder=True))
+    assert "cls.predictions.bias" in dict(model.named_parameters())
+    plan, _ = select_plan(model, None, 2)
+    for size in (4, 7, 8):
+        found = fit(dismantle(model, lambda name, tensor: tensor.dtype)[0], plan, size)
+        assert not found.whole and found.pieces["cls.predictions.bias"].dim == 0
 
 
 def test_an_axis_that_cannot_be_followed_is_not_cut_anywhere(monkeypatch):
