@@ -159,8 +159,8 @@ def _lost_statements(wanted: Module, made: Module) -> Iterator[str]:
 def _other_imports(file: FlatFile, made: Module, dropped: Collection[str], library: Library) -> tuple[str, ...]:
     """The names that two modules import differently. A file written by hand may import more than it uses.
 
-    It may import an object from where another file imports it. What is imported on a condition, or with a substitute, must come back with it. A plain import may come back on one:
-    some kinds of generated file protect the optional libraries.
+    It may import an object from where another file imports it. What is imported on a condition, or with a substitute,
+    must come back with it. A plain import may come back on one: some kinds of generated file protect the optional libraries.
     """
     one, other = _imports(file.module), _imports(made)
     if not file.is_generated:
