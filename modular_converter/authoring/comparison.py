@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.authoring.normal_form import normal
-from modular_converter.authoring.origins import origin_of
+from modular_converter.authoring.origins import import_origin
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.index import index_module
@@ -178,7 +178,7 @@ def _other_imports(file: FlatFile, made: Module, dropped: Collection[str], libra
 
 
 def _same_object(one: ImportedName, other: ImportedName, file: FlatFile, library: Library) -> bool:
-    return origin_of(one, file.path, library) == origin_of(other, file.path, library)
+    return import_origin(one, file.path, library) == import_origin(other, file.path, library)
 
 
 def guarded_keys(module: Module) -> frozenset[str]:

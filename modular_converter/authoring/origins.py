@@ -17,7 +17,7 @@ MOST_STEPS = 8
 """Imports that are followed from file to file; more of them go in a circle."""
 
 
-def origin_of(name: ImportedName, path: str, library: Library) -> tuple[str, str]:
+def import_origin(name: ImportedName, path: str, library: Library) -> tuple[str, str]:
     """The place of the object that an import in the file `path` binds: two imports of one place bind one object.
 
     Inside of the package: the file and the name in it, "" for the module itself. Elsewhere: a dotted name and "". An
@@ -51,7 +51,7 @@ def _portable(name: ImportedName, path: str, library: Library) -> ImportedName:
     if not name.name or name.name == "*" or not (is_root or neighbour_module(name.module, settings)):
         return name
     place = _file_of(name.module, path, library)
-    file, found = origin_of(name, path, library)
+    file, found = import_origin(name, path, library)
     top = _package_folder(path, settings.package)
     if file == place or found != name.name or not top or not os.path.isabs(file):
         return name
@@ -74,7 +74,7 @@ def _follow(file: str, name: str, library: Library, steps: int) -> tuple[str, st
         other = _file_of(imported.module, file, library)
         if other:
             return _follow(other, name if imported.name == "*" else imported.name, library, steps - 1)
-        return origin_of(imported, file, library)
+        return import_origin(imported, file, library)
     below = _existing(os.path.join(os.path.dirname(file), name), library) if _is_package(file) else ""
     return (below, "") if below else (file, name)
 
