@@ -13,7 +13,7 @@ from modular_converter.parallel.tiny.shrink import shrink
 from modular_converter.parallel.tiny.target import Target
 
 
-_WIDTHS = re.compile(r"vocab(ulary)?(_size)?$|experts?$")
+_WIDTHS = re.compile(r"vocab(ulary)?(_size)?$|experts?$|embds_dim$")
 
 
 def published(target: Target, overrides: Mapping[str, Any] | None = None) -> torch.nn.Module:
@@ -32,11 +32,11 @@ def published(target: Target, overrides: Mapping[str, Any] | None = None) -> tor
     return model.eval()
 
 
-def _wide(default: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Vocabularies and numbers of experts, with their default values."""
+def _wide(default: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Vocabularies, numbers of experts and parts of a width (reformer), with their default values."""
     for item in config_fields(default):
         value = raw(default, item.name)
         if is_config(value):
             yield from _wide(value, f"{prefix}{item.name}.")
-        elif type(value) is int and _WIDTHS.search(item.name):
+        elif type(value) in (int, list, tuple) and _WIDTHS.search(item.name):
             yield f"{prefix}{item.name}", value

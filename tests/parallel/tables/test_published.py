@@ -51,3 +51,8 @@ def test_the_tables_say_it():
     said = summary([row], "torch 2", "today")
     assert "At published sizes hold 1 on 2 devices, 0 on 4 devices, 0 on 8 devices. Proven on" in said
     assert said.endswith("Proven on 2 and 4 ranks, 1 of 1 with two draws of weights, 1 with padding.")
+
+
+def test_parts_of_a_width_stay_with_it():
+    model = published(target_of("reformer"))
+    assert sum(model.config.axial_pos_embds_dim) == model.config.hidden_size == 256
