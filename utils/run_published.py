@@ -30,7 +30,6 @@ SIZES = ("2", "3", "4", "8")
 
 def run_rows(name: str, sessions: dict[int, Any]) -> Iterable[dict[str, Any]]:
     """A type's model at the sizes of its class on each of several sessions, beside the whole model."""
-
     from modular_converter.parallel.api import parallelize
     from modular_converter.parallel.errors import one_line
 
