@@ -179,12 +179,12 @@ def _fill(names: list[str], sizes: list[int], done: Path) -> None:
     sessions: dict[int, Any] = {}
     for name in names:
         left = [size for size in sizes if (name, size) not in known]
+        if not left:
+            continue
         for size in left:
             if size not in sessions or sessions[size].ended:
                 sessions[size] = Session(("cpu",) * size, init_method="forkserver", limit_s=float(LIMIT_S))
                 sessions[size].start()
-        if not left:
-            continue
         own = {size: sessions[size] for size in left}
         try:
             with limited(LIMIT_S):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
-import symtable
+
+from modular_converter.convert.source.global_names import scopes
 
 
 def same_code(first: str, second: str) -> bool:
@@ -32,13 +33,5 @@ def globals_read(text: str) -> frozenset[str]:
 
     A definition that parses and does not compile, for two parameters of one name, say, reads none: it is refused later.
     """
-    found: set[str] = set()
-    try:
-        waiting = [symtable.symtable(text, "<generated>", "exec")]
-    except SyntaxError:
-        return frozenset()
-    while waiting:
-        table = waiting.pop()
-        waiting += table.get_children()
-        found |= {one.get_name() for one in table.get_symbols() if one.is_referenced() and one.is_global()}
-    return frozenset(found)
+    symbols = (one for table in scopes(text) for one in table.get_symbols())
+    return frozenset(one.get_name() for one in symbols if one.is_referenced() and one.is_global())

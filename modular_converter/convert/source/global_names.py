@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import symtable
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.convert.source import lexer
@@ -39,17 +39,26 @@ def _has_other_meanings(text: str, names: Mapping[str, str]) -> bool:
             getattr(one, "id", "") in names for one in ast.walk(node.target)
         ):
             return True
+    tables = scopes(text)
+    return not tables or any(
+        table.get_type() != "module" and not all(map(symtable.Symbol.is_global, _known(table, names)))
+        for table in tables
+    )
+
+
+def _known(table: symtable.SymbolTable, names: Mapping[str, str]) -> Iterator[symtable.Symbol]:
+    return (table.lookup(name) for name in names if name in table.get_identifiers())
+
+
+def scopes(text: str) -> list[symtable.SymbolTable]:
+    """The scopes of a text, the module's first; none of one that parses and does not compile, which is refused later."""
     try:
-        waiting = [symtable.symtable(text, "<statement>", "exec")]
-    except SyntaxError:  # it parses and does not compile, for two parameters of one name, say: it is refused later
-        return True
-    while waiting:
-        table = waiting.pop()
-        waiting += table.get_children()
-        symbols = [table.lookup(name) for name in names if name in table.get_identifiers()]
-        if table.get_type() != "module" and not all(symbol.is_global() for symbol in symbols):
-            return True
-    return False
+        found = [symtable.symtable(text, "<text>", "exec")]
+    except SyntaxError:  # two parameters of one name, say
+        return []
+    for table in found:  # it grows
+        found += table.get_children()
+    return found
 
 
 def _rename_words(text: str, pattern: re.Pattern[str], names: Mapping[str, str]) -> str:
