@@ -10,6 +10,7 @@ from modular_converter.convert.inherit.class_findings import (
     ClassFinding,
     argument_ignored,
     argument_not_passed,
+    argument_unpacked,
     parameter_missing,
 )
 from modular_converter.convert.inherit.scopes import Function, names_of, parameters_of
@@ -39,9 +40,11 @@ def bind_arguments(
     names = available.union(*(names_of(part.node).bound for part in before))
     given, defaults = _given(call, child, parent), _defaults(parent.args)
     written = parameters_of(child).union(*(names_of(part.node).bound for part in before))
-    left_out = _left_out(call, given, parent) & written
+    left_out, unpacked = _left_out(call, given, parent) & written, _unpacked(call, given, parent)
     lacking = [
-        name for name in _parameters(parent) if name in left_out or not _has_its_name(given.get(name), name, names)
+        name
+        for name in _parameters(parent)
+        if name in left_out or name in unpacked or not _has_its_name(given.get(name), name, names)
     ]
     read = frozenset[str]().union(*(part.reads for part in body)) if lacking else ()
     bindings: list[Line] = []
@@ -49,6 +52,9 @@ def bind_arguments(
         value = given.get(name)
         if name in left_out:
             findings.append(argument_not_passed(statement, child.name, name))
+            continue
+        if name in unpacked:
+            findings.append(argument_unpacked(statement, child.name, name))
             continue
         if name in names and value is not None:
             findings.append(argument_ignored(value, child.name, name))
@@ -98,7 +104,8 @@ def _given(call: ast.Call, child: Function, parent: Function) -> dict[str, ast.e
             given[parent.args.kwarg.arg] = others[0].value
         elif others:
             given[parent.args.kwarg.arg] = ast.Call(ast.Name("dict", ast.Load()), [], others)
-    if parent.args.vararg is not None and len(arguments) > len(positional):
+    starred = next((at for at, one in enumerate(arguments) if isinstance(one, ast.Starred)), len(arguments))
+    if parent.args.vararg is not None and len(arguments) > len(positional) <= starred:
         rest = arguments[len(positional) :]
         only = rest[0].value if len(rest) == 1 and isinstance(rest[0], ast.Starred) else None
         given[parent.args.vararg.arg] = only or ast.Tuple(rest, ast.Load())
@@ -110,15 +117,34 @@ def _left_out(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -
 
     There are none where the call would fail, as `super().f()` may.
     """
-    arguments = parent.args
+    required, optional = _required(parent), _optional(parent.args)
+    return optional - given.keys() if _passes_more(call) or required <= given.keys() else frozenset()
+
+
+def _unpacked(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -> frozenset[str]:
+    """The parameters without a default whose values only an unpacked argument of a call can bring: `super().f(*x)`.
+
+    So is `*rest` of the parent where the unpacked argument brings others of its parameters first.
+    """
+    mapping = any(keyword.arg is None and not _is_super_kwargs(keyword) for keyword in call.keywords)
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    rest = {parent.args.vararg.arg} if starred and parent.args.vararg is not None else frozenset()
+    return (_required(parent) | rest) - given.keys() if mapping or starred else frozenset()
+
+
+def _required(function: Function) -> frozenset[str]:
+    """The parameters without a default, except for the instance."""
+    arguments = function.args
+    ordinary = frozenset(one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
+    return ordinary - _optional(arguments) - {first_parameter(function)}
+
+
+def _optional(arguments: ast.arguments) -> frozenset[str]:
+    """The parameters that have a default."""
     positional = [*arguments.posonlyargs, *arguments.args]
-    optional = [*positional[len(positional) - len(arguments.defaults) :]]
+    optional = positional[len(positional) - len(arguments.defaults) :]
     optional += (one for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults) if value is not None)
-    names = {parameter.arg for parameter in optional}
-    required = (
-        {parameter.arg for parameter in (*positional, *arguments.kwonlyargs)} - names - {first_parameter(parent)}
-    )
-    return frozenset(names - given.keys()) if _passes_more(call) or required <= given.keys() else frozenset()
+    return frozenset(parameter.arg for parameter in optional)
 
 
 def _is_super_kwargs(keyword: ast.keyword) -> bool:

@@ -43,6 +43,16 @@ def parameter_missing(node: ast.AST, method: str, parameter: str) -> ClassFindin
     )
 
 
+def argument_unpacked(node: ast.AST, method: str, parameter: str) -> ClassFinding:
+    """The parent's code reads a parameter whose value comes out of `*args` or `**kwargs` of the call."""
+    return not_mergeable(
+        node,
+        method,
+        f"the parent's lines read its parameter `{parameter}`, which an unpacked argument of the call brings",
+        f"Pass each argument by itself in `super().{method}(…)`, or write the method out without `super()`.",
+    )
+
+
 def argument_ignored(argument: ast.expr, method: str, parameter: str) -> ClassFinding:
     """An argument for a parameter of the parent for which the child has a name of its own."""
     text = ast.unparse(argument)
