@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
@@ -26,8 +26,9 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
     """An error for each statement of the modular file, and for each change of a neighbour's class, that would be lost."""
     target = neighbours.target
     text = library.text(target.path)
+    used = frozenset[str]().union(*(one.uses for file in files.files for one in file.definitions.values()))
     for statement in target.module.statements:
-        if _is_lost(statement):
+        if _is_lost(statement) or (statement.role is Role.PROTECTED_IMPORT and _is_lost_with_imports(statement, used)):
             changed = statement.name if statement.name in neighbours.classes else ""
             first = statement.text.lstrip().partition("\n")[0]
             shown = first if len(first) <= SHOWN else first[:SHOWN] + "…"
@@ -102,7 +103,31 @@ def _is_lost(statement: Statement) -> bool:
     return not (_does_nothing(node) or _is_main(node))
 
 
-def _does_nothing(node: ast.stmt) -> bool:
+def _is_lost_with_imports(statement: Statement, used: Collection[str]) -> bool:
+    """Whether a protected import that goes, as nothing uses its names, does something else: it calls, sets, or raises.
+
+    Names of its own imports may be set, as in `except ImportError: flash = None`.
+    """
+    bound = {name.bound for name in statement.imports}
+    return bound.isdisjoint(used) and not _only_imports(ast.parse(statement.text).body, bound)
+
+
+def _only_imports(statements: Sequence[ast.AST], bound: Collection[str]) -> bool:
+    """Whether statements do nothing but to bind these names."""
+    for node in statements:
+        if isinstance(node, (ast.If, ast.Try, ast.ExceptHandler)):
+            inner = [one for one in ast.iter_child_nodes(node) if isinstance(one, (ast.stmt, ast.ExceptHandler))]
+            if not _only_imports(inner, bound):
+                return False
+        elif isinstance(node, ast.Assign):
+            if not all(isinstance(target, ast.Name) and target.id in bound for target in node.targets):
+                return False
+        elif not isinstance(node, (ast.Import, ast.ImportFrom)) and not _does_nothing(node):
+            return False
+    return True
+
+
+def _does_nothing(node: ast.AST) -> bool:
     """Whether this is `pass`, a constant, or an `if` over such statements, which is left where an import was."""
     if isinstance(node, ast.If):
         return all(map(_does_nothing, (*node.body, *node.orelse)))

@@ -55,6 +55,10 @@ def test_changes_travel_with_what_they_change(tmp_path):
     [
         "if True:\n    class NewHead: ...\n",
         "try:\n    import torch\n    def helper(): ...\nexcept ImportError:\n    pass\n",
+        "try:\n    import flash\n    HAS_FLASH = True\nexcept ImportError:\n    HAS_FLASH = False\n",
+        "try:\n    import flash\nexcept ImportError:\n    raise ImportError('install flash')\n",
+        "if True:\n    import flash\n    flash.start()\n",
+        "try:\n    import flash\nfinally:\n    if True:\n        print(1)\n",
         "A, B = 1, 2\n",
         "C = D = 3\n",
         "for x in (): ...\n",
@@ -79,6 +83,7 @@ def test_what_would_vanish_is_an_error_at_its_line(tmp_path, statement):
     [
         '"A note."\n',
         "pass\n",
+        "try:\n    import flash\nexcept ImportError:\n    flash = None\n",
         "if x():\n    pass\nelse:\n    ...\n",
         "if __name__ == '__main__':\n    print(1)\n",
         "TABLE = {}\nTABLE['x'] = 1\n",
