@@ -46,12 +46,21 @@ class OptionalLibraries:
         return self.check.replace("{library}", library)
 
     def checked_in(self, text: str) -> tuple[str, str]:
-        """The library that a protected import checks for alone, with the imports below; two empty texts for others."""
+        """The library that a protected import checks for alone, with the imports below; two empty texts for others.
+
+        Others are those with an `else`, and those with a statement of several lines: a line could not stand by itself.
+        """
         for library in self.names:
             header = re.match(rf"if {re.escape(self.call(library))}\(\):[ \t]*\n", text)
-            if header:
+            if header and _holds_lines(text):
                 return library, text[header.end() :]
         return "", ""
+
+
+def _holds_lines(text: str) -> bool:
+    """Whether an `if` has no other branch, and only statements of one line."""
+    block = ast.parse(text).body[0]
+    return isinstance(block, ast.If) and not block.orelse and all(one.lineno == one.end_lineno for one in block.body)
 
 
 @dataclass

@@ -1,0 +1,5 @@
+from ..sound.feature_extraction_sound import SoundFeatureExtractor
+
+
+class NewFeatureExtractor(SoundFeatureExtractor):
+    pass
