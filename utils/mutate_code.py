@@ -26,7 +26,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotIn: ast.In,
 }
 OWN = ("modular_converter", "tests", "utils")  # each run imports these from its own tree
+SURVIVED = "survived  "
 DROPPED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -72,6 +73,9 @@ def main() -> int:
     parser.add_argument("paths", nargs="+", type=Path, help="files and folders of our own to change")
     parser.add_argument("--count", type=int, default=50, help="mutants, drawn from all that there are")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--again", type=Path, help="what another run printed: try what survived there, and nothing else"
+    )
     parser.add_argument("--at-least", type=float, default=0.0, help="the share to be noticed, in percent")
     parser.add_argument("--limit", type=float, default=20.0, help="seconds of a test beyond twice an unchanged one")
     given = sys.argv[1:]
@@ -79,13 +83,16 @@ def main() -> int:
     options, tests = parser.parse_args(given[:split]), given[split + 1 :]
     everything = [place for path in source_files(options.paths) for place in places(path)]
     drawn = random.Random(options.seed).sample(everything, min(options.count, len(everything)))
+    mutants: Iterable[Mutant] = itertools.starmap(mutant_at, drawn)
+    if options.again:
+        mutants = survivors(everything, options.again.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         tree = copy_of_repository(Path(folder))
         known: dict[tuple[str, ...], Tests] = {}
         tried: list[Mutant] = []
         survived: list[Mutant] = []
         with contextlib.suppress(KeyboardInterrupt):  # the figures are of those until then
-            for one in itertools.starmap(mutant_at, drawn):
+            for one in mutants:
                 own = tuple(tests) or tests_of(one.path)
                 known[own] = known.get(own) or recorded(tree, own)
                 survived += [one] if survives(one, tree, known[own], options.limit) else []
@@ -99,6 +106,14 @@ def source_files(paths: Sequence[Path]) -> Iterator[Path]:
     """The Python files at and below some paths, sorted."""
     for path in (one.resolve() for one in paths):
         yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
+
+
+def survivors(found: Sequence[tuple[Path, int]], printed: str) -> Iterator[Mutant]:
+    """The mutants at some places that another run has printed as unnoticed."""
+    said = {line.removeprefix(SURVIVED) for line in printed.splitlines() if line.startswith(SURVIVED)}
+    files = {line.partition(":")[0] for line in said}
+    here = (mutant_at(path, number) for path, number in found if str(path.relative_to(ROOT)) in files)
+    return (one for one in here if str(one) in said)
 
 
 def copy_of_repository(folder: Path) -> Path:
@@ -142,7 +157,7 @@ def survives(mutant: Mutant, tree: Path, tests: Tests, limit: float) -> bool:
         place.write_text(original, encoding="utf-8")
         os.utime(place, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     if survived:
-        print(f"survived  {mutant}", flush=True)
+        print(f"{SURVIVED}{mutant}", flush=True)
     return survived
 
 

@@ -74,6 +74,12 @@ def test_each_change_is_another_program(module):
         assert text != mutate_code.ast.unparse(mutate_code.ast.parse(TEXT)) + "\n"
 
 
+def test_what_another_run_did_not_notice_is_tried_again(module):
+    printed = "survived  module.py:8: 0 -> 1\nsurvived  module.py:9: a < 3 -> a < 4\nother.py:12: True -> False\n"
+    found = mutate_code.survivors([*mutate_code.places(module)], printed + "1 of 3 noticed\n")
+    assert [str(one) for one in found] == ["module.py:8: 0 -> 1"]
+
+
 def test_the_tests_of_a_file_are_those_of_its_own_folder():
     def of(path):
         return mutate_code.tests_of(mutate_code.ROOT / "modular_converter" / path)
