@@ -157,11 +157,11 @@ def _tail(graph: GradientFlow, number: int) -> tuple[str, tuple[Part, ...]] | No
     if path is None or not cuts or not all(traits_of(op).part for op in cuts):
         return None
     pieces = list(dict.fromkeys(out for op in cuts for out in op.outputs))
-    if len(pieces) != 2 or [graph.inside(piece) for piece in pieces] != [False, True]:
+    if sorted(map(graph.inside, pieces)) != [False, True]:
         return None
-    seqs = [graph.flow.of(piece)[-1] for piece in pieces]
-    lengths = [size(seq) for seq in seqs]
-    if sum(lengths) != graph.flow.shape(number)[-1]:
-        return None
-    parts = parts_of(graph.flow, graph.flow.of(number)[-1], lengths, path)
+    axes, axis = graph.flow.axes, graph.flow.of(number)[-1]
+    seqs = [graph.flow.of(piece)[-1] for piece in sorted(pieces, key=graph.inside)]
+    if axes.leaves(axis) != [leaf for seq in seqs for leaf in axes.leaves(seq)]:
+        return None  # entries are left out, or the part in front is the one that enters
+    parts = parts_of(graph.flow, axis, [size(seq) for seq in seqs], path)
     return None if parts is None else (path, parts)
