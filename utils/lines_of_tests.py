@@ -1,12 +1,14 @@
 """A plugin of pytest for `mutate_code.py`: which lines each test executes, and runs of chosen tests in a given order.
 
 `LINES_OF_TESTS` names a file that is written: under `tests` the seconds of each test and its lines by file, without those
-that only an import executes, and under `modules` what was imported from elsewhere. `CHOSEN_TESTS` names a file with the
-tests to run in this order, each with the seconds that it may take.
+that only an import executes, and under `modules` what was imported from elsewhere. A test has the lines behind what it
+takes from a cache or from a fixture of several tests, too. `CHOSEN_TESTS` names a file with the tests to run in this order,
+each with the seconds that it may take.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -27,19 +29,34 @@ class Recorder:
         self.target = target
         self.found: dict[str, dict[str, Any]] = {}
         self.lines: dict[str, set[int]] = {}
+        self.of_fixtures: dict[str, dict[str, set[int]]] = {}
         self.own = os.path.join(os.getcwd(), "modular_converter", "")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self.lines = {}
+        _clear_caches()
         start = time.perf_counter()
         sys.settrace(self._enter)
         try:
             return (yield)
         finally:
             sys.settrace(None)
+            for name in getattr(item, "fixturenames", ()):
+                _add(self.lines, self.of_fixtures.get(name, {}))
             lines = {path.removeprefix(os.getcwd() + os.sep): sorted(found) for path, found in self.lines.items()}
             self.found[item.nodeid] = {"seconds": time.perf_counter() - start, "lines": lines}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
+        if fixturedef.scope == "function":
+            return (yield)
+        outer, self.lines = self.lines, {}
+        try:
+            return (yield)
+        finally:
+            _add(self.of_fixtures.setdefault(fixturedef.argname, {}), self.lines)
+            self.lines = outer
 
     def _enter(self, frame: FrameType, event: str, argument: object) -> Any:
         path = frame.f_code.co_filename
@@ -61,6 +78,20 @@ class Recorder:
             if not (getattr(one, "__file__", None) or here).startswith(here)
         ]
         Path(self.target).write_text(json.dumps({"tests": self.found, "modules": modules}))
+
+
+def _add(lines: dict[str, set[int]], more: dict[str, set[int]]) -> None:
+    for path, found in more.items():
+        lines.setdefault(path, set()).update(found)
+
+
+def _clear_caches() -> None:
+    """Empty the caches of our functions."""
+    for name, module in [*sys.modules.items()]:
+        if name.partition(".")[0] == "modular_converter":
+            for one in [*vars(module).values()]:
+                if isinstance(one, functools._lru_cache_wrapper):
+                    one.cache_clear()
 
 
 class Chooser:

@@ -7,7 +7,8 @@ statement, the quickest first. Prints the changes that no test noticed, and the 
 below `--at-least`.
 
 Annotations, assertions, the sizes of caches, `frozen=True` and imports for type checkers are not changed: a program that is
-right does the same without them.
+right does the same without them. Nor are `strict=True` of `zip`, a number in place of an `end_lineno` that only a type
+checker misses, and a `return False` at the end of a function, whose result is as false without it.
 """
 
 from __future__ import annotations
@@ -226,6 +227,7 @@ def places(path: Path) -> Iterator[tuple[Path, int]]:
     """The nodes of a file that can be changed, as numbers in the order of `ast.walk`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     silent = {id(one) for node in ast.walk(tree) for part in _silent_parts(node) for one in ast.walk(part)}
+    silent |= {id(node.body[-1]) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _ends_false(node)}
     return (
         (path, number)
         for number, node in enumerate(ast.walk(tree))
@@ -238,10 +240,19 @@ def _silent_parts(node: ast.AST) -> Iterator[ast.AST]:
     yield from (part for name in ("annotation", "returns") if (part := getattr(node, name, None)) is not None)
     if isinstance(node, ast.Assert):
         yield node
-    if isinstance(node, ast.keyword) and node.arg in ("maxsize", "frozen"):
+    if isinstance(node, ast.keyword) and node.arg in ("maxsize", "frozen", "strict"):
         yield node
+    if isinstance(node, ast.BoolOp) and getattr(node.values[0], "attr", "") in ("end_lineno", "end_col_offset"):
+        yield from node.values[1:]
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         yield node
+
+
+def _ends_false(function: ast.FunctionDef) -> bool:
+    """Whether the last statement is `return False` or `return None`."""
+    last = function.body[-1]
+    value = last.value if isinstance(last, ast.Return) else None
+    return isinstance(value, ast.Constant) and (value.value is None or value.value is False)
 
 
 def mutant_at(path: Path, number: int) -> Mutant:

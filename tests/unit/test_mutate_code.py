@@ -67,6 +67,23 @@ def test_what_no_test_can_tell_is_not_changed(module):
     assert not [str(one) for one in found if one.line < 8 or one.line > 12]
 
 
+def test_what_makes_no_difference_is_not_changed(module):
+    module.write_text(
+        "def f(a):\n    return zip(a, strict=True), a.end_lineno or 7\n\n\n"
+        "def g(a):\n    if a:\n        return None\n    return False\n\n\ndef h():\n    return 0\n"
+    )
+    found = {str(mutate_code.mutant_at(*place)).partition(":")[2] for place in mutate_code.places(module)}
+    assert found == {
+        "2: return (zip(a, strict=True), a.end_lineno or 7) -> pass",
+        "2: a.end_lineno or 7 -> a.end_lineno and 7",
+        "6: if a: -> if not a:",
+        "7: return None -> pass",
+        "8: False -> True",
+        "12: return 0 -> pass",
+        "12: 0 -> 1",
+    }
+
+
 def test_each_change_is_another_program(module):
     for place in mutate_code.places(module):
         text = mutate_code.mutant_at(*place).text
@@ -93,9 +110,18 @@ def test_the_tests_of_a_file_are_those_of_its_own_folder():
 PROJECT = {
     "modular_converter/__init__.py": "",
     "modular_converter/code.py": "def f(a):\n    if a:\n        return 1\n    return 2\n",
+    "modular_converter/cached.py": (
+        "import functools\n\n\n@functools.lru_cache\ndef g():\n    return 1\n\n\ndef h():\n    return 1\n"
+    ),
     "tests/test_f.py": (
         "from modular_converter.code import f\n\n\ndef test_one():\n    assert f(True) == 1\n\n\n"
         "def test_two():\n    assert f(False)\n"
+    ),
+    "tests/test_g.py": (
+        "import pytest\nfrom modular_converter.cached import g, h\n\n\n"
+        "@pytest.fixture(scope='module')\ndef number():\n    return h()\n\n\n"
+        "@pytest.mark.parametrize('turn', (1, 2))\ndef test_g(turn):\n    assert g()\n\n\n"
+        "@pytest.mark.parametrize('turn', (1, 2))\ndef test_h(turn, number):\n    assert number\n"
     ),
 }
 
@@ -117,10 +143,19 @@ def test_the_tests_of_a_line_decide(project):
     found = {str(one): one for one in (mutate_code.mutant_at(*place) for place in mutate_code.places(path))}
     noticed = found["modular_converter/code.py:3: 1 -> 2"]
     assert tests.of(noticed) == ["tests/test_f.py::test_one"]
-    assert sorted(tests.of(found["modular_converter/code.py:2: if a: -> if not a:"])) == sorted(tests.lines)
+    both = ["tests/test_f.py::test_one", "tests/test_f.py::test_two"]
+    assert sorted(tests.of(found["modular_converter/code.py:2: if a: -> if not a:"])) == both
     assert not mutate_code.survives(noticed, project, tests, 20)
     assert mutate_code.survives(found["modular_converter/code.py:4: 2 -> 3"], project, tests, 20)
     endless = found["modular_converter/code.py:4: return 2 -> pass"].text.replace("pass", "while True:\n        pass")
     tests = dataclasses.replace(tests, seconds=dict.fromkeys(tests.seconds, 0.1))
     assert not mutate_code.survives(dataclasses.replace(noticed, text=endless, header=range(4, 5)), project, tests, 0)
     assert path.read_text() == PROJECT["modular_converter/code.py"]
+
+
+def test_what_a_cache_or_a_shared_fixture_gives_is_each_tests_own(project):
+    tests = mutate_code.recorded(project, ["tests"])
+    found = [mutate_code.mutant_at(*place) for place in mutate_code.places(project / "modular_converter/cached.py")]
+    for name, line in (("g", 6), ("h", 10)):
+        chosen = {test for one in found if one.line == line for test in tests.of(one)}
+        assert chosen == {f"tests/test_g.py::test_{name}[{turn}]" for turn in (1, 2)}
