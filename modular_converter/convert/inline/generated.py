@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,12 @@ from functools import cached_property
 from modular_converter.convert.conversion import Origin
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.module import Role
+from modular_converter.facts.members import class_node
+from modular_converter.facts.nodes import walk
 
 
-_HEADER = re.compile(r".*?^class\b.*?:[^\S\n]*(?:#[^\n]*)?$", re.DOTALL | re.MULTILINE)
+_PLAIN_HEADER = re.compile(r"(?:@[\w.]+\n)*class \w+(?:\([^()\n#]*\))?:")
+"""The header of most classes, which are read without a syntax tree."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,14 @@ class EmittedDefinition:
     @cached_property
     def header_uses(self) -> frozenset[str]:
         """The names that a class needs when it is made: its decorators and bases; none for another definition."""
-        header = _HEADER.match(self.text) if self.role is Role.CLASS else None
-        return lexer.identifiers(header[0]) if header else frozenset()
+        if self.role is not Role.CLASS:
+            return frozenset()
+        header = _PLAIN_HEADER.match(self.text)
+        if header is not None:
+            return lexer.identifiers(header[0])
+        node = class_node(self.text)
+        parts = walk(*node.decorator_list, *node.bases, *node.keywords)
+        return frozenset(part.id for part in parts if isinstance(part, ast.Name))
 
 
 @dataclass

@@ -1,0 +1,5 @@
+from ..old.modeling_old import OldModel
+
+
+class NewModel(OldModel):
+    pass
