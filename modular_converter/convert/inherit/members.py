@@ -30,7 +30,7 @@ class Member:
     line: int = 1
     """The line of the class that its text begins with, from 1."""
     documentation: str = ""
-    """The string directly below an attribute, whole lines with the comments above it."""
+    """The strings directly below an attribute, whole lines with the comments above them."""
     inherited_reads: frozenset[str] = frozenset()
     """Of an override: the names that what it takes from the parent reads."""
     overridden: Member | None = None
@@ -169,12 +169,13 @@ def _members(nodes: list[ast.stmt], lines: list[str], start: int) -> list[Member
 
 
 def _with_documentation(members: list[Member]) -> list[Member]:
-    """The members, with each string that stands directly below an attribute as its documentation."""
+    """The members, with the strings that stand directly below an attribute as its documentation."""
     found: list[Member] = []
     for member in members:
         has_blank_line = any(not line.strip() for line in member.lead.split("\n")[:-1])
         if found and is_docstring(member.node) and not has_blank_line and found[-1].is_attribute:
-            found[-1] = replace(found[-1], documentation=member.lead + member.text)
+            documentation = found[-1].documentation + member.lead + member.text
+            found[-1] = replace(found[-1], documentation=documentation)
         else:
             found.append(member)
     return found
