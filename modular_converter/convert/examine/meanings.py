@@ -157,7 +157,7 @@ class _Names:
         """Whether two definitions have the same code, and the globals in it the same meanings."""
         first, second = wanted.statement, found.statement
         if first is None or second is None:
-            return not (first or second) and self._is_one_object(wanted, found)
+            return first is second and self._is_one_object(wanted, found)
         key = first.name, wanted.source, found.source
         if key not in self.compared:
             self.compared[key] = True  # for definitions that use each other

@@ -1,0 +1,101 @@
+"""The bases and the header of a generated class, and the bases whose methods `super()` reaches."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from modular_converter.convert.inherit.bases import class_header, merge_bases, replaced_base, shape_of
+from modular_converter.convert.inherit.members import ClassBlock, parse_class
+from modular_converter.settings.load import profile_settings
+
+
+def block(name: str, bases: str, body: str = "pass") -> ClassBlock:
+    return parse_class(f"class {name}({bases}):\n    {body}\n")
+
+
+@pytest.mark.parametrize(
+    ("child", "parent", "merged"),
+    [
+        ("OldMLP", "nn.Module", "nn.Module"),
+        ("OldMLP, Mixin", "nn.Module", "nn.Module, Mixin"),
+        ("Mixin, OldMLP", "nn.Module", "Mixin, nn.Module"),
+        ("First, Second, OldMLP, Third", "nn.Module", "First, Second, nn.Module, Third"),
+        ("OldMLP, nn.Module", "nn.Module, Mixin", "nn.Module, Mixin"),
+        ("OldMLP, NewBase", "Mixin, OldBase, Last", "Mixin, NewBase, Last"),
+        ("NewBase, OldMLP", "OldBase", "NewBase"),
+        ("OldMLP, NewBase, OtherBase", "OldBase", "NewBase, OtherBase"),  # a base is replaced once
+        ("OldMLP, Heir", "nn.Module, Above", "nn.Module, Heir, Above"),
+        ("OldMLP, Heir, Mixin", "Above, Above2", "Heir, Above, Above2, Mixin"),
+        ("OldMLP, Layer", "nn.Module", "Layer"),  # which inherits from it
+        ("OldMLP[int], Mixin", "nn.Module", "nn.Module, Mixin"),
+    ],
+)
+def test_the_bases_of_both(child: str, parent: str, merged: str) -> None:
+    own, inherited = block("NewMLP", child), block("NewMLP", parent)
+    base = next(one for one in own.bases if one.startswith("OldMLP"))
+    ancestors = {"Heir": frozenset({"Above", "Above2"}), "Mixin": frozenset({"object"})}
+    assert ", ".join(merge_bases(own, inherited, base, ancestors, {"Layer": "nn.Module"})) == merged
+
+
+@pytest.mark.parametrize(
+    ("base", "inherited", "replaced"),
+    [
+        ("MyPreTrainedModel", ["Mixin", "PreTrainedModel", "OtherModel"], "PreTrainedModel"),
+        ("NewBase", ["Database"], ""),  # the common ending is no word
+        ("A", ["B"], ""),
+        ("A", [], ""),
+    ],
+)
+def test_the_base_that_a_name_resembles(base: str, inherited: list[str], replaced: str) -> None:
+    assert replaced_base(base, inherited) == replaced
+
+
+BOUND = {"Empty": frozenset[str](), "Has": frozenset({"f"}), "NewPreTrainedModel": frozenset({"g"})}
+
+
+@pytest.mark.parametrize(
+    ("bases", "reached"),
+    [
+        ("First, Second", "First Second"),  # from elsewhere: taken to hide nothing
+        ("Empty, Second", "Empty Second"),
+        ("Has, Second", "Has"),
+        ("First, Has, Third", "First"),  # nobody can tell whether the first has it
+        ("Empty, Has", "Empty"),
+        ("GradientCheckpointingLayer", "GradientCheckpointingLayer nn.Module"),
+        ("NewPreTrainedModel", "NewPreTrainedModel PreTrainedModel"),
+        ("Has, GradientCheckpointingLayer", "Has"),
+        ("", ""),
+    ],
+)
+def test_the_bases_that_super_reaches(bases: str, reached: str) -> None:
+    own = block("NewMLP", bases)
+    shape = shape_of(own, block("NewMLP", ""), own.bases, profile_settings(), binds=BOUND.get)
+    assert shape.reached_by("f") == frozenset(reached.split())
+
+
+def test_without_a_base_of_all_models_no_name_stands_for_another() -> None:
+    own = block("NewMLP", "NewPreTrainedModel")
+    settings = dataclasses.replace(profile_settings(), model_base="")
+    assert shape_of(own, own, own.bases, settings).reached_by("f") == {"NewPreTrainedModel"}
+
+
+def test_what_a_class_knows_of_itself() -> None:
+    shape = shape_of(block("NewMLP", "A", "a = 1"), block("NewMLP", "B", "b = c = 2"), ["B"], profile_settings())
+    assert (shape.name, shape.bases, shape.attributes) == ("NewMLP", ("B",), {"a", "b", "c"})
+    assert not shape.is_set_above("__init__", "a")
+
+
+@pytest.mark.parametrize(
+    ("child", "parent", "bases", "header"),
+    [
+        ("OldMLP", "nn.Module", ["nn.Module"], "(nn.Module)"),
+        ("OldMLP", "", [], ""),
+        ("OldMLP", "nn.Module, metaclass=M", ["nn.Module"], "(nn.Module, metaclass=M)"),
+        ("OldMLP, metaclass=N", "nn.Module, metaclass=M, flag=1", ["nn.Module"], "(nn.Module, metaclass=N)"),
+        ("OldMLP", "metaclass=M", [], "(metaclass=M)"),
+    ],
+)
+def test_the_header(child: str, parent: str, bases: list[str], header: str) -> None:
+    assert class_header(block("NewMLP", child), block("NewMLP", parent), bases) == f"class NewMLP{header}:\n"

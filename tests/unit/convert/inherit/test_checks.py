@@ -1,0 +1,230 @@
+"""What inheritance does and one class cannot: refused or told at its line, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from modular_converter.convert.inherit.merge import merge_class
+from modular_converter.diagnostics import Location, locate
+from tests.unit.convert.inherit.merging import NAMES, SETTINGS, class_text, findings
+
+
+def told(child: str, parent: str, bases: str = "nn.Module") -> list[tuple[str, int]]:
+    return [(code, line) for code, line, _ in findings(child, parent, bases)]
+
+
+USES = {
+    "a value": ("def f(self):\n    return super().f", "def f(self): pass", [("MC302", 3)]),
+    "a value that the parent does not have": ("def f(self):\n    return super().f", "a = 1", []),
+    "an attribute of the parent": ("def f(self):\n    return super().a", "a = 1", [("MC302", 3)]),
+    "a call of another method": ("def f(self):\n    return super().g()", "def g(self): pass", []),
+    "super as a value": ("def f(self):\n    return wrap(super())", "a = 1", [("MC204", 3)]),
+    "the attribute of super": ("def f(self):\n    return super().other.more", "a = 1", []),
+    "the parent": ("def f(self):\n    return OldMLP", "a = 1", [("MC204", 3)]),
+    "the parent in a text": ("def f(self):\n    return 'OldMLP'", "a = 1", []),
+    "another class that is called alike": ("def f(self):\n    return OldMLP2, self.OldMLP", "a = 1", []),
+    "the parent above a method": ("a = OldMLP.a", "a = 1", [("MC204", 2)]),
+}
+
+
+@pytest.mark.parametrize(("child", "parent", "expected"), USES.values(), ids=USES)
+def test_uses_of_the_parent(child: str, parent: str, expected: list[tuple[str, int]]) -> None:
+    assert told(child, parent) == expected
+
+
+APART = {
+    "equality without a hash": ("def __eq__(self, x): ...", "def __hash__(self): ...", "object", 1),
+    "equality with a hash": ("def __eq__(self, x): ...\n__hash__ = None", "def __hash__(self): ...", "object", None),
+    "equality that extends": (
+        "def __eq__(self, x):\n    return super().__eq__(x)",
+        "def __hash__(self): ...\ndef __eq__(self, x): ...",
+        "object",
+        None,
+    ),
+    "equality alone": ("def __eq__(self, x): ...", "a = 1", "object", None),
+    "a deleted name of both": ("a = 1\ndel a", "a = 2", "object", 3),
+    "a deleted name of its own": ("b = 1\ndel b", "a = 2", "object", None),
+    "the parent by its name": ("a = 1", "def f(self):\n    return NewMLP.a", "object", 1),
+    "the parent by its name, for what stays": ("b = 1", "def f(self):\n    return NewMLP.a\na = 1", "object", None),
+    "a method of the parent by its name": ("def g(): ...", "def f(self):\n    return NewMLP.g()", "object", 1),
+    "another class of that attribute": ("a = 1", "def f(self):\n    return NewMLP.b, Other.a", "object", None),
+    "the parent by its name in what goes": (
+        "a = 1\ndef f(self): ...",
+        "def f(self):\n    return NewMLP.a",
+        "object",
+        None,
+    ),
+    "private names of one class": (
+        "def f(self):\n    return self.__a",
+        "def g(self):\n    return self.__b",
+        "X",
+        None,
+    ),
+    "a private name of both": ("def f(self):\n    self.__a = 1", "def g(self):\n    return self.__a", "X", 2),
+    "dunder names of both": ("def __a__(self): ...", "def __a__(self): ...", "X", None),
+    "slots with a base that has none": ("__slots__ = ()", "a = 1", "X", None),
+    "slots and nothing": ("__slots__ = ()", "a = 1", "", 2),
+    "slots of the parent": ("a = 1", "__slots__ = ()", "object", 1),
+    "slots of the parent with a base": ("a = 1", "__slots__ = ()", "object, X", None),
+    "slots of both with a base": ("__slots__ = ()", "__slots__ = ()", "X", 2),
+}
+
+
+@pytest.mark.parametrize(("child", "parent", "bases", "line"), APART.values(), ids=APART)
+def test_what_python_keeps_apart(child: str, parent: str, bases: str, line: int | None) -> None:
+    assert told(child, parent, bases) == ([("MC204", line)] if line else [])
+
+
+HALVES = {
+    "an annotation": ("a = 1", "a: int = 2", ["MC323"]),
+    "an annotation that is kept": ("a: int = 1", "a: int = 2", []),
+    "no annotation": ("a = 1", "a = 2", []),
+    "one of two names": ("b = a = 1", "a: int = 2", ["MC323"]),
+    "a removal": ("a = AttributeError()", "a: int = 2", []),
+    "a getter beside a setter": ("@property\ndef a(self): ...", "{}", ["MC323"]),
+    "a getter with a setter": ("@property\ndef a(self): ...\n@a.setter\ndef a(self, x): ...", "{}", []),
+    "a getter without decorators": ("def a(self): ...", "{}", ["MC323"]),
+    "a method": ("@other\ndef a(self): ...", "{}", []),
+    "another getter": ("@property\ndef b(self): ...", "{}", []),
+    "a getter beside a deleter": (
+        "@property\ndef a(self): ...\n@a.setter\ndef a(self, x): ...",
+        "{}\n@a.deleter\ndef a(self): ...",
+        ["MC323"],
+    ),
+}
+ACCESSORS = "@property\ndef a(self): ...\n@a.setter\ndef a(self, x): ..."
+
+
+@pytest.mark.parametrize(("child", "parent", "codes"), HALVES.values(), ids=HALVES)
+def test_halves(child: str, parent: str, codes: list[str]) -> None:
+    assert [code for code, _ in told(child, parent.format(ACCESSORS))] == codes
+
+
+def among(
+    child_bases: str, parent_bases: str, child: str, parent: str, siblings: dict[str, str], above: dict[str, str]
+) -> list[tuple[str, int, int]]:
+    """The findings of a class beside others of the modular file."""
+    text = class_text(f"class NewMLP({child_bases}):", child)
+    found = merge_class(
+        text,
+        class_text(f"class NewMLP({parent_bases}):", parent),
+        "NewMLP",
+        "OldMLP",
+        NAMES,
+        {name: frozenset(bases.split()) for name, bases in above.items()},
+        {name: class_text(f"class {name}:", body) for name, body in siblings.items()},
+        SETTINGS,
+    ).findings
+    places = [(one.diagnose(Location("modular")), locate("modular", one.node, text)) for one in found]
+    return [(one.code, place.line, place.column) for one, place in places]
+
+
+F, A = "def f(self): ...", "a = 1"
+MIXINS = {
+    "behind the parent": ("OldMLP, Mixin", "nn.Module", "b = 2", F, {"Mixin": F}, []),
+    "a method of both": ("Mixin, OldMLP", "nn.Module", "b = 2", F, {"Mixin": F}, [("MC204", 1, 14)]),
+    "a second one": ("First, Mixin, OldMLP", "X", "b = 2", F, {"First": A, "Mixin": F}, [("MC204", 1, 21)]),
+    "an attribute of both": ("Mixin, OldMLP", "nn.Module", "b = 2", A, {"Mixin": A}, [("MC204", 1, 14)]),
+    "what the class has itself": ("Mixin, OldMLP", "nn.Module", F, F, {"Mixin": F}, []),
+    "what the class extends": (
+        "Mixin, OldMLP",
+        "X",
+        "def f(self):\n    super().f()",
+        F,
+        {"Mixin": F},
+        [("MC204", 1, 14)],
+    ),
+    "nothing of both": ("Mixin, OldMLP", "nn.Module", "b = 2", F, {"Mixin": A}, []),
+    "from elsewhere": ("Mixin, OldMLP", "nn.Module", "b = 2", A, {}, [("MC204", 1, 14)]),
+    "from elsewhere, and of the parent": ("Mixin, OldMLP", "Mixin", "b = 2", A, {}, []),
+    "from elsewhere, in place of one": ("NewBase, OldMLP", "OldBase", "b = 2", A, {}, []),
+    "an attribute, in place of one": ("NewBase, OldMLP", "OldBase", "b = 2", A, {"NewBase": A}, [("MC204", 1, 14)]),
+    "a method, in place of one": ("OldBase, OldMLP", "OldBase", "b = 2", F, {"OldBase": F}, [("MC204", 1, 14)]),
+    "an attribute of the same base": ("OldBase, OldMLP", "OldBase", "b = 2", A, {"OldBase": A}, []),
+}
+
+
+@pytest.mark.parametrize(
+    ("child_bases", "parent_bases", "child", "parent", "siblings", "expected"), MIXINS.values(), ids=MIXINS
+)
+def test_bases_before_the_parent(
+    child_bases: str, parent_bases: str, child: str, parent: str, siblings: dict[str, str], expected: list[object]
+) -> None:
+    assert among(child_bases, parent_bases, child, parent, siblings, {}) == expected
+
+
+LOST = [("MC204", 1, 22)]
+REPLACED = {
+    "an unrelated base": ("NewBase", "OldBase", "", LOST),
+    "an heir": ("NewBase", "OldBase", "OldBase", []),
+    "no common ending": ("NewThing", "OldBase", "", []),
+    "bases of all models": ("NewPreTrainedModel", "OldPreTrainedModel", "", []),
+    "a base of all models for another": ("NewPreTrainedModel", "AnyModel", "", LOST),
+    "the same base": ("NewBase", "NewBase, OldBase", "", []),
+}
+
+
+@pytest.mark.parametrize(("base", "parent_bases", "above", "expected"), REPLACED.values(), ids=REPLACED)
+def test_bases_that_are_replaced(base: str, parent_bases: str, above: str, expected: list[object]) -> None:
+    found = among(f"OldMLP, {base}", parent_bases, "b = 2", "a = 1", {base: "c = 3"}, {base: above})
+    assert found == expected
+    assert among(f"OldMLP, {base}", parent_bases, "b = 2", "a = 1", {}, {base: above}) == []  # from elsewhere
+
+
+KINDS = {
+    "a coroutine that is awaited": ("async def f(self):\n    await super().f()", "async def f(self): ...", []),
+    "a coroutine that is not awaited": ("async def f(self):\n    super().f()", "async def f(self): ...", [3]),
+    "a plain method that is awaited": ("async def f(self):\n    await super().f()", "def f(self): ...", [3]),
+    "a plain method in a coroutine": ("async def f(self):\n    return super().f()", "def f(self):\n    return 1", []),
+    "a generator that is returned": ("def f(self):\n    return super().f()", "def f(self):\n    yield 1", []),
+    "a generator with a line above": (
+        "def f(self):\n    a = 1\n    return super().f()",
+        "def f(self):\n    yield 1",
+        [4],
+    ),
+    "a generator with a line below": (
+        "def f(self):\n    super().f()\n    a = 1",
+        "def f(self):\n    yield from x",
+        [3],
+    ),
+    "a yield in an inner function": (
+        "def f(self):\n    super().f()",
+        "def f(self):\n    def g():\n        yield 1",
+        [],
+    ),
+    "a generator around a generator": (
+        "def f(self):\n    yield 0\n    return super().f()",
+        "def f(self):\n    yield 1",
+        [4],
+    ),
+    "the names around a call": ("def f(self):\n    super().f()", "def f(self):\n    self.a = locals()", [3]),
+    "the names of an object": ("def f(self):\n    super().f()", "def f(self):\n    self.a = vars(self), dir(x)", []),
+    "the names of nothing": ("def f(self):\n    a = dir()\n    super().f()", "def f(self):\n    self.a = 1", [4]),
+    "a method called eval": ("def f(self):\n    super().f()", "def f(self):\n    self.eval('x')", []),
+    "without a call of super": ("def f(self):\n    yield locals()", "async def f(self):\n    return 1", []),
+}
+
+
+@pytest.mark.parametrize(("child", "parent", "lines"), KINDS.values(), ids=KINDS)
+def test_bodies_that_take_each_others_place(child: str, parent: str, lines: list[int]) -> None:
+    assert told(child, parent) == [("MC204", line) for line in lines]
+
+
+CAPTURES = {
+    "a variable": ("def f(self):\n    apply = 1\n    super().f()", "def f(self):\n    apply()", 1),
+    "a parameter": ("def f(self, apply=1):\n    super().f()", "def f(self):\n    apply()", 1),
+    "a parameter of both": ("def f(self, apply=1):\n    super().f(apply)", "def f(self, apply):\n    apply()", 0),
+    "an import": ("def f(self):\n    from x import y as apply\n    super().f()", "def f(self):\n    apply()", 1),
+    "a local name of the parent": ("def f(self):\n    super().f()\n    apply = 1", "def f(self):\n    apply = 2", 0),
+    "a line that is replaced": (
+        "def f(self):\n    super().f()\n    self.b = 2\n    apply = 1",
+        "def f(self):\n    self.b = apply()",
+        0,
+    ),
+    "an attribute": ("def f(self):\n    self.apply = 1\n    super().f()", "def f(self):\n    apply()", 0),
+}
+
+
+@pytest.mark.parametrize(("child", "parent", "number"), CAPTURES.values(), ids=CAPTURES)
+def test_names_of_the_parents_module_that_the_child_binds(child: str, parent: str, number: int) -> None:
+    assert [code for code, _ in told(child, parent)] == ["MC204"] * number
