@@ -32,7 +32,7 @@ def plan_text(found: Derived, form: str) -> str:
     if form == "torch":
         return torch_text(found.plan, found.small.model)
     if form == "transformers":
-        entries = to_library(found.plan)
+        entries = to_library(found.plan, found.small.model)
         for reason in loader_doubts(found.plan, found.small.model):
             click.echo(f"modular-plan: {found.plan.model}: {reason}", err=True)
         return json.dumps(entries, indent=4) + "\n"

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.patterns import matches, wildcard
+from modular_converter.parallel.plans.patterns import matches, names_of_parts, wildcard
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.style import TorchStyle
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     import torch
 
 
-def to_library(plan: Plan) -> dict[str, str]:
+def to_library(plan: Plan, model: torch.nn.Module | None = None) -> dict[str, str]:
     """``{layer pattern: style}`` in the names of transformers 5.23, numbers all ``*``.
+
+    Args:
+        model: to look whether its layers that have no rule in the plan would have one then.
 
     Raises:
         PlanFormatError: the plan needs what that vocabulary cannot say; each such rule is named.
@@ -31,6 +34,11 @@ def to_library(plan: Plan) -> dict[str, str]:
         pattern = wildcard(rule.pattern)
         if result.setdefault(pattern, rule.style) != rule.style:
             raise PlanFormatError(f"{pattern}: its members need different styles, numbers cannot be told apart there")
+    names = names_of_parts(model) if model is not None else []
+    ruled = {name for rule in plan.rules for name in matches(rule.pattern, names)}
+    beyond = [name for pattern in result for name in matches(pattern, names) if name not in ruled]
+    if beyond:
+        raise PlanFormatError(f"{wildcard(beyond[0])}: {beyond[0]} has no rule, numbers cannot be told apart there")
     return result
 
 

@@ -121,6 +121,8 @@ def _carried(result: Any, owner: _Role) -> Any:
 def _with_style(func: Callable[..., Any], name: str, owner: _Role, args: Any, kwargs: Any) -> Any:
     """The result by the first style of the weight that has something to do; a tied weight can have several."""
     region = GroupRegion(owner.group)
+    if "input" in kwargs:  # torch's name for the first argument
+        args, kwargs = (kwargs["input"], *args), {key: value for key, value in kwargs.items() if key != "input"}
     kind = PRODUCT if name in PRODUCTS else LOOKUP if name == "embedding" else ""
 
     def entered() -> Any:

@@ -117,7 +117,7 @@ def _entries(derived: Derived, checked: bool) -> dict[str, str]:
             f"{name}: transformers' vocabulary cannot say this plan; `--json FILE` writes it as JSON, which can\n  "
             + "\n  ".join(reasons)
         )
-    return to_library(derived.plan)
+    return to_library(derived.plan, derived.small.model)
 
 
 def _refusal(derived: Derived, settings: Sequence[Setting], entries: Mapping[str, str], pool: RankPool | None) -> str:

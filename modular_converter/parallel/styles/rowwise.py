@@ -30,9 +30,9 @@ def summed_product(use: WeightUse, share: Callable[[Any], Any]) -> Any:
         share: from the input of the layer to this rank's features of it.
     """
     args, kwargs, name = list(use.args), dict(use.kwargs), use.name
-    if name == "addmm":
+    if name in ("addmm", "baddbmm"):
         bias, left, right = args[:3]
-        return use.region.sum(share(left) @ right) + bias
+        return kwargs.get("alpha", 1) * use.region.sum(share(left) @ right) + kwargs.get("beta", 1) * bias
     bias = kwargs.pop("bias", None)
     if (name == "linear" or name.startswith("conv")) and len(args) > 2:
         bias, args[2] = args[2], None

@@ -85,3 +85,31 @@ def test_the_library_vocabulary_comes_and_goes():
         from_library("x", {"layers.*.kv": "mla_kv_a_proj"})
     with pytest.raises(PlanFormatError, match="unknown style 'sideways'"):
         from_library("x", {"a": "sideways"})
+
+
+def test_a_layer_without_a_rule_gets_none_through_its_neighbours():
+    """The library takes each number in a name for a star."""
+    alone = Plan.parse("plan x\nrule layers.1 colwise\n")
+    assert to_library(alone) == {"layers.*": "colwise"}
+    with pytest.raises(PlanFormatError, match=r"layers\.\*: layers\.0 has no rule, numbers cannot be told apart"):
+        to_library(alone, Odd())
+    both = Plan.parse("plan x\nrule layers.1 colwise\nrule layers.0 colwise\nrule other.0 rowwise\n")
+    assert to_library(both, Odd()) == {"layers.*": "colwise", "other.*": "rowwise"}
+    with pytest.raises(PlanFormatError, match=r"layers\.\*: its members need different styles"):
+        to_library(Plan.parse("plan x\nrule layers.1 colwise\nrule layers.0 rowwise\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("rule a enter_output", "a: style enter_output is ours"),
+        ("rule a colwise dim=0", "a: dimension 0"),
+        ("rule a packed_colwise parts=1:2", "a: packed parts 1:2"),
+        ("rule a packed_colwise parts=heads:rest", "a: packed parts heads:rest"),
+        ("rule a colwise units=6", "a: units 6"),
+        ("attribute a:heads", "a:heads: an integer that must shrink"),
+    ],
+)
+def test_what_the_library_cannot_say_is_named(line, said):
+    with pytest.raises(PlanFormatError, match=f"^x: not in transformers' vocabulary: {said}$"):
+        to_library(Plan.parse(f"plan x\nrule b packed_colwise parts=1:1\nrule c mla_kv_a_proj parts=2:1\n{line}\n"))

@@ -85,6 +85,19 @@ def test_what_cannot_be_is_named(rules, said):
         resolved(*rules)
 
 
+def test_rules_of_modules_cut_no_weights():
+    """They change what goes into a module or comes out of it; one says the parts of what comes out."""
+    found = resolved(
+        "rule layers.* enter_output", "rule norm all_reduce", "rule layers.0 mla_kv_a_proj parts=heads*3:rest"
+    )
+    assert found.pieces == {} and found.tails == {"layers.0": (3, 1)}
+    assert found.hooks == (
+        ("layers.0", "enter_output"), ("layers.1", "enter_output"), ("norm", "all_reduce"), ("layers.0", "mla_kv_a_proj"),
+    )  # fmt: skip
+    with pytest.raises(ApplyError, match="gone: matches no module"):
+        resolved("rule gone enter_output")
+
+
 def test_what_is_said_to_be_whole_must_be_there():
     model = Model()
     check_whole(Plan.parse("plan x\nwhole layers.*.bias so\nwhole norm so\n"), model)

@@ -3,14 +3,17 @@
 An entry is the set of its coordinates: for each leaf that it lies on, the leaf's number and the place on it.
 """
 
-from itertools import product
+from itertools import accumulate, product
+from math import prod
+from operator import mul
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from modular_converter.parallel.solve.axes import PRODUCT, SUM, Axes, size
 from modular_converter.parallel.solve.candidates import layout, local_size
 from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.solve.operators.views import _groups
 from modular_converter.parallel.trace.graph import Trace
 
 
@@ -155,3 +158,29 @@ def test_a_layout_is_the_entries_of_each_rank(data):
 
 def _own(length, split, rank):
     return [not split or at * RANKS // length == rank for at in range(length)]
+
+
+SHAPES = st.lists(st.sampled_from([1, 2, 2, 3, 4, 6, 8]), max_size=5)
+
+
+@given(SHAPES, st.data())
+def test_a_view_is_taken_apart_wherever_both_shapes_have_a_border(shape, data):
+    """In order, without a dimension left over, and no finer: the runs of both shapes have the same lengths."""
+    total = prod(shape)
+    other: list[int] = []
+    while prod(other) < total or data.draw(st.integers(0, 3)) == 0:
+        left = total // prod(other)
+        other.append(data.draw(st.sampled_from([one for one in range(1, left + 1) if left % one == 0])))
+        assume(len(other) < 9)
+    groups = _groups(shape, other)
+    assert [length for _, _, lengths in groups for length in lengths] == other
+    assert [first for first, _, _ in groups] == [0, *(last for _, last, _ in groups[:-1])]
+    assert groups[-1][1] == len(shape)
+    for first, last, lengths in groups:
+        assert prod(shape[first:last]) == prod(lengths)
+    borders = set(running(shape)) & set(running(other)) - {1, total}
+    assert set(running([prod(lengths) for _, _, lengths in groups])) - {1, total} == borders
+
+
+def running(lengths):
+    return accumulate(lengths, mul)
