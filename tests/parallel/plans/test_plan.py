@@ -14,6 +14,7 @@ from modular_converter.parallel.plans.files import parse_plan, read_plan
 from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.pipeline_plan import PIPELINE_SCHEMA, PipelinePlan
 from modular_converter.parallel.plans.plan import Plan, PlanRule, plan_schema
+from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.styles import STYLES
 
@@ -225,3 +226,8 @@ def test_the_library_form():
     assert to_library(plan) == {"layers.*.up": "colwise", "layers.*.down": "rowwise"}
     with pytest.raises(PlanFormatError, match="must shrink"):
         to_library(Plan("x", plan.rules, ("layers.*:heads",)))
+
+
+def test_a_reason_is_said_with_its_place():
+    assert placed("a.b", "so") == "a.b: so" and placed("", "so") == "so" and placed("a.b", "") == "a.b"
+    assert placed("", "") == ""

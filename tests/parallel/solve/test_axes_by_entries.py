@@ -70,10 +70,11 @@ def test_a_cut_has_the_entries_between_its_borders(data):
 def test_the_outer_part_and_the_rest_are_the_axis(data):
     axes = Axes()
     seq = data.draw(axis(axes))
-    before = size(seq)
+    before, sums = size(seq), [atom for atom in axes.flat(seq) if atom.kind == SUM]
     length = data.draw(st.sampled_from([one for one in range(1, before + 1) if before % one == 0]))
     head, rest = axes.take(seq, length)
     assert head is None or size(head) == length and entries(head + rest) == entries(seq)
+    assert size(axes.flat(seq)) == before and all(atom.kind == SUM for atom in sums)
     lengths = [atom.size for atom in axes.leaves(seq)]
     if len(axes.flat(seq)) == len(lengths):  # factors alone: there is an outer part wherever borders meet
         borders = [size(axes.flat(seq)[:count]) for count in range(len(lengths) + 1)]
@@ -136,6 +137,17 @@ def test_segments_line_up_with_the_same_segments(data):
     inner = data.draw(st.integers(1, 3))
     left = axes.concatenate([axes.leaf(length) for length in lengths]) + axes.leaf(inner)
     right = axes.leaf(sum(lengths)) + axes.leaf(inner)
+    axes.unify(*(data.draw(st.permutations([left, right]))))
+    assert not axes.marks and entries(left) == entries(right)
+
+
+@given(st.data())
+def test_segments_line_up_with_several_factors(data):
+    """Also where the factors outside are one, or go on inside."""
+    axes = Axes()
+    number, length, inner = (data.draw(st.integers(2, 4)) for _ in range(3))
+    left = axes.concatenate([axes.leaf(length) for _ in range(number)]) + axes.leaf(inner)
+    right = axes.leaf(number) + axes.leaf(length) + axes.leaf(inner)
     axes.unify(*(data.draw(st.permutations([left, right]))))
     assert not axes.marks and entries(left) == entries(right)
 

@@ -84,7 +84,7 @@ def _sizes_of_view(flow: Flow, op: Op, dims: list[Seq]) -> None:
     if given is not None and len(given) == len(dims):
         _require_free(flow, dims, given)
     given = flow.call_integers(op, "unflatten")
-    if given is not None and given:
+    if given:
         at = given[0].value % (len(dims) - len(given) + 2)
         _require_free(flow, dims[at : at + len(given) - 1], given[1:])
 
