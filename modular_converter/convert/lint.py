@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 
+from modular_converter.convert.examine.inherited_imports import inherited_missing_modules
 from modular_converter.convert.inherit.ancestors import lineage
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.missing_modules import missing_modules
@@ -61,7 +62,10 @@ def gather_facts(
         exports_of=lambda neighbour: exported_names(originals[neighbour.dotted].definitions.get("__all__")),
         attributes_of=lambda parent: _renamed_attributes(parent, renamed[parent.neighbour.dotted], library),
         renamed=lambda parent, name: renamed[parent.neighbour.dotted].definitions.renamer.name(name),
-        missing_modules=missing_modules(target, [file.kind for file in collection.files], library),
+        missing_modules=[
+            *missing_modules(target, [file.kind for file in collection.files], library),
+            *inherited_missing_modules(neighbours, collection, library),
+        ],
         customary_names=library.settings.customary_names,
         plan_names=library.settings.plan_names,
         model_base=library.settings.model_base,

@@ -115,7 +115,11 @@ class MissingModule:
     path: str
     """Where it was looked for, relative to the modular file."""
     line: int
-    """Of the import."""
+    """Of the import; for one that comes along, of the modular file's import from that neighbour."""
+    comes_from: str = ""
+    """The place of the neighbour's import (`modeling_llama.py:3`); "" for one of the modular file."""
+    instead: str = ""
+    """The import for the modular file that takes the place of the neighbour's; "" for one in the body of a function."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ class Facts:
     renamed: Callable[[Parent, str], str]
     """Gives the name that a member of a parent has in generated code."""
     missing_modules: Collection[MissingModule] = ()
-    """Modules beside the model that the modular file imports and that do not exist."""
+    """Modules that generated code imports from beside the model and that do not exist."""
     customary_names: Collection[str] = ()
     """Definitions that a file may have although nothing uses them."""
     plan_names: Collection[str] = ()

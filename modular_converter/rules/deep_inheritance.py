@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
 
 
-OLDER = (
-    "models/older/modeling_older.py",
+FIRST = (
+    "models/first/modeling_first.py",
     """\
 from torch import nn
 
 
-class OlderMLP(nn.Module):
+class FirstMLP(nn.Module):
     def forward(self, hidden_states):
         return hidden_states
 """,
@@ -34,18 +34,18 @@ RULE = Rule(
 The generated class has the parent's body and the parent's bases. One of these bases is a class of a third model, so
 the generated file imports from that model, and a reader does not see all code of the class in one file.
 
-Inherit from the class that holds the code (`OlderMLP`), or first rewrite the parent's file so that it does not import
+Inherit from the class that holds the code (`FirstMLP`), or first rewrite the parent's file so that it does not import
 from another model.
 """,
     bad=(
-        OLDER,
+        FIRST,
         (
             "models/old/modeling_old.py",
             """\
-from ..older.modeling_older import OlderMLP
+from ..first.modeling_first import FirstMLP
 
 
-class OldMLP(OlderMLP):
+class OldMLP(FirstMLP):
     def rescale(self, hidden_states):
         return 2 * hidden_states
 """,
@@ -53,14 +53,14 @@ class OldMLP(OlderMLP):
         NEW_MLP,
     ),
     good=(
-        OLDER,
+        FIRST,
         (
             "models/new/modular_new.py",
             """\
-from ..older.modeling_older import OlderMLP
+from ..first.modeling_first import FirstMLP
 
 
-class NewMLP(OlderMLP):
+class NewMLP(FirstMLP):
     def rescale(self, hidden_states):
         return 2 * hidden_states
 

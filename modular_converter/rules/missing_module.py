@@ -1,4 +1,4 @@
-"""MC326: an import of a module beside the model that does not exist."""
+"""MC326: an import of a module beside the model that does not exist, written or taken over from a neighbour."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ RULE = Rule(
     code="MC326",
     name="missing-module",
     severity=Severity.WARNING,
-    summary="the modular file imports from a module beside it that does not exist",
+    summary="generated code imports from a module beside it that does not exist",
     explanation="""\
-Generated files have the imports of the modular file. A module in the folder of the model, or in that of another model,
-which neither exists nor is generated, makes their import fail.
+Generated files have the imports of the modular file, and those of the neighbours that inherited code needs. A module
+in the folder of the model, or in that of another model, which neither exists nor is generated makes their import fail.
 
-Correct the name, write the module, or define the class in the modular file: a `NewConfig` there gives
-`configuration_new.py`. An import under `try` or a condition may fail, and is not looked at. Nor are modules above the
-folder of models, which a part of a library may lack.
+A neighbour's relative imports lead to the files of the new model. Where only the neighbour's folder has such a file,
+import the name in the modular file: `from ..llama.helpers import scale` takes the place of the neighbour's import.
+
+Else correct the name, write the module, or define the class in the modular file: a `NewConfig` there gives
+`configuration_new.py`. An import under `try` may fail, and is not looked at, nor one under a condition at the top
+level. Nor are modules above the folder of models, which a part of a library may lack.
 """,
     bad=(
         OLD_MLP,
@@ -66,17 +69,28 @@ __all__ = ["NewConfig", "NewMLP"]
 )
 
 
-def diagnose(location: Location, module: str, path: str) -> Diagnostic:
-    """`module` is written so in the import; `path` is where it was looked for, relative to the modular file."""
+def diagnose(location: Location, module: str, path: str, comes_from: str = "", instead: str = "") -> Diagnostic:
+    """`module` is written so in the import; `path` is where it was looked for, relative to the modular file.
+
+    Args:
+        comes_from: the place of the import in a neighbour whose code has it.
+        instead: the import for the modular file that takes its place.
+    """
+    whose = f", imported by code that comes along from {comes_from}," if comes_from else ""
+    help = "Correct the import, write the module, or define in the modular file what you import from it."
+    if comes_from:
+        help = "Write the module, or override the function with an import of your own."
+    if instead:
+        help = f"Write the module, or import in the modular file what lies beside the parent: `{instead}`."
     return Diagnostic(
         RULE,
         location,
-        f"`{module}` does not exist: there is no {path}, and none is generated",
-        help="Correct the import, write the module, or define in the modular file what you import from it.",
+        f"`{module}`{whose} does not exist: there is no {path}, and none is generated",
+        help=help,
     )
 
 
 def check(facts: Facts) -> Iterator[Diagnostic]:
     """Find imports of modules that do not exist."""
     for one in facts.missing_modules:
-        yield diagnose(Location(facts.path, one.line), one.module, one.path)
+        yield diagnose(Location(facts.path, one.line), one.module, one.path, one.comes_from, one.instead)

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 
 from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module
+from modular_converter.convert.source.index import relative_imports
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Role
+from modular_converter.convert.source.module import ImportedName
 from modular_converter.facts.conversion import MissingModule
 from modular_converter.settings.kinds import split_stem
 
@@ -30,15 +31,28 @@ def missing_modules(target: ModularFile, kinds: Collection[str], library: Librar
     folder = os.path.dirname(target.path)
     found: dict[str, MissingModule] = {}
     for statement in target.module.statements:
-        for name in statement.imports if statement.role is Role.IMPORT else ():
+        for name in relative_imports(statement):
             path = _path(name, folder, library)
-            if path and not any(map(library.exists, _files(path, name.name))):
-                kind, model = split_stem(os.path.basename(path), library.settings.file_kinds) or ("", "")
-                giver = os.path.join(os.path.dirname(path), f"modular_{model}.py")
-                if not (kind in kinds if giver == target.path else model and library.exists(giver)):
-                    looked = os.path.relpath(f"{path}.py", folder).replace(os.sep, "/")
-                    found[name.module] = MissingModule(name.module, looked, statement.line)
+            if path and not exists(path, name.name, library) and not is_given(path, target, kinds, library):
+                found[name.module] = MissingModule(name.module, looked_for(path, folder), statement.line)
     return [*found.values()]
+
+
+def exists(path: str, name: str, library: Library) -> bool:
+    """Whether `from path import name` finds a file; `path` has no suffix."""
+    return any(map(library.exists, _files(path, name)))
+
+
+def is_given(path: str, target: ModularFile, kinds: Collection[str], library: Library) -> bool:
+    """Whether a run generates a file, from this modular file or from another one."""
+    kind, model = split_stem(os.path.basename(path), library.settings.file_kinds) or ("", "")
+    giver = os.path.join(os.path.dirname(path), f"modular_{model}.py")
+    return kind in kinds if giver == target.path else bool(model) and library.exists(giver)
+
+
+def looked_for(path: str, folder: str) -> str:
+    """The file that was looked for, relative to a folder."""
+    return os.path.relpath(f"{path}.py", folder).replace(os.sep, "/")
 
 
 def _path(name: ImportedName, folder: str, library: Library) -> str:

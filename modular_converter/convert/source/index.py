@@ -10,6 +10,9 @@ from dataclasses import replace
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 
 
+_RELATIVE_IMPORT = re.compile(r"^[ \t]*from[ \t]*\.", re.MULTILINE)
+
+
 def index_module(text: str, path: str) -> Module:
     """Split `text` into its statements.
 
@@ -154,8 +157,13 @@ def imported_names(node: ast.Import | ast.ImportFrom) -> tuple[ImportedName, ...
     return tuple(ImportedName(module, alias.name, alias.asname or "") for alias in node.names)
 
 
-def _imports_in(node: ast.stmt) -> Iterator[ast.Import | ast.ImportFrom]:
-    return (child for child in ast.walk(node) if isinstance(child, (ast.Import, ast.ImportFrom)))
+def _imports_in(node: ast.AST, skip: tuple[type[ast.stmt], ...] = ()) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The import statements in a statement, but for those in the statements of the types to skip."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        yield node
+    elif not isinstance(node, (ast.expr, *skip)):
+        for child in ast.iter_child_nodes(node):
+            yield from _imports_in(child, skip)
 
 
 def imports_within(text: str, word: str) -> tuple[ImportedName, ...]:
@@ -165,6 +173,22 @@ def imports_within(text: str, word: str) -> tuple[ImportedName, ...]:
     return tuple(
         name for node in ast.parse(text).body for child in _imports_in(node) for name in imported_names(child)
     )
+
+
+def relative_imports(statement: Statement) -> tuple[ImportedName, ...]:
+    """The names that a statement binds by relative imports, in the bodies of functions too, but not those of a `try`.
+
+    What a top-level `if` imports does not count either: it may be for type checkers alone.
+    """
+    if statement.role is Role.PROTECTED_IMPORT or not _RELATIVE_IMPORT.search(statement.text):
+        return ()
+    found = statement.imports or (
+        name
+        for node in ast.parse(statement.text).body
+        for child in _imports_in(node, skip=(ast.Try,))
+        for name in imported_names(child)
+    )
+    return tuple(name for name in found if name.is_relative)
 
 
 def _names_of_tests(node: ast.stmt) -> Iterator[str]:

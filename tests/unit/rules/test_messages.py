@@ -122,6 +122,16 @@ WORDED = [
     (formatter_failed.diagnose(AT, "ruff", "bad key"), "`ruff` failed: bad key", "--formatter none"),
     (lookup_by_text.diagnose(AT, "NewMLP", "eval(…)"), "`eval(…)` in the generated `NewMLP`", "in code"),
     (missing_module.diagnose(AT, ".helper", "helper.py"), "no helper.py, and none is generated", "write the module"),
+    (
+        missing_module.diagnose(AT, ".helper", "helper.py", "modeling_old.py:2"),
+        "imported by code that comes along from modeling_old.py:2, does not exist",
+        "override the function",
+    ),
+    (
+        missing_module.diagnose(AT, ".helper", "helper.py", "modeling_old.py:2", "from ..old.helper import x"),
+        "`.helper`, imported",
+        "lies beside the parent: `from ..old.helper import x`",
+    ),
     (formatter_version.diagnose(AT, "ruff", "0.14.10", "9.9"), "with `ruff` 0.14.10", "pip install ruff==0.14.10"),
     (bad_setting.unknown(AT, "wrokers", ["workers"]), "unknown setting `wrokers`", "Did you mean `workers`?"),
     (unknown_revision.diagnose("mian", "git knows no commit `mian`"), "since `mian`: git knows no", "git fetch"),

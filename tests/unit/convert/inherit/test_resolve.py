@@ -167,6 +167,8 @@ def test_a_model_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path) 
         ("from ..old.modeling_old import OldMLP\n", (), []),
         ("from ...missing import a\nfrom missing import b\nfrom . import c\nfrom .. import d\n", (), []),
         ("if a:\n    from .missing import a\n", (), []),
+        ("def f():\n    if a:\n        from .missing import a\n", (), [(".missing", "missing.py", 1)]),
+        ("def f():\n    try:\n        from .missing import a\n    except ImportError:\n        pass\n", (), []),
         ("from .configuration_new import NewConfig\n", ("modeling", "configuration"), []),  # generated with it
         ("from .configuration_new import A\n", ("modeling",), [(".configuration_new", "configuration_new.py", 1)]),
         ("from ..newer.tokenization_newer import A\n", (), []),  # generated from another modular file
@@ -178,4 +180,4 @@ def test_modules_that_do_not_exist(
 ) -> None:
     library = lay_out(tmp_path, modular)
     target = open_target(str(tmp_path / NEW), library)
-    assert [dataclasses.astuple(one) for one in missing_modules(target, kinds, library)] == missing
+    assert [(one.module, one.path, one.line) for one in missing_modules(target, kinds, library)] == missing

@@ -1,0 +1,81 @@
+"""Imports that come along from a neighbour and fail in the new model: its folder lacks what the neighbour's has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from modular_converter.convert.emit.imports import names_in_annotations
+from modular_converter.convert.examine.code import globals_read
+from modular_converter.convert.inherit.missing_modules import exists, is_given, looked_for
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
+from modular_converter.convert.inherit.resolve import module_path
+from modular_converter.convert.inline.generated import GeneratedFiles
+from modular_converter.convert.source.index import relative_imports
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import ImportedName, Role
+from modular_converter.facts.conversion import MissingModule
+
+
+def inherited_missing_modules(
+    neighbours: Neighbourhood, files: GeneratedFiles, library: Library
+) -> Iterator[MissingModule]:
+    """The modules that a neighbour imports from beside it and that are not beside the new model, one for each module.
+
+    What the neighbour's own folder lacks is left out: the tree may be a part of a library.
+    """
+    target = neighbours.target
+    folder = os.path.dirname(target.path)
+    kinds = [file.kind for file in files.files]
+    bound = {name.bound for name in target.module.imported.values()}
+    for dotted, renamed in neighbours.neighbours.items():
+        found: dict[str, MissingModule] = {}
+        home = os.path.dirname(renamed.neighbour.path)
+        for statement in renamed.neighbour.module.statements if not renamed.neighbour.package else ():
+            is_top = statement.role is Role.IMPORT
+            for name in relative_imports(statement):
+                here = renamed.import_in_target(name)
+                there, path = _path(name, home), _path(here, folder)
+                if here.module in found or there == path or (is_top and here.bound in bound):
+                    continue
+                is_missing = not exists(path, here.name, library) and not is_given(path, target, kinds, library)
+                if is_missing and exists(there, name.name, library) and _is_used(here, is_top, files):
+                    place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
+                    instead = _instead(name, here, renamed) if is_top else ""
+                    line = next(one.line for one in target.module.statements if _imports_from(one.imports, dotted))
+                    module = here.module if here.module.strip(".") else here.module + here.name
+                    found[here.module] = MissingModule(module, looked_for(path, folder), line, place, instead)
+        bound |= {renamed.import_in_target(name).bound for name in renamed.neighbour.module.imported.values()}
+        yield from found.values()
+
+
+def _path(name: ImportedName, folder: str) -> str:
+    """The file of a relative import in a file of `folder`, without its suffix; of `from . import x` that of `x`."""
+    dots_only = not name.module.strip(".")
+    path = module_path(f"{name.module}{name.name}" if dots_only else name.module, folder) or ""
+    return path.removesuffix(".py")
+
+
+def _imports_from(imports: tuple[ImportedName, ...], dotted: str) -> bool:
+    return any(name.module == dotted for name in imports)
+
+
+def _is_used(name: ImportedName, is_top: bool, files: GeneratedFiles) -> bool:
+    """Whether generated code reads the name of an import at the top of the module, or has the import in a body."""
+    if not is_top:
+        return any(f"from {name.module} import" in one.text for file in files.files for one in file.ordered)
+    return any(
+        (name.bound in one.uses and name.bound in globals_read(one.text))
+        or name.bound in names_in_annotations(one.text, {name.bound})
+        for file in files.files
+        for one in file.ordered
+        if name.bound not in file.definitions
+    )
+
+
+def _instead(name: ImportedName, here: ImportedName, renamed: RenamedNeighbour) -> str:
+    """The import that brings to the modular file what the neighbour imports from beside it."""
+    beside = not name.module.startswith("..")
+    module = f"..{os.path.basename(os.path.dirname(renamed.neighbour.path))}{name.module}" if beside else name.module
+    alias = f" as {here.bound}" if here.bound != name.name else ""
+    return f"from {module.rstrip('.') or name.module} import {name.name}{alias}"

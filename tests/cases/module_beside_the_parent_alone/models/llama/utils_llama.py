@@ -1,0 +1,1 @@
+UTILS_LLAMA = 1

@@ -1,0 +1,2 @@
+class EmuTextConfig:
+    pass
