@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from modular_converter.convert.inherit.members import ClassBlock
 from modular_converter.convert.inherit.prefix import common_suffix
+from modular_converter.convert.inherit.scopes import FUNCTIONS, Function
 from modular_converter.settings.values import Settings
 
 
@@ -33,6 +34,8 @@ class ClassShape:
     """What the modular file defines and imports."""
     attributes: frozenset[str] = frozenset()
     """What the bodies of the child and of the parent bind."""
+    methods: Mapping[str, tuple[Function, ...]] = field(default_factory=dict)
+    """The child's and the parent's functions by name."""
     is_set_above: Callable[[str, str], bool] = _never
     """Tells whether a method of this name, in an ancestor of the parent, sets an attribute of this name."""
     binds: Callable[[str], frozenset[str] | None] = _unseen
@@ -69,8 +72,12 @@ def shape_of(
     if settings.model_base:
         above |= {base: frozenset((settings.model_base,)) for base in bases if settings.model_base in base}
     attributes = frozenset[str]().union(*(member.binds for member in (*child.members, *parent.members)))
-    last = settings.last_statement
-    return ClassShape(child.node.name, tuple(bases), above, last, module_names, attributes, is_set_above, binds)
+    methods: dict[str, tuple[Function, ...]] = {}
+    for node in (*child.node.body, *parent.node.body):
+        if isinstance(node, FUNCTIONS):
+            methods[node.name] = (*methods.get(node.name, ()), node)
+    last, name = settings.last_statement, child.node.name
+    return ClassShape(name, tuple(bases), above, last, module_names, attributes, methods, is_set_above, binds)
 
 
 def merge_bases(

@@ -30,6 +30,12 @@ def method_call(node: ast.stmt, method: str, class_name: str = "") -> ast.Call |
     return value if isinstance(value, ast.Call) and super_attribute(value.func, class_name) == method else None
 
 
+def unpacked_mappings(node: ast.stmt, method: str) -> list[ast.expr]:
+    """The `**mapping` arguments of a `super()` statement: the parent's body gets copies of these."""
+    call = method_call(node, method)
+    return [keyword.value for keyword in call.keywords if keyword.arg is None] if call else []
+
+
 def super_attribute(node: ast.AST, class_name: str = "") -> str:
     """The name of `super().name`; "" for any other expression."""
     if (

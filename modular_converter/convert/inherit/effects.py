@@ -8,6 +8,29 @@ from typing import NamedTuple
 
 from modular_converter.convert.inherit.calls import super_attribute
 from modular_converter.convert.inherit.scopes import COMPREHENSIONS, FUNCTIONS, dotted
+from modular_converter.facts.nodes import walk
+
+
+MUTATORS = frozenset(
+    [
+        "add",
+        "append",
+        "appendleft",
+        "clear",
+        "discard",
+        "extend",
+        "insert",
+        "pop",
+        "popitem",
+        "popleft",
+        "remove",
+        "reverse",
+        "setdefault",
+        "sort",
+        "update",
+    ]
+)
+"""Methods of lists, dictionaries, sets and queues that change them."""
 
 
 class Effects(NamedTuple):
@@ -37,6 +60,15 @@ def effects_of(*nodes: ast.AST) -> Effects:
     for node in nodes:
         visitor.visit(node)
     return Effects(frozenset(visitor.reads), frozenset(visitor.binds), frozenset(visitor.changes))
+
+
+def captured_by(node: ast.AST) -> frozenset[str]:
+    """The names that inner functions of a statement take from around them: these they read when they are called."""
+    visitor = _Visitor()
+    for part in walk(node):
+        if isinstance(part, (*FUNCTIONS, ast.Lambda)):
+            visitor.visit(part)
+    return frozenset(path for path in visitor.reads if "." not in path)
 
 
 class _Visitor(ast.NodeVisitor):
@@ -76,6 +108,11 @@ class _Visitor(ast.NodeVisitor):
             changed = [call.func.value] if isinstance(call.func, ast.Attribute) else []
             changed += (part for part in given if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)))
             self.changes.update(dotted(_object(part)) for part in changed)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:  # `size = kwargs.pop("size")`
+            self.changes.add(dotted(_object(node.func.value)))
         self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:

@@ -6,13 +6,14 @@ import builtins
 from collections.abc import Iterator, Sequence, Set
 
 from modular_converter.convert.inherit.class_findings import ClassFinding, local_name_shared, not_mergeable
+from modular_converter.convert.inherit.effects import captured_by
 from modular_converter.convert.inherit.reaching import History, Order
 from modular_converter.convert.inherit.scopes import Function, parameters_of
 from modular_converter.convert.inherit.statements import Line
 
 
 def check_names(
-    child: Function, parent: Function, order: Order, merged: Sequence[Line], module_names: Set[str]
+    child: Function, parent: Function, order: Order, merged: Sequence[Line], module_names: Set[str], copied: Set[str]
 ) -> Iterator[ClassFinding]:
     """The names that a line of the child reads, and that are something else in the merged body.
 
@@ -20,11 +21,13 @@ def check_names(
 
     Args:
         module_names: what the modular file defines and imports.
+        copied: the names that the call unpacks, `**kwargs`: with inheritance the parent's body has a copy.
     """
     own = order.own
     if not own.lines:
         return
-    history = History(merged, order.instance)
+    yield from _check_captured(child, order, set(merged))
+    history = History(merged, order.instance, order.hidden)
     kept = set(merged)
     theirs = {name for line in order.inherited if line in kept for name in line.effects.binds}
     theirs |= parameters_of(parent) - order.parameters
@@ -32,7 +35,10 @@ def check_names(
         place = history.place(line)
         for name in sorted(_names_from_above(line)) if place is not None else ():
             expected, got = own.binder(name, own.turn[line.origin]), history.binder(name, place or 0)
-            if expected is not None or name in order.parameters:
+            if name in copied and any(name in one.effects.changes for one in order.inherited if one in kept):
+                if line in order.after:
+                    yield local_name_shared(line.node, name, "is what the parent's lines have left of it", child.name)
+            elif expected is not None or name in order.parameters:
                 yield from _check_own(child, line, name, expected, got, order)
             elif name in theirs and (name in module_names or hasattr(builtins, name)):
                 yield not_mergeable(
@@ -42,6 +48,34 @@ def check_names(
                 )
             elif got is None and history.binds_from(name, (place or 0) + 1):
                 yield not_mergeable(line.node, child.name, f"this line would stand above the one that binds `{name}`")
+
+
+def _check_captured(child: Function, order: Order, merged: Set[Line]) -> Iterator[ClassFinding]:
+    """The names of inner functions that are the other body's variables too: with inheritance there are two of each.
+
+    A child's assignment that takes the place of the parent's is meant for all that read it.
+    """
+    inherited = [line for line in order.inherited if line in merged]
+    theirs, replaced = set[str](), set[str]()
+    for line in order.inherited:
+        replaced.update(line.targets)
+        theirs.update(line.effects.binds if line in merged else ())
+    captured = frozenset[str]().union(*(captured_by(line.node) for line in inherited if _has_function(line)))
+    for line in order.own.lines:
+        names = captured & line.effects.binds - replaced
+        if _has_function(line):
+            names |= captured_by(line.node) & theirs & (order.parameters | _bound_by_own(order))
+        for name in sorted(names):
+            reason = f"an inner function reads `{name}`, to which the parent's lines and yours both assign"
+            yield not_mergeable(line.node, child.name, reason, f"Give your `{name}` another name.")
+
+
+def _has_function(line: Line) -> bool:
+    return "lambda" in line.normal or "def " in line.normal
+
+
+def _bound_by_own(order: Order) -> set[str]:
+    return set[str]().union(*(line.effects.binds for line in order.own.lines))
 
 
 def _names_from_above(line: Line) -> set[str]:

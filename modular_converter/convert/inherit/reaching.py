@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from modular_converter.convert.inherit.hidden_effects import HiddenEffects, hands_over
 from modular_converter.convert.inherit.scopes import own_nodes
 from modular_converter.convert.inherit.statements import Line
 
@@ -18,10 +19,13 @@ FARTHEST = 50
 """Writers of one attribute that are compared, from the last one back: time stays proportional to the input."""
 
 
+NO_METHODS = HiddenEffects({}, "")
+
+
 class History:
     """What writes a path above a place, in a list of lines."""
 
-    def __init__(self, lines: Sequence[Line], instance: str) -> None:
+    def __init__(self, lines: Sequence[Line], instance: str, hidden: HiddenEffects = NO_METHODS) -> None:
         """`instance` is the name of the instance: what is done to the whole of it is not followed."""
         self.lines = lines
         self.turn = {line.origin: place for place, line in enumerate(lines)}
@@ -29,7 +33,7 @@ class History:
         self._writers: dict[str, list[int]] = {}
         self._binders: dict[str, list[int]] = {}
         for place, line in enumerate(lines):
-            for path in line.effects.writes - {instance}:
+            for path in line.effects.writes.union(hidden.of(line.effects).writes) - {instance}:
                 self._writers.setdefault(path, []).append(place)
             for path in line.effects.binds:
                 self._binders.setdefault(path, []).append(place)
@@ -79,11 +83,13 @@ class Order:
     instance: str
     parameters: frozenset[str]
     """The parameters of the merged method."""
+    hidden: HiddenEffects = NO_METHODS
+    """What the methods do that the lines use."""
 
     @cached_property
     def written(self) -> History:
         """All lines."""
-        return History([*self.before, *self.inherited, *self.after], self.instance)
+        return History([*self.before, *self.inherited, *self.after], self.instance, self.hidden)
 
     def gives_the_same(self, one: Line, other: Line) -> bool:
         """Whether two statements of one text read the same values, as inheritance executes them."""
@@ -95,7 +101,7 @@ class Order:
     @cached_property
     def own(self) -> History:
         """The child's lines."""
-        return History([*self.before, *self.after], self.instance)
+        return History([*self.before, *self.after], self.instance, self.hidden)
 
     def attributes(self, paths: Collection[str]) -> list[str]:
         """The attributes of the instance among some paths."""
@@ -113,14 +119,15 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
     """
     if not order.after:
         return set()
-    written, history = order.written, History(merged, order.instance)
+    written, history = order.written, History(merged, order.instance, order.hidden)
     deleted = {target: line for line in order.after for target in line.deleted}
     found = _needed_above(order, deleted) | _behind_returns(order, merged) | {*_above_changes(order, history)}
+    found |= {*_above_own_returns(order, history)}
     for line in order.after:
         place = history.place(line)
         if place is None:
             continue
-        for path in order.attributes(line.effects.reads) if not only_removes(line) else ():
+        for path in order.attributes(_read_by(line, order)) if not only_removes(line) else ():
             if path not in deleted:
                 ends = written.turn[line.origin], place
                 found |= _differing(order, history, path, ends, {line})
@@ -130,6 +137,17 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
     for path in order.attributes(changed):
         found |= _differing(order, history, path, (len(written.lines), len(merged)), set())
     return found.union(_too_early_removals(order, history, deleted)).intersection(order.after)
+
+
+def _read_by(line: Line, order: Order) -> frozenset[str]:
+    """The paths that a line of the child reads, also by the methods that it uses.
+
+    Where it gives the instance to something else, these are all attributes that the parent's lines bind.
+    """
+    reads = line.effects.reads | order.hidden.of(line.effects).reads
+    if not hands_over(line.node, order.instance):
+        return reads
+    return reads.union(*(one.effects.binds for one in order.inherited))
 
 
 def _behind_returns(order: Order, merged: Sequence[Line]) -> set[Line]:
@@ -142,15 +160,31 @@ def _behind_returns(order: Order, merged: Sequence[Line]) -> set[Line]:
     return {line for line in lines if line in own and order.attributes(line.effects.writes)}
 
 
-def _above_changes(order: Order, history: History) -> Iterator[Line]:
-    """The child's lines that would stand above another one that changes in place what they read."""
-    changes: list[tuple[str, int]] = []
+def _above_own_returns(order: Order, history: History) -> Iterator[Line]:
+    """The child's lines that would stand above a `return` of the child's own that may skip them."""
+    first: int | None = None
     for line in order.after:
         place = history.place(line)
-        if place is not None:
-            if any(path in line.effects.reads and place < there for path, there in changes):
+        if first is not None and (line.deleted if place is None else place < first):
+            yield line
+        if first is None and any(returns_in(line.node)):
+            first = place
+
+
+def _above_changes(order: Order, history: History) -> Iterator[Line]:
+    """The child's lines that would stand above another line that changes in place what they read."""
+    inherited = set(order.inherited)
+    last: dict[str, int] = {}
+    for place, line in enumerate(history.lines):
+        if line in inherited:
+            last.update(dict.fromkeys(line.effects.objects_changed - {order.instance}, place))
+    for line in order.after:
+        at = history.place(line)
+        if at is not None:
+            if any(at < last.get(path, at) for path in line.effects.reads):
                 yield line
-            changes += ((path, place) for path in line.effects.objects_changed - {order.instance})
+            for path in line.effects.objects_changed - {order.instance}:
+                last[path] = max(at, last.get(path, at))
 
 
 def _needed_above(order: Order, deleted: Mapping[str, Line]) -> set[Line]:

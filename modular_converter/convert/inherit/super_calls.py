@@ -11,7 +11,7 @@ import libcst as cst
 
 from modular_converter.convert.inherit.arguments import bind_arguments
 from modular_converter.convert.inherit.bases import ClassShape
-from modular_converter.convert.inherit.calls import first_parameter, is_super_statement
+from modular_converter.convert.inherit.calls import first_parameter, is_super_statement, unpacked_mappings
 from modular_converter.convert.inherit.checks import check_captures, check_kinds, check_scopes
 from modular_converter.convert.inherit.class_findings import (
     ClassFinding,
@@ -19,10 +19,11 @@ from modular_converter.convert.inherit.class_findings import (
     not_repeated,
     replaces_several,
 )
+from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.reaching import Order, counts_twice, misplaced, only_removes, returns_in
-from modular_converter.convert.inherit.scopes import Function
+from modular_converter.convert.inherit.scopes import Function, parameters_of
 from modular_converter.convert.inherit.statements import Body, Line
 
 
@@ -63,15 +64,18 @@ def merge_statements(merge: Merge) -> list[Line]:
     if isinstance(call.node, ast.Return):
         after = []  # never reached
     inherited = list(merge.parent_body.lines)
-    if before and merge.name == "__init__" and inherited and is_super_statement(inherited[0].node, merge.name):
+    if before and _calls_base_first(merge, inherited) and not _reads_changes(inherited[0], before, merge):
         before.insert(0, inherited.pop(0))
     after = _without_repeated(merge, after)
-    order = Order(before, inherited, after, first_parameter(merge.child, merge.parent), merge.available)
+    instance = first_parameter(merge.child, merge.parent)
+    hidden = HiddenEffects({name: some for name, some in merge.shape.methods.items() if name != merge.name}, instance)
+    order = Order(before, inherited, after, instance, merge.available, hidden)
     body = _merge_behind(merge, order)
     merged, appended = body.merged, body.appended
     told = [*_check_replacements(merge, body.replaced)]
     names = merge.shape.module_names
-    told = told or [*check_names(merge.child, merge.parent, order, [*before, *merged, *appended], names)]
+    copied = {one.id for one in unpacked_mappings(call.node, merge.name) if isinstance(one, ast.Name)}
+    told = told or [*check_names(merge.child, merge.parent, order, [*before, *merged, *appended], names, copied)]
     merge.findings.extend(told)
     if inherited and merge.parent_body.footer:
         merged, appended = _with_footer(merge.parent_body.footer, merged, appended)
@@ -84,6 +88,19 @@ def merge_statements(merge: Merge) -> list[Line]:
     bindings = bind_arguments(merge.child, merge.parent, call.node, merge.available, before, merged, merge.findings)
     lines = [*before, *bindings, *merged, *appended]
     return _moved_last(lines, merge.shape.last_statement) if merge.name == "__init__" else lines
+
+
+def _calls_base_first(merge: Merge, inherited: Sequence[Line]) -> bool:
+    """Whether the parent's `__init__` begins with that of its base: attributes can be set only behind it in modules."""
+    return merge.name == "__init__" and bool(inherited) and is_super_statement(inherited[0].node, merge.name)
+
+
+def _reads_changes(line: Line, before: Sequence[Line], merge: Merge) -> bool:
+    """Whether a line of the parent reads what the child's lines bind or change, or a parameter that has to be bound."""
+    changed = (parameters_of(merge.parent) - merge.available).union(
+        *(part.effects.writes | part.effects.objects_changed for part in before)
+    )
+    return not line.effects.reads.isdisjoint(changed)
 
 
 def _removes_too_much(merge: Merge, order: Order, part: Line) -> bool:
@@ -101,6 +118,16 @@ def _removes_too_much(merge: Merge, order: Order, part: Line) -> bool:
         return True
     calls_base = any("super" in line.reads for line in (*order.before, *order.inherited))
     return calls_base and any(merge.shape.is_set_above(merge.name, attribute) for attribute in attributes)
+
+
+def _set_again(merge: Merge, order: Order) -> Iterator[Line]:
+    """The child's lines whose attributes a base sets, which the parent's body calls below its own assignments."""
+    late = [place for place, part in enumerate(order.inherited) if "super" in part.reads]
+    above = {target for part in order.inherited[: late[-1]] for target in part.targets} if late else set()
+    for part in order.after:
+        attributes = (target for target in part.targets if target in above and target.startswith(f"{order.instance}."))
+        if any(merge.shape.is_set_above(merge.name, target.partition(".")[2]) for target in attributes):
+            yield part
 
 
 @dataclass(frozen=True)
@@ -122,7 +149,7 @@ def _merge_behind(merge: Merge, order: Order) -> _Merged:
     """
     for part in order.after:
         merge.overrides.lines.update(dict.fromkeys(part.targets, (part, merge.name)))
-    held = {part for part in order.after if _removes_too_much(merge, order, part)}
+    held = {part for part in order.after if _removes_too_much(merge, order, part)} | {*_set_again(merge, order)}
     for _ in range(ROUNDS):
         body = _proposed(merge, order, held)
         more = misplaced(order, [*order.before, *body.merged, *body.appended]) - held

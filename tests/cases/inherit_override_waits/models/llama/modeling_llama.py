@@ -1,0 +1,38 @@
+class LlamaRoot:
+    def __init__(self, size=1):
+        self.size = size
+
+
+class LlamaCount:
+    def __init__(self, config, layers):
+        self.total = 0
+        self.given = 0
+        self.number = 0
+        self.rate = config.rate
+        layers.append(1)
+        config.rate = 0
+        self.late = 5
+
+    @property
+    def doubled(self):
+        return self.late * 2
+
+    def compute(self):
+        return self.doubled
+
+
+class LlamaSet:
+    def __init__(self, size):
+        self.out = 1
+        self.items = []
+        self.setup(size)
+
+    def setup(self, size):
+        self.out = size
+        self.items.append(size)
+
+
+class LlamaLate(LlamaRoot):
+    def __init__(self, size=1):
+        self.size = 1
+        super().__init__(size)
