@@ -101,7 +101,10 @@ def _parsed(text: str, number: int) -> Entry:
     if len(words) != 4 or words[2] != "->":
         raise PlanFormatError(f"line {number}: `module PATH inputs -> outputs` expected, not {shown(text)}")
     sides = [() if side == "-" else tuple(side.split(",")) for side in (words[1], words[3])]
-    return _entry(words[0], *sides)
+    try:
+        return _entry(words[0], *sides)
+    except PlanFormatError as error:
+        raise PlanFormatError(f"line {number}: {error}") from None
 
 
 def _entry(module: Any, inputs: Any, outputs: Any) -> Entry:

@@ -18,7 +18,7 @@ from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.gradients import Entries, gradient_entries
 from modular_converter.parallel.solve.operators import traits_of
 from modular_converter.parallel.solve.twins import unused_twins
-from modular_converter.parallel.solve.write_rules import ShardedParameter, generic_attributes, rules_of
+from modular_converter.parallel.solve.write_rules import ShardedParameter, generic_attributes, has_head, rules_of
 from modular_converter.parallel.styles.colwise import COLWISE
 from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATHER_OUTPUT
 from modular_converter.parallel.styles.embedding_rowwise import EMBEDDING_ROWWISE
@@ -174,6 +174,8 @@ def _add_vocabulary(flow: Flow, shards: dict[str, ShardedParameter]) -> None:
         if parameter.name in shards or not rows or parameter.shape[0] % DIVISOR:
             continue
         others = [op for op in found if op not in rows]
+        if others and not has_head(flow.trace, parameter):
+            continue
         if all(_from_input(flow, op.inputs()[1]) for op in rows) and all(_is_linear(flow, op) for op in others):
             shards[parameter.name] = ShardedParameter(EMBEDDING_ROWWISE.name, 0, (), tied_head=bool(others))
 

@@ -63,13 +63,28 @@ def _summed_gradients(summed: Mapping[str, int], by_owner: Mapping[str, Mapping[
     return [PlanRule(pattern, REPLICATED_WITH_GRAD_ALLREDUCE.name) for pattern in patterns]
 
 
-def _tied_rules(trace: Trace, parameter: Parameter) -> list[PlanRule]:
-    """A vocabulary and the head that shares it: each by what it does with the weight, whichever was registered first."""
+def table_owners(trace: Trace, parameter: Parameter) -> list[str]:
+    """The modules of a vocabulary that look its rows up, whichever was registered first; a head may share its weight."""
     looked_up = {op.module for op in trace.ops if op.name == "embedding" and op.inputs()[:1] == (parameter.tensor,)}
-    owners = [name.rpartition(".")[0] for name in parameter.names]
-    named = [owner for owner in owners if owner in looked_up] or owners[:1]
+    owners = _owners(parameter)
+    return [owner for owner in owners if owner in looked_up] or owners[:1]
+
+
+def has_head(trace: Trace, parameter: Parameter) -> bool:
+    """Whether a vocabulary has a module that is no table, which can have the rule of a head."""
+    return set(_owners(parameter)) > set(table_owners(trace, parameter))
+
+
+def _owners(parameter: Parameter) -> list[str]:
+    return [name.rpartition(".")[0] for name in parameter.names]
+
+
+def _tied_rules(trace: Trace, parameter: Parameter) -> list[PlanRule]:
+    """A vocabulary and the head that shares it: each by what it does with the weight."""
+    tables = table_owners(trace, parameter)
     return [
-        PlanRule(owner, EMBEDDING_ROWWISE.name if owner in named else COLWISE_GATHER_OUTPUT.name) for owner in owners
+        PlanRule(owner, EMBEDDING_ROWWISE.name if owner in tables else COLWISE_GATHER_OUTPUT.name)
+        for owner in _owners(parameter)
     ]
 
 

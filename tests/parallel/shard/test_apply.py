@@ -12,7 +12,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.shard.apply import apply, undo
 from modular_converter.parallel.shard.collectives import ThreadBoard, ThreadGroup, run_on_threads
-from tests.parallel.test_traps import HIDDEN, Attention
+from tests.parallel.solve.test_traps import HIDDEN, Attention
 
 
 class Shared(nn.Module):
@@ -145,3 +145,76 @@ def test_integers_shrink_where_they_are_kept_and_come_back():
 def test_integers_that_there_are_not_are_named(name, said):
     with pytest.raises(ApplyError, match=said):
         counted(name)
+
+
+class Hooked(nn.Module):
+    """A key that all heads share, a part of it alone in one of them, and a sum at the border of a module."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.query, self.key, self.both = nn.Linear(8, 16), nn.Linear(8, 4), nn.Linear(8, 12)
+        self.pair = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 8, bias=False))
+
+    def forward(self, x):
+        x = torch.tanh(x)
+        own, shared = self.both(x).split([8, 4], -1)
+        heads = self.query(x).view(*x.shape[:-1], -1, 4) * self.key(x).unsqueeze(-2) * shared.unsqueeze(-2)
+        return self.pair(heads.flatten(-2)) + own
+
+
+HOOKED = """plan x
+rule query colwise
+rule key enter_output
+rule both mla_kv_a_proj parts=2:1
+rule pair.0 rowwise
+"""
+
+
+def test_modules_communicate_until_the_plan_is_undone():
+    x = {"x": torch.randn(3, 8, generator=torch.Generator().manual_seed(1))}
+    plan = Plan.parse(HOOKED)
+    assert check_model_on_threads(Hooked(), plan, x, 2).passed
+    for line in ("rule key enter_output\n", "rule both mla_kv_a_proj parts=2:1\n"):
+        verdict = check_model_on_threads(Hooked(), Plan.parse(str(plan).replace(line, "")), x, 2)
+        assert not verdict.passed and "gradient" in verdict.reason
+    models, wanted = [Hooked() for _ in range(2)], Hooked()(**x)
+
+    def work(group):
+        applied = apply(models[group.rank], plan, group)
+        assert len(applied.handles) == 2
+        undo(applied)
+        return False
+
+    run_on_threads(2, work)
+    assert all(torch.equal(model(**x), wanted) and not model.key._forward_hooks for model in models)
+
+
+def test_a_reason_against_a_plan_is_found_before_anything_is_changed():
+    model = Hooked()
+    plan = Plan.parse("plan x\nrule query colwise\nrule key colwise units=3\n")
+    with pytest.raises(ApplyError, match=r"^key\.weight: a block of length 4 is not made of 3 equal units"):
+        apply(model, plan, ThreadGroup(ThreadBoard(2), 0))
+    assert model.query.weight.shape == (16, 8) and type(model.query.weight) is nn.Parameter
+
+
+class Grouped(nn.Module):
+    """Its own integer says how many query heads share a key/value head."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.q, self.k, self.o = nn.Linear(8, 16), nn.Linear(8, 8), nn.Linear(16, 8)
+        self.num_key_value_groups = 2
+
+    def forward(self, x):
+        q, k = self.q(x).view(*x.shape[:-1], -1, 4), self.k(x).view(*x.shape[:-1], -1, 4)
+        return self.o((q * k.repeat_interleave(self.num_key_value_groups, -2)).flatten(-2))
+
+
+def test_the_size_of_a_group_shrinks_with_the_heads_in_it():
+    rules = "rule q colwise units=2 members=2\nrule k colwise units=2 members=1\nrule o rowwise units=2 members=2\n"
+    x = {"x": torch.randn(3, 8, generator=torch.Generator().manual_seed(1))}
+    assert check_model_on_threads(Grouped(), Plan.parse(f"plan x\n{rules}"), x, 4).passed
+    model, board = Grouped(), ThreadBoard(4)
+    assert apply(model, Plan.parse(f"plan x\n{rules}"), ThreadGroup(board, 0)).model.num_key_value_groups == 1

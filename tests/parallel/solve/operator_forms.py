@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from tests.parallel.solve.operator_cases import Call, Draw, _on
+from tests.parallel.solve.operator_cases import A, Call, Draw, _on
 
 
 FORMS: dict[str, Callable[[Draw], Call]] = {}
@@ -39,14 +39,20 @@ def _views(draw, name, form):
     return Call(runs[form], {"x": draw.normal(rows, heads, width)}, sizes={"heads": heads, "width": width})
 
 
-@forms("slice", "from_behind last_ones every_fourth narrowed between")
+@forms("slice", "from_behind last_ones every_fourth second_of_four every_third narrowed between")
 def _sliced(draw, name, form):
     rows, first, second = draw.lengths(3)
     runs = {
         "from_behind": lambda m: m.x[:, -m.second :], "last_ones": lambda m: m.x[..., 1:, :], "every_fourth": lambda m: m.x[:, ::4],
+        "second_of_four": lambda m: m.x[:, 1::4], "every_third": lambda m: m.x[:, ::3],
         "narrowed": lambda m: m.x.narrow(1, 0, m.first), "between": lambda m: m.x[:, m.first : m.first + m.second],
             }  # fmt: skip
-    widths = {"every_fourth": 4 * first, "between": first + 2 * second}
+    widths = {
+        "every_fourth": 4 * first,
+        "second_of_four": 4 * first,
+        "every_third": 3 * first + 2,
+        "between": first + 2 * second,
+    }
     x = draw.normal(rows, widths.get(form, first + second), 4)
     return Call(runs[form], {"x": x}, sizes={"first": first, "second": second})
 
@@ -103,6 +109,26 @@ def _moved(draw, name, form):
         return _on({"x": draw.normal(*draw.lengths(3))}, lambda x: x.roll(3))
     run = (lambda x: x.flip(0, -1)) if name == "flip" else (lambda x: x.roll((1, 2), (0, -1)))
     return _on({"x": draw.normal(*draw.lengths(3))}, run)
+
+
+@forms("t", "of_one_dimension")
+def _turned(draw, name, form):
+    return _on({"x": draw.normal(*draw.lengths(1))}, lambda x: x.t() * 2)
+
+
+@forms("new_zeros", "of_one_row")
+def _made(draw, name, form):
+    width = draw.lengths(1)[0]
+    return Call(lambda m: m.x + m.x.new_zeros((1, m.width)), {"x": draw.normal(3, width)}, sizes={"width": width})
+
+
+@forms("copy", "a_row a_number")
+def _copied(draw, name, form):
+    rows, width = draw.lengths(2)
+    x, y = draw.normal(rows, width), draw.normal(width)
+    if form == "a_row":
+        return _on({"x": x, "y": y}, lambda x, y: x.clone().copy_(y))
+    return _on({"x": x}, lambda x: A.copy_(x.clone(), torch.tensor(2.0)))
 
 
 @forms("squeeze", "one_of_two all not_one")
@@ -236,9 +262,13 @@ def _indexed(draw, name, form):
     return Call(runs[form], {"x": x}, {"ids": ids, "others": others, "mask": torch.arange(rows) % 3 == 0})
 
 
+@forms("gather", "in_some_rows")
 @forms("index_select gather", "last")
 def _picked(draw, name, form):
     rows, width, number = draw.lengths(3)
+    if form == "in_some_rows":
+        at = draw.ids(width, rows, number)
+        return _on({"x": draw.normal(2 * rows, width), "at": at}, lambda x, at: x.gather(-1, at))
     x, at = draw.normal(rows, width), draw.ids(width, rows, number)
     if name == "gather":
         return _on({"x": x, "at": at}, lambda x, at: x.gather(-1, at))

@@ -10,7 +10,7 @@ from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.trace.record import record
-from tests.parallel.test_traps import HIDDEN, Latent, Stack
+from tests.parallel.solve.test_traps import HIDDEN, Latent, Stack
 
 
 X = {"x": torch.randn(2, 6, HIDDEN, generator=torch.Generator().manual_seed(0))}
