@@ -83,7 +83,7 @@ def test_the_plan_of_a_plain_module_holds_for_a_larger_one():
 
 
 def test_the_example_of_the_page_runs(capsys):
-    page = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "plans.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", page.partition("## Models of your own")[2], re.DOTALL)
     exec(compile(example, "docs/plans.md", "exec"), {"__name__": "example"})
     said = capsys.readouterr().out
