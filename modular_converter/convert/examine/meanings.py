@@ -80,16 +80,24 @@ def find_changes(
                     change = names.change(name, source, definition, file)
                     if change is not None and name in globals_read(definition.text):
                         yield change
-            yield from _shared_changes(definition, names, classes.get(definition.name), file)
+            yield from _shared_changes(definition, names, classes.get(definition.name), file, shadowed)
 
 
 def _shared_changes(
-    definition: EmittedDefinition, names: _Names, built: BuiltClass | None, file: GeneratedFile
+    definition: EmittedDefinition,
+    names: _Names,
+    built: BuiltClass | None,
+    file: GeneratedFile,
+    shadowed: frozenset[str],
 ) -> Iterator[Change]:
-    """The changed names that a merged class uses in the child's code and in what is left of the parent's."""
+    """The changed names that a merged class uses in the child's code and in what is left of the parent's.
+
+    Args:
+        shadowed: the names of Python itself that some source binds anew.
+    """
     if built is None or built.parent is None or definition.origin.how != "merged":
         return
-    bound = names.bound[built.neighbour]
+    bound = names.bound[built.neighbour] | shadowed
     for name in sorted(built.parent.uses & built.statement.uses & definition.uses & bound):
         change = names.change(name, built.neighbour, definition, file)
         if change is not None and name in _left_of_parent(built):

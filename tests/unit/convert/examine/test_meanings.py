@@ -88,3 +88,12 @@ def test_two_imports_with_one_new_name(used: str, scale: str, told: bool) -> Non
     old = f"class OldMLP:\n    pass\n\n\ndef old_scale(x):\n    return {scale}\n"
     found = findings(MODULAR.format("one").replace("limit(x)", f"{used}(x)"), old)
     assert [message.partition("`older_scale` of")[1] != "" for _, message in found] == ([True] if told else [])
+
+
+@pytest.mark.parametrize("own", ["from math import pow\n", "def pow(x):\n    return x\n"])
+@pytest.mark.parametrize("override", ["g", "f"])
+def test_a_name_of_python_that_both_use_and_the_modular_file_binds(own: str, override: str) -> None:
+    modular = f"{own}from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    def {override}(self, x):\n        return pow(x)\n"
+    found = findings(modular, "class OldMLP:\n    def f(self, x):\n        return pow(x, 2, 5)\n")
+    assert bool(found) is (override == "g")  # of the parent's method nothing is left otherwise
+    assert all("not of `builtins.pow`" in message for _, message in found)
