@@ -35,6 +35,9 @@ and a setter. `width = 32` takes the place of the parent's `width: int = 16`, an
 any more. A getter without a setter takes the place of the parent's getter alone, and the parent's setter stays, where
 inheritance would leave the property without one.
 
+The options of `@dataclass` are a half, too: those of your class count for the parent's fields, and the parent's
+(`kw_only`, `order`, `frozen`) are gone.
+
 Write both halves.
 """,
     bad=(
@@ -90,3 +93,8 @@ def accessor_kept(location: Location, name: str, accessor: str) -> Diagnostic:
         f"the property `{name}` keeps the parent's {accessor}, which inheritance would not give it",
         help=f"Write the {accessor} out below your `{name}`; `{name} = property(…)` has none.",
     )
+
+
+def decorator_differs(location: Location, effect: str, cure: str) -> Diagnostic:
+    """`effect` says what the one `@dataclass` of the generated class does that two would not."""
+    return Diagnostic(RULE, location, f"`@dataclass` {effect}, which inheritance would not do", help=cure)

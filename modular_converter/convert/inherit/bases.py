@@ -12,6 +12,10 @@ from modular_converter.convert.inherit.scopes import FUNCTIONS, Function
 from modular_converter.settings.values import Settings
 
 
+INHERITED_KEYWORDS = frozenset({"metaclass", "total"})
+"""Keywords of a class that count for its heirs: the metaclass in Python, `total` of a typed dictionary by convention."""
+
+
 def _never(method: str, attribute: str) -> bool:
     return False
 
@@ -125,10 +129,11 @@ def replaced_base(base: str, inherited: Sequence[str]) -> str:
 
 def class_header(child: ClassBlock, parent: ClassBlock, bases: Sequence[str]) -> str:
     """The line `class Name[T](Base, keyword=value):`."""
-    keywords = [ast.unparse(keyword) for keyword in child.node.keywords or parent.node.keywords]
+    own = {keyword.arg for keyword in child.node.keywords}
+    inherited = [one for one in parent.node.keywords if not own or one.arg in INHERITED_KEYWORDS - own]
+    keywords = [ast.unparse(keyword) for keyword in (*child.node.keywords, *inherited)]
     parameters = _type_parameters(parent.node)
-    own = _type_parameters(child.node)
-    parameters = {**parameters, **own}
+    parameters = {**parameters, **_type_parameters(child.node)}
     types = f"[{', '.join(parameters.values())}]" if parameters else ""
     arguments = ", ".join([*bases, *keywords])
     inherits = f"({arguments})" if arguments else ""

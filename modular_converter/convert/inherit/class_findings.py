@@ -106,6 +106,11 @@ def keeps_accessor(node: ast.AST, name: str, accessor: str) -> ClassFinding:
     return ClassFinding(node, lambda place: half_overridden.accessor_kept(place, name, accessor))
 
 
+def decorator_differs(node: ast.AST, effect: str, cure: str) -> ClassFinding:
+    """A `@dataclass` of one class that would count for both."""
+    return ClassFinding(node, lambda place: half_overridden.decorator_differs(place, effect, cure))
+
+
 def too_deep(node: ast.stmt, method: str) -> ClassFinding:
     """An expression that Python parses, and that has too many levels for a recursive tree to be written out."""
     return not_mergeable(

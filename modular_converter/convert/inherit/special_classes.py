@@ -1,0 +1,181 @@
+"""Classes that Python makes in ways of their own: named tuples, protocols, typed dictionaries, dataclasses, keywords.
+
+For these it makes a difference whether one class holds the members of both, or one inherits from the other.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from modular_converter.convert.inherit.bases import INHERITED_KEYWORDS
+from modular_converter.convert.inherit.calls import NO_DECORATORS
+from modular_converter.convert.inherit.class_findings import ClassFinding, decorator_differs, not_mergeable
+from modular_converter.convert.inherit.members import ClassBlock, Member
+from modular_converter.facts.nodes import walk
+
+
+OF_NAMED_TUPLES = frozenset(
+    ("__new__", "__init__", "__slots__", "__getnewargs__")
+    + ("_fields", "_field_defaults", "_field_types", "_make", "_replace", "_asdict", "_source")
+)
+"""The names that the body of a named tuple may not bind."""
+KEYWORD_ONLY, MARKER = "kw_only", "KW_ONLY"
+COMPARED, FROZEN = "order", "frozen"
+MADE = ("init", "repr", "eq", "match_args")
+"""The options of a dataclass that are on by default, and without which what the parent has stays."""
+WRITE_OUT = "Write the class out."
+
+
+def check_named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+    """What a class may have that inherits from a named tuple, and a named tuple may not."""
+    if not _inherits(parent, "NamedTuple"):
+        return
+    inherited = frozenset[str]().union(*(member.binds for member in parent.members))
+    if len(child.bases) > 1:
+        yield not_mergeable(child.node, child.node.name, "a named tuple has no further bases", WRITE_OUT)
+    for member in child.members:
+        name = min(member.binds, default="")
+        if member.binds & OF_NAMED_TUPLES:
+            reason = "a class that inherits from a named tuple may have one, and a named tuple may not"
+            yield not_mergeable(member.node, min(member.binds & OF_NAMED_TUPLES), reason, WRITE_OUT)
+        elif isinstance(member.node, ast.AnnAssign):
+            reason = "it would become a field of the named tuple, and below one it is none"
+            yield not_mergeable(member.node, name, reason, WRITE_OUT)
+        elif member.is_function and _sets_attributes(member):
+            reason = "instances of a named tuple take no attributes, and those of your class do"
+            yield not_mergeable(member.node, name, reason, WRITE_OUT)
+        elif "super(" in member.text and not member.binds & inherited:
+            yield not_mergeable(member.node, name, "`super()` does not work in a named tuple", WRITE_OUT)
+
+
+def _inherits(block: ClassBlock, name: str) -> bool:
+    return any(base.partition("[")[0].rpartition(".")[2] == name for base in block.bases)
+
+
+def _sets_attributes(member: Member) -> bool:
+    """Whether a method sets an attribute of its first parameter."""
+    arguments = [*member.function.args.posonlyargs, *member.function.args.args]
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == arguments[0].arg
+        for node in (walk(member.node) if arguments else ())
+    )
+
+
+def check_protocol(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+    """A class that inherits from a protocol and is none itself."""
+    if _inherits(parent, "Protocol") and not _inherits(child, "Protocol"):
+        reason = "the parent is a protocol, your class is none, and the generated class would be one"
+        cure = "Write the class out, or name `Protocol` behind the parent if it shall be a protocol too."
+        yield not_mergeable(child.node, child.node.name, reason, cure)
+
+
+def check_total(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+    """Typed dictionaries: `total` counts for the fields of its own class, and one class has one.
+
+    Without one the child takes over the parent's for its own fields, as in the corpus (muse_glimmer).
+    """
+    own = _keywords(child).get("total")
+    inherited = _fields(parent) - _fields(child)
+    if own is not None and own != _keywords(parent).get("total", "True") and inherited:
+        reason = f"`total={own}` would count for the parent's {_listed(inherited)} too"
+        yield not_mergeable(child.node, child.node.name, reason, WRITE_OUT)
+
+
+def check_keywords(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+    """Keywords of the parent, which Python hands to `__init_subclass__` or to the metaclass for the parent alone."""
+    own = _keywords(child)
+    for keyword, value in _keywords(parent).items():
+        if keyword not in INHERITED_KEYWORDS and own.get(keyword) != value:
+            reason = f"`{keyword}={value}` in its header is for the parent alone, and there is one header"
+            cure = f"Write `{keyword}={value}` in the header of your class too, or write the class out."
+            yield not_mergeable(child.node, child.node.name, reason, cure)
+
+
+def _keywords(block: ClassBlock) -> dict[str, str]:
+    return {keyword.arg or "**": ast.unparse(keyword.value) for keyword in block.node.keywords}
+
+
+def check_dataclass(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+    """The decorator `@dataclass`: that of the child counts for the fields of both.
+
+    A child without decorators has the parent's, and its annotations become fields, as in the corpus (aria).
+    """
+    own, theirs = _options(child), _options(parent)
+    fields, inherited = _fields(child), _fields(parent)
+    place = child.node
+    if theirs is None:
+        if own is not None and inherited:
+            cure = "Write the class out, without annotations for what is no field."
+            yield decorator_differs(place, f"makes fields of the parent's {_listed(inherited)}", cure)
+    elif own is None:
+        if inherited and child.node.decorator_list:
+            cure = "Write the class out." if _has_no_decorators(child) else "Add `@dataclass` to your decorators."
+            yield decorator_differs(place, "of the parent gives way to your decorators", cure)
+    else:
+        yield from _check_options(child, own, theirs, fields, inherited, _has_marker(parent))
+
+
+def _has_no_decorators(child: ClassBlock) -> bool:
+    return [ast.unparse(one) for one in child.node.decorator_list] == [NO_DECORATORS]
+
+
+def _check_options(
+    child: ClassBlock,
+    own: dict[str, str],
+    theirs: dict[str, str],
+    fields: frozenset[str],
+    inherited: frozenset[str],
+    has_marker: bool,
+) -> Iterator[ClassFinding]:
+    """The options of two dataclasses that do not come to the same in one."""
+    if own.get(KEYWORD_ONLY, "False") != theirs.get(KEYWORD_ONLY, "False") and inherited - fields:
+        value = own.get(KEYWORD_ONLY, "False")
+        cure = f"Write `@dataclass({KEYWORD_ONLY}={theirs.get(KEYWORD_ONLY, 'False')})`, or write the class out."
+        yield decorator_differs(child.node, f"counts with `{KEYWORD_ONLY}={value}` for the parent's fields", cure)
+    elif has_marker and fields - inherited:
+        cure = "Write the class out."
+        yield decorator_differs(child.node, f"takes the `{MARKER}` of the parent for your fields too", cure)
+    for option in (COMPARED, FROZEN):
+        if theirs.get(option, "False") != "False" and own.get(option, "False") == "False":
+            cure = f"Write `@dataclass({option}={theirs[option]})`."
+            yield decorator_differs(child.node, f"has no `{option}={theirs[option]}` of the parent's any more", cure)
+    for option in MADE:
+        if own.get(option, "True") == "False" and theirs.get(option, "True") != "False":
+            cure = f"Leave `{option}=False` out, or write the method out."
+            yield decorator_differs(child.node, f"has `{option}=False`, and what the parent's makes is gone", cure)
+
+
+def _options(block: ClassBlock) -> dict[str, str] | None:
+    """The options of a class's `@dataclass`; None without one."""
+    for decorator in block.node.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if ast.unparse(called).rpartition(".")[2] == "dataclass":
+            keywords = decorator.keywords if isinstance(decorator, ast.Call) else ()
+            return {keyword.arg or "**": ast.unparse(keyword.value) for keyword in keywords}
+    return None
+
+
+def _fields(block: ClassBlock) -> frozenset[str]:
+    """The annotated names of a class, but for class variables."""
+    return frozenset(
+        node.target.id
+        for node in (member.node for member in block.members)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        if not ast.unparse(node.annotation).strip("'\"").rpartition("typing.")[2].startswith("ClassVar")
+    )
+
+
+def _has_marker(block: ClassBlock) -> bool:
+    """Whether a field of the type `KW_ONLY` parts the fields of a dataclass."""
+    return any(
+        isinstance(member.node, ast.AnnAssign) and ast.unparse(member.node.annotation).endswith(MARKER)
+        for member in block.members
+    )
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))

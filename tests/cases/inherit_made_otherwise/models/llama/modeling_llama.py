@@ -1,0 +1,23 @@
+from abc import ABCMeta
+from typing import NamedTuple, Protocol, TypedDict
+
+
+class LlamaPair(NamedTuple):
+    first: int
+    second: int = 2
+
+
+class LlamaReader(Protocol):
+    def read(self): ...
+
+
+class LlamaKeys(TypedDict):
+    key: int
+
+
+class LlamaTagged(Root, tag="llama"):
+    size = 1
+
+
+class LlamaPlain(metaclass=ABCMeta):
+    size = 1

@@ -1,0 +1,110 @@
+"""Classes that Python makes in ways of their own: what differs between one class and two is refused or told."""
+
+from __future__ import annotations
+
+import pytest
+
+from modular_converter.convert.inherit.merge import Merged, merge_class
+from modular_converter.diagnostics import Location
+from tests.unit.convert.inherit.merging import NAMES, SETTINGS, class_text
+
+
+def merged(child: str, parent: str) -> Merged:
+    """One class laid over another; each is written as a decorator, its bases, and its body behind `:: `."""
+    child_text, parent_text = (class_text(*_parted(text)) for text in (child, parent))
+    return merge_class(child_text, parent_text, "NewMLP", "OldMLP", NAMES, {}, {}, SETTINGS)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    header, _, body = text.partition(":: ")
+    decorator, _, bases = header.partition(" ") if header.startswith("@") else ("", "", header)
+    return f"{decorator}\nclass NewMLP({bases}):".lstrip(), body
+
+
+def told(child: str, parent: str) -> list[str]:
+    """The codes of the findings."""
+    return [one.diagnose(Location("modular")).code for one in merged(child, parent).findings]
+
+
+REFUSED = {
+    "a named tuple with methods": ("OldMLP:: def f(self):\n    return self.a", "NamedTuple:: a: int", []),
+    "a named tuple that is made otherwise": ("OldMLP:: def __new__(cls): ...", "NamedTuple:: a: int", ["MC204"]),
+    "a named tuple with a further field": ("OldMLP:: b: int = 1", "typing.NamedTuple:: a: int", ["MC204"]),
+    "a named tuple with an attribute": ("OldMLP:: def f(self):\n    self.b = 1", "NamedTuple:: a: int", ["MC204"]),
+    "an attribute of another object": ("OldMLP:: def f(self, x):\n    x.b = 1", "NamedTuple:: a: int", []),
+    "a function of a named tuple": ("OldMLP:: @staticmethod\ndef f(): ...", "NamedTuple:: a: int", []),
+    "a named tuple with a further base": ("OldMLP, Mixin:: pass", "NamedTuple:: a: int", ["MC204"]),
+    "a method above a named tuple": (
+        "OldMLP:: def __repr__(self):\n    return super().__repr__()",
+        "NamedTuple:: a: int",
+        ["MC204"],
+    ),
+    "no named tuple": ("OldMLP:: def __new__(cls): ...\nb: int = 1", "Tuple:: a: int", []),
+    "a protocol's heir": ("OldMLP:: pass", "Protocol[T]:: def f(self): ...", ["MC204"]),
+    "a protocol's heir that is one": ("OldMLP, Protocol:: pass", "Protocol:: def f(self): ...", []),
+    "fields of both": ("OldMLP, total=False:: b: int", "TypedDict:: a: int", ["MC204"]),
+    "fields of the child alone": ("OldMLP, total=False:: b: int", "TypedDict:: x = 1", []),
+    "fields that are all written again": ("OldMLP, total=False:: a: int", "TypedDict:: a: int", []),
+    "fields of the parent alone": ("OldMLP:: pass", "TypedDict, total=False:: a: int", []),
+    "fields of the child below a partial parent": ("OldMLP:: b: int", "TypedDict, total=False:: a: int", []),
+    "whole ones below a partial parent": ("OldMLP, total=True:: b: int", "TypedDict, total=False:: a: int", ["MC204"]),
+    "two partial ones": ("OldMLP, total=False:: b: int", "TypedDict, total=False:: a: int", []),
+    "two whole ones": ("OldMLP, total=True:: b: int", "TypedDict:: a: int", []),
+    "a keyword of the parent": ("OldMLP:: b = 1", "Root, tag='a':: a = 1", ["MC204"]),
+    "another keyword of the child": ("OldMLP, other=1:: b = 1", "Root, tag='a':: a = 1", ["MC204"]),
+    "one keyword with two values": ("OldMLP, tag='b':: b = 1", "Root, tag='a':: a = 1", ["MC204"]),
+    "a keyword of both": ("OldMLP, tag='a':: b = 1", "Root, tag='a':: a = 1", []),
+    "a keyword of the child": ("OldMLP, tag='a':: b = 1", "Root:: a = 1", []),
+}
+
+
+@pytest.mark.parametrize(("child", "parent", "codes"), REFUSED.values(), ids=REFUSED)
+def test_what_two_classes_may_be_and_one_may_not(child: str, parent: str, codes: list[str]) -> None:
+    assert told(child, parent) == codes
+
+
+def test_the_metaclass_of_the_parent_stays_beside_keywords_of_the_child() -> None:
+    text = merged("OldMLP, tag='b':: b = 1", "Root, metaclass=ABCMeta:: a = 1").text
+    assert text.startswith("class NewMLP(Root, tag='b', metaclass=ABCMeta):\n")
+
+
+PLAIN = "@dataclass object"
+DATACLASSES = {
+    "two plain ones": ("@dataclass OldMLP:: b: int = 1", f"{PLAIN}:: a: int = 1", []),
+    "a child without a field": ("OldMLP:: b = 1\nc: ClassVar[int] = 2", f"{PLAIN}:: a: int = 1", []),
+    "fields of a child without decorators": ("OldMLP:: b: int = 1", f"{PLAIN}:: a: int = 1", []),
+    "fields of a plain parent": ("@dataclasses.dataclass OldMLP:: b: int = 1", "object:: a: int = 1", ["MC323"]),
+    "no fields of a plain parent": ("@dataclass OldMLP:: b: int = 1", "object:: a: 'ClassVar[int]' = 1", []),
+    "other decorators": ("@other OldMLP:: b = 1", f"{PLAIN}:: a: int = 1", ["MC323"]),
+    "no decorators": ("@no_inherit_decorator OldMLP:: b = 1", f"{PLAIN}:: a: int = 1", ["MC323"]),
+    "other decorators, no fields": ("@other OldMLP:: b = 1", f"{PLAIN}:: a = 1", []),
+    "keyword-only fields": ("@dataclass OldMLP:: b: int", "@dataclass(kw_only=True) object:: a: int", ["MC323"]),
+    "keyword-only fields of the child": ("@dataclass(kw_only=True) OldMLP:: b: int", f"{PLAIN}:: a: int", ["MC323"]),
+    "keyword-only fields of both": (
+        "@dataclass(kw_only=True) OldMLP:: b: int",
+        "@dataclass(kw_only=True) object:: a: int",
+        [],
+    ),
+    "keyword-only fields that are written again": (
+        "@dataclass OldMLP:: a: int",
+        "@dataclass(kw_only=True) object:: a: int",
+        [],
+    ),
+    "fields behind a marker": ("@dataclass OldMLP:: b: int", f"{PLAIN}:: _: KW_ONLY\na: int", ["MC323"]),
+    "no new fields behind a marker": ("@dataclass OldMLP:: a: int = 1", f"{PLAIN}:: _: KW_ONLY\na: int", []),
+    "an order": ("@dataclass OldMLP:: b: int", "@dataclass(order=True) object:: a: int", ["MC323"]),
+    "an order of the child": ("@dataclass(order=True) OldMLP:: b: int", f"{PLAIN}:: a: int", []),
+    "a frozen parent": ("@dataclass OldMLP:: b: int", "@dataclass(frozen=True) object:: a: int", ["MC323"]),
+    "no method of its own": ("@dataclass(repr=False) OldMLP:: b: int", f"{PLAIN}:: a: int", ["MC323"]),
+    "no method of the parent": ("@dataclass OldMLP:: b: int", "@dataclass(repr=False) object:: a: int", []),
+    "no method of either": (
+        "@dataclass(repr=False) OldMLP:: b: int",
+        "@dataclass(repr=False) object:: a: int",
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("child", "parent", "codes"), DATACLASSES.values(), ids=DATACLASSES)
+def test_dataclasses_over_each_other(child: str, parent: str, codes: list[str]) -> None:
+    assert told(child, parent) == codes
