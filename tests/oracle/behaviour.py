@@ -196,6 +196,9 @@ def plain(value: object, depth: int = 6) -> object:
         return ("yields", plain(_outcome(lambda: list(itertools.islice(value, 9))), depth - 1))
     if inspect.iscoroutine(value):
         return ("awaited", plain(_awaited(value), depth - 1))
+    if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>":  # it may read what is bound around it
+        number = value.__code__.co_argcount
+        return ("lambda", number, plain(_outcome(lambda: value(*range(1, number + 1))), depth - 1))
     if callable(value):
         return "callable"
     return ("instance", neutral(type(value).__name__), plain(getattr(value, "__dict__", {}), depth - 1))

@@ -64,7 +64,8 @@ ATTRIBUTES = ("self.up", "self.down", "self.width")
 
 
 def constructor(draw: Random, scope: Scope) -> list[str]:
-    """The statements of a parent's `__init__` behind `super().__init__()`. `config` and `size` are parameters."""
+    """The statements of a parent's `__init__`. `config` and `size` are parameters."""
+    call = "super().__init__(config)" if chance(draw, 4) else "super().__init__()"
     scope = scope.with_names("config", "size")
     lines: list[str] = []
     for target in ATTRIBUTES:
@@ -77,7 +78,7 @@ def constructor(draw: Random, scope: Scope) -> list[str]:
         lines += [f"inner = {expression(draw, scope)}", "self.inner = inner + 1"]
     if chance(draw, 8):
         lines.append("self.post_init()")
-    return lines
+    return ["self.rooted = 5", *lines, call] if chance(draw, 12) else [call, *lines]
 
 
 def _assignment(draw: Random, target: str, scope: Scope) -> list[str]:
@@ -97,7 +98,12 @@ def _twist(draw: Random, scope: Scope) -> list[str]:
         "def inside(v):\n    return v + {v}\nself.up = inside(2)",
     ]
     shapes += ["self.by_name = {{'llama': {v}}}", "del self.items[0]", 'self.label = f"llama {{self.up}} Llama"']
-    shapes += ["try:\n    self.up = {v}\nfinally:\n    self.down = 2", "self.up = self.down"]
+    shapes += ["self.fill({v})", "self.up = self.total()", "config = config + {v}\nself.after = config"]
+    shapes += [
+        "self.run = lambda v: v + config",
+        "try:\n    self.up = {v}\nfinally:\n    self.down = 2",
+        "self.up = self.down",
+    ]
     return pick(draw, shapes).format(v=expression(draw, scope)).split("\n")
 
 

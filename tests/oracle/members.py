@@ -72,6 +72,12 @@ METHODS = {
     "by_default": "def by_default(self, v=SCALE, acc=()):\n    return (v, *acc)",
     "generated": "def generated(self, v):\n    yield v\n    yield from range(self.up, self.up + 2)",
 }
+ALWAYS = (
+    "def fill(self, v):\n    self.down = v\n    self.items.append(v)",
+    "def total(self):\n    return self.up + self.high",
+    "@property\ndef high(self):\n    return self.down * 10",
+)
+"""Methods that every parent has, for statements of `__init__` that use them."""
 SETTER = "@size_of.setter\ndef size_of(self, v):\n    self.up = v"
 BEHIND_METHODS = ("alias = forward", "width_of = property(lambda self: self.up)", "run = staticmethod(abs)")
 FORWARDS = (("x", ("x",)), ("x, y=1", ("x", "y")), ("x, *, y=1", ("x", "y")), ("x, y=1, **kwargs", ("x", "y")))
@@ -86,10 +92,11 @@ def draw_parent(draw: Random, name: str, base: str, scope: Scope, others: tuple[
     """A class of a neighbour; `others` are classes before it that it may use."""
     features = [key for key in PLAIN_ATTRIBUTES if chance(draw, 4)]
     pieces = [pick(draw, PLAIN_ATTRIBUTES[key]) for key in features]
-    init = ["super().__init__()", *constructor(draw, scope)]
+    init = constructor(draw, scope)
     if others and chance(draw, 2):
         init.append(f"self.part = {pick(draw, others)}()")
     pieces.append(method(f"__init__(self, {pick(draw, PARENT_INIT)})", init))
+    pieces += ALWAYS
     within = scope.with_names(*ATTRIBUTES)
     methods = [key for key in METHODS if chance(draw, 4)]
     for key in methods:

@@ -32,7 +32,9 @@ def draw_init(draw: Random, name: str, scope: Scope) -> str:
     own = scope.with_names(*known)
     before: list[str] = []
     if chance(draw, 4):
-        before = pick(draw, (f"inner = {expression(draw, own)}", "self.early = 1", "config = 9")).split("\n")
+        before = pick(
+            draw, (f"inner = {expression(draw, own)}", "self.early = 1", "config = 9", "self.late = lambda: config")
+        ).split("\n")
     after = _after_init(draw, own)
     if before and before[0].startswith("inner") and chance(draw, 2):
         after.append("self.inside = inner")
@@ -51,7 +53,7 @@ def _after_init(draw: Random, scope: Scope) -> list[str]:
     lines: list[str] = []
     inherited = scope.with_names(*ATTRIBUTES)
     for _ in range(draw.randint(0, 3)):
-        target = pick(draw, (*ATTRIBUTES, "self.own", "self.items", "self.inner"))
+        target = pick(draw, (*ATTRIBUTES, "self.own", "self.items", "self.inner", "self.rooted"))
         plain = target in ATTRIBUTES or target == "self.own"
         value = expression(draw, scope if chance(draw, 2) else inherited)
         shapes = (
@@ -66,6 +68,10 @@ def _after_init(draw: Random, scope: Scope) -> list[str]:
             ]
             shapes += [
                 f"{target} = self.twin = {value}",
+                f"{target} = self.total()",
+                f"{target} = self.high + 1",
+                f"{target} = max([self], key=id).down",
+                f"if self.up > 6:\n    return\n{target} = {value}",
                 f"if flag_of(self):\n    {target} = {value}",
                 f"{target}: int = {value}",
             ]
@@ -78,6 +84,8 @@ def _after_init(draw: Random, scope: Scope) -> list[str]:
             "del self.items[0]",
             "self.items.append(9)",
             "self.post_init()",
+            f"self.fill({value})",
+            "config = 8\nself.own = config",
             f"local = {value}\nself.own = local",
             "self.items = [1, 2, 3]",
         ]

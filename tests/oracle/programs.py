@@ -25,8 +25,8 @@ limit = 50
 class Root:
     level = 1
 
-    def __init__(self):
-        self.rooted = True
+    def __init__(self, rooted=True):
+        self.rooted = rooted
 
     def post_init(self):
         self.ready = True
