@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
 
 from modular_converter.convert.inherit.bases import replaced_base
 from modular_converter.convert.inherit.calls import is_super, super_attribute
@@ -17,16 +18,12 @@ from modular_converter.convert.inherit.class_findings import (
 )
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import decorated_by, is_property, is_removal, method_key
-from modular_converter.convert.inherit.scopes import Function, all_reads, is_generator
+from modular_converter.convert.inherit.scopes import Function, is_generator, parameters_of
+from modular_converter.convert.source.global_names import scopes
 from modular_converter.facts.nodes import walk
 
 
 SLOTS = "__slots__"
-INIT_SUBCLASS = "__init_subclass__"
-EQUALITY = "__eq__"
-HASH = "__hash__"
-PLAIN_METACLASSES = ("type", "ABCMeta", "EnumMeta", "EnumType")
-"""Those that make of the members of two classes what they make of one with all of them."""
 
 
 def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iterator[ClassFinding]:
@@ -87,54 +84,6 @@ def _private_names(member: Member) -> frozenset[str]:
     """The identifiers that Python gives another name in each class."""
     found = re.findall(r"\b__[^\W\d]\w*", member.text) if "__" in member.text else ()
     return frozenset(name for name in found if not name.endswith("__"))
-
-
-def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
-    """What Python does with two classes while it makes them, or tells apart by the cell `__class__`, and not with one."""
-    own = frozenset[str]().union(*(member.binds for member in child.members if "super(" not in member.text))
-    if EQUALITY in own and HASH not in own and any(HASH in member.binds for member in parent.members):
-        reason = f"Python takes the parent's away from a class with an `{EQUALITY}` of its own"
-        yield not_mergeable(child.node, HASH, reason, f"Define `{HASH}`, or assign `{HASH} = None`.")
-    for member in child.members:
-        if isinstance(member.node, ast.Delete) and any(member.binds & one.binds for one in parent.members):
-            reason = "deleted in your class, the parent's shows again"
-            yield not_mergeable(member.node, min(member.binds), reason, "Leave the name out, or write its value.")
-    for member in parent.members:
-        if INIT_SUBCLASS in member.binds:
-            reason = "the parent's is called for each class that inherits from it, and then none does"
-            yield not_mergeable(child.node, INIT_SUBCLASS, reason, "Write out what it does to your class.")
-        elif _reads_own_class(member) and not member.binds <= own:
-            reason = "`__class__` is the parent there, and would be your class"
-            yield not_mergeable(child.node, min(member.binds, default="__class__"), reason)
-        elif not member.binds <= own and (name := _replaced_by_name(member, parent.node.name, own)):
-            reason = (
-                f"it takes `{name}` by the name of its class: the parent's there, and yours in the generated class"
-            )
-            yield not_mergeable(child.node, min(member.binds, default=name), reason)
-    for keyword in parent.node.keywords:
-        metaclass = ast.unparse(keyword.value)
-        if keyword.arg == "metaclass" and metaclass.rpartition(".")[2] not in PLAIN_METACLASSES:
-            reason = (
-                f"`{metaclass}` makes the parent and your class one after the other, and would make one class of both"
-            )
-            yield not_mergeable(child.node, "metaclass", reason, "Write the class out.")
-
-
-def _replaced_by_name(member: Member, own_class: str, replaced: Set[str]) -> str:
-    """The first member that a method takes from its class by the name of the class, and that the child replaces."""
-    if f"{own_class}." not in member.text:
-        return ""
-    found = (node for node in walk(member.node) if isinstance(node, ast.Attribute) and node.attr in replaced)
-    return next((one.attr for one in found if isinstance(one.value, ast.Name) and one.value.id == own_class), "")
-
-
-def _reads_own_class(member: Member) -> bool:
-    """Whether a method reads `__class__` for something else than `super(__class__, self)`, which works in any class."""
-    if "__class__" not in member.text:
-        return False
-    nodes = list(walk(member.node))
-    known = {id(node.args[0]) for node in nodes if isinstance(node, ast.Call) and node.args and is_super(node.func)}
-    return any(isinstance(node, ast.Name) and node.id == "__class__" and id(node) not in known for node in nodes)
 
 
 def check_mixins(
@@ -257,30 +206,54 @@ def _sees_scope(call: ast.Call, function: str) -> bool:
 def check_captures(
     child: Function, parent: Function, statement: ast.stmt, kept: Sequence[ast.stmt], own: Sequence[ast.stmt]
 ) -> Iterator[ClassFinding]:
-    """Names that the parent's lines take from their module, and the child's method binds to something else."""
-    bound = _bound_anywhere(child.args, *own) - _bound_anywhere(parent.args)
-    if not bound:
-        return
-    free = all_reads(*kept) - _bound_anywhere(*parent.body)
-    for name in sorted(free & bound):
+    """Names that the lines of one method take from their module, and the other method binds to something else."""
+    known = {part.id for part in walk(*kept) if isinstance(part, ast.Name)}
+    if (_bound_anywhere(*own) | parameters_of(child)) - parameters_of(parent) & known:
+        for name in sorted(_names_in(child).own & _names_in(parent).of_module & known):
+            yield not_mergeable(
+                statement,
+                child.name,
+                f"the parent's lines use a `{name}` of their module, and your method has a local `{name}`",
+                f"Give your `{name}` another name.",
+            )
+    declared = {name for node in walk(*own) if isinstance(node, ast.Global) for name in node.names} & known
+    for name in sorted(declared & _names_in(parent).own if declared else ()):
         yield not_mergeable(
             statement,
             child.name,
-            f"the parent's lines use a `{name}` of their module, and your method has a local `{name}`",
-            f"Give your `{name}` another name.",
+            f"your method declares `{name}` global, and the parent's lines have a local `{name}`",
         )
 
 
+class _Scope(NamedTuple):
+    """The names of one method."""
+
+    own: frozenset[str]
+    """Its parameters and local names."""
+    of_module: frozenset[str]
+    """What it, and the functions in it, take from the module, or set there."""
+
+
+def _names_in(function: Function) -> _Scope:
+    _, *inner = scopes(ast.unparse(function)) or (None, None)
+    if not inner or inner[0] is None:  # it parses and does not compile, and is refused later
+        return _Scope(frozenset(), frozenset())
+    own, *_ = (table for table in inner if table.get_type() == "function")
+    symbols = (one for table in inner for one in table.get_symbols())
+    return _Scope(
+        frozenset(one.get_name() for one in own.get_symbols() if one.is_local()),
+        frozenset(one.get_name() for one in symbols if one.is_global()),
+    )
+
+
 def _bound_anywhere(*nodes: ast.AST) -> set[str]:
-    """The names that some nodes bind, in inner scopes too: a free name of the whole is none of them."""
+    """More names than some nodes bind: those in inner functions too, and in `except`, `case`, `def` and `import`."""
     found: set[str] = set()
     for part in walk(*nodes):
         if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
             found.add(part.id)
-        elif isinstance(part, ast.arg):
-            found.add(part.arg)
-        elif isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found.add(part.name)
         elif isinstance(part, ast.alias):
             found.add(part.asname or part.name.partition(".")[0])
+        else:
+            found.add(getattr(part, "name", None) or getattr(part, "rest", None) or "")
     return found

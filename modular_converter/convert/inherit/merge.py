@@ -12,7 +12,6 @@ from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base
 from modular_converter.convert.inherit.checks import (
     check_class,
     check_halves,
-    check_making,
     check_mixins,
     check_names_of_classes,
     check_replaced_bases,
@@ -26,6 +25,7 @@ from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.special_classes import (
     check_dataclass,
     check_keywords,
+    check_making,
     check_named_tuple,
     check_protocol,
     check_total,
@@ -89,8 +89,7 @@ def merge_class(
     merger.findings.extend(check_replaced_bases(child, parent, siblings, ancestors, settings.model_base))
     merger.findings.extend(check_halves(child, parent))
     merger.findings.extend(check_names_of_classes(child, parent, parent_base, bases))
-    merger.findings.extend(check_making(child, parent))
-    for check in (check_named_tuple, check_protocol, check_total, check_keywords, check_dataclass):
+    for check in (check_making, check_named_tuple, check_protocol, check_total, check_keywords, check_dataclass):
         merger.findings.extend(check(child, parent))
     members = merge_members(child, parent, merger.override, merger.new)
     decorators = _decorators(child, parent)

@@ -1,20 +1,25 @@
-"""Classes that Python makes in ways of their own: named tuples, protocols, typed dictionaries, dataclasses, keywords.
+"""What Python does while it makes a class: metaclasses, keywords, named tuples, protocols, dataclasses.
 
-For these it makes a difference whether one class holds the members of both, or one inherits from the other.
+There it can make a difference whether one class holds the members of both, or one inherits from the other.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from modular_converter.convert.inherit.bases import INHERITED_KEYWORDS
-from modular_converter.convert.inherit.calls import NO_DECORATORS
+from modular_converter.convert.inherit.calls import NO_DECORATORS, is_super
 from modular_converter.convert.inherit.class_findings import ClassFinding, decorator_differs, not_mergeable
 from modular_converter.convert.inherit.members import ClassBlock, Member
 from modular_converter.facts.nodes import walk
 
 
+INIT_SUBCLASS = "__init_subclass__"
+EQUALITY = "__eq__"
+HASH = "__hash__"
+PLAIN_METACLASSES = ("type", "ABCMeta", "EnumMeta", "EnumType")
+"""Those that make of the members of two classes what they make of one with all of them."""
 OF_NAMED_TUPLES = frozenset(
     ("__new__", "__init__", "__slots__", "__getnewargs__")
     + ("_fields", "_field_defaults", "_field_types", "_make", "_replace", "_asdict", "_source")
@@ -25,6 +30,54 @@ COMPARED, FROZEN = "order", "frozen"
 MADE = ("init", "repr", "eq", "match_args")
 """The options of a dataclass that are on by default, and without which what the parent has stays."""
 WRITE_OUT = "Write the class out."
+
+
+def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+    """What Python does with two classes while it makes them, or tells apart by the cell `__class__`, and not with one."""
+    own = frozenset[str]().union(*(member.binds for member in child.members if "super(" not in member.text))
+    if EQUALITY in own and HASH not in own and any(HASH in member.binds for member in parent.members):
+        reason = f"Python takes the parent's away from a class with an `{EQUALITY}` of its own"
+        yield not_mergeable(child.node, HASH, reason, f"Define `{HASH}`, or assign `{HASH} = None`.")
+    for member in child.members:
+        if isinstance(member.node, ast.Delete) and any(member.binds & one.binds for one in parent.members):
+            reason = "deleted in your class, the parent's shows again"
+            yield not_mergeable(member.node, min(member.binds), reason, "Leave the name out, or write its value.")
+    for member in parent.members:
+        if INIT_SUBCLASS in member.binds:
+            reason = "the parent's is called for each class that inherits from it, and then none does"
+            yield not_mergeable(child.node, INIT_SUBCLASS, reason, "Write out what it does to your class.")
+        elif _reads_own_class(member) and not member.binds <= own:
+            reason = "`__class__` is the parent there, and would be your class"
+            yield not_mergeable(child.node, min(member.binds, default="__class__"), reason)
+        elif not member.binds <= own and (name := _replaced_by_name(member, parent.node.name, own)):
+            reason = (
+                f"it takes `{name}` by the name of its class: the parent's there, and yours in the generated class"
+            )
+            yield not_mergeable(child.node, min(member.binds, default=name), reason)
+    for keyword in parent.node.keywords:
+        metaclass = ast.unparse(keyword.value)
+        if keyword.arg == "metaclass" and metaclass.rpartition(".")[2] not in PLAIN_METACLASSES:
+            reason = (
+                f"`{metaclass}` makes the parent and your class one after the other, and would make one class of both"
+            )
+            yield not_mergeable(child.node, "metaclass", reason, "Write the class out.")
+
+
+def _replaced_by_name(member: Member, own_class: str, replaced: Set[str]) -> str:
+    """The first member that a method takes from its class by the name of the class, and that the child replaces."""
+    if f"{own_class}." not in member.text:
+        return ""
+    found = (node for node in walk(member.node) if isinstance(node, ast.Attribute) and node.attr in replaced)
+    return next((one.attr for one in found if isinstance(one.value, ast.Name) and one.value.id == own_class), "")
+
+
+def _reads_own_class(member: Member) -> bool:
+    """Whether a method reads `__class__` for something else than `super(__class__, self)`, which works in any class."""
+    if "__class__" not in member.text:
+        return False
+    nodes = list(walk(member.node))
+    known = {id(node.args[0]) for node in nodes if isinstance(node, ast.Call) and node.args and is_super(node.func)}
+    return any(isinstance(node, ast.Name) and node.id == "__class__" and id(node) not in known for node in nodes)
 
 
 def check_named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:

@@ -348,9 +348,25 @@ REFUSED = {
         "def f(self, x):\n    import apply.fast\n    self.g = apply\n    return super().f(x)",
         "def f(self, x):\n    return apply.slow(x)",
     ),
-    "a parameter of an inner function for a function of the module": (
-        "def f(self, x):\n    self.g = lambda apply: apply\n    return super().f(x)",
+    "an error for a function of the module": (
+        "def f(self, x):\n    try:\n        x()\n    except OSError as apply:\n        pass\n    return super().f(x)",
         "def f(self, x):\n    return apply(x)",
+    ),
+    "the rest of a sequence for a function of the module": (
+        "def f(self, x):\n    match x:\n        case [1, *apply]:\n            pass\n    return super().f(x)",
+        "def f(self, x):\n    return apply(x)",
+    ),
+    "a function of the module beside an inner function's parameter": (
+        "def f(self, x):\n    apply = x\n    self.h = apply\n    return super().f(x)",
+        "def f(self, x):\n    self.g = lambda apply: apply\n    return apply(x)",
+    ),
+    "a local name for a global one that the parent sets": (
+        "def f(self, x):\n    state = x + 1\n    self.h = state\n    super().f(x)",
+        "def f(self, x):\n    global state\n    state = x",
+    ),
+    "a global name for a local one of the parent": (
+        "def f(self, x):\n    global state\n    state = x\n    super().f(x)",
+        "def f(self, x):\n    state = x + 1\n    self.x = state",
     ),
     "a name that is bound below": (
         "def f(self, x):\n    super().f(x)\n    self.a = limit",
@@ -365,6 +381,19 @@ def test_what_one_class_cannot_say_is_an_error_with_its_place(child: str, parent
     ((code, line, _),) = findings(child, parent)
     assert code == "MC204"
     assert line > 1
+
+
+@pytest.mark.parametrize(
+    ("child", "parent"),
+    [
+        ("self.g = lambda apply: apply", "return apply(x)"),
+        ("self.g = [apply for apply in x]", "return apply(x)"),
+        ("global state\n    state = 1", "self.a = state"),
+        ("apply = x\n    self.g = apply", "self.h = lambda apply: apply"),
+    ],
+)
+def test_a_name_of_an_inner_scope_hides_none_of_the_module(child: str, parent: str) -> None:
+    merge(f"def f(self, x):\n    {child}\n    return super().f(x)", f"def f(self, x):\n    {parent}")
 
 
 MAKING = {
