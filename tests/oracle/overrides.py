@@ -31,9 +31,10 @@ def draw_init(draw: Random, name: str, scope: Scope) -> str:
     known = tuple(word for word in ("config", "size") if f"{word}=" in parameters)
     own = scope.with_names(*known)
     before: list[str] = []
+    latest = "config" if "config" in known else "SIZE"
     if chance(draw, 4):
         before = pick(
-            draw, (f"inner = {expression(draw, own)}", "self.early = 1", "config = 9", "self.late = lambda: config")
+            draw, (f"inner = {expression(draw, own)}", "self.early = 1", "config = 9", f"self.late = lambda: {latest}")
         ).split("\n")
     after = _after_init(draw, own)
     if before and before[0].startswith("inner") and chance(draw, 2):

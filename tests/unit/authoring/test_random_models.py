@@ -23,6 +23,9 @@ def test_random_models_come_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "# A licence.\n", "# A licence.\n\n"])
 def test_the_line_below_the_licence_comes_back(text: str, tmp_path: Path) -> None:
-    program = program_of(0, 1)
-    with_licence = type(program)(program.llama, program.bert, text + program.emu.lstrip())
-    assert go_back(with_licence, tmp_path / "tool") == (Return.SHORTER, "")
+    for program in (program_of(0, number) for number in range(PROGRAMS)):
+        with_licence = type(program)(program.llama, program.bert, text + program.emu.lstrip())
+        found = go_back(with_licence, tmp_path / "tool")
+        if found[0] is not Return.NOT_CONVERTED:
+            break
+    assert found == (Return.SHORTER, "")
