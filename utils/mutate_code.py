@@ -27,7 +27,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,9 +84,10 @@ def main() -> int:
     options, tests = parser.parse_args(given[:split]), given[split + 1 :]
     everything = [place for path in source_files(options.paths) for place in places(path)]
     drawn = random.Random(options.seed).sample(everything, min(options.count, len(everything)))
-    mutants: Iterable[Mutant] = itertools.starmap(mutant_at, drawn)
     if options.again:
-        mutants = survivors(everything, options.again.read_text(encoding="utf-8"))
+        mutants = [*survivors(everything, options.again.read_text(encoding="utf-8"))]
+    else:
+        mutants = [*itertools.starmap(mutant_at, drawn)]  # all at once: files may change while the tests run
     with tempfile.TemporaryDirectory() as folder:
         tree = copy_of_repository(Path(folder))
         known: dict[tuple[str, ...], Tests] = {}
