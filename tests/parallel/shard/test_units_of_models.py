@@ -10,7 +10,17 @@ from torch import nn
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.shard.units import plan_for_ranks, unknown_cut, with_units, without_units
+from modular_converter.parallel.shard.units import (
+    _Count,
+    _members,
+    _outermost,
+    plan_for_ranks,
+    unknown_cut,
+    with_units,
+    without_units,
+)
+from modular_converter.parallel.solve.flow import Flow
+from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.record import record
 
 
@@ -177,3 +187,70 @@ class Tied(nn.Module):
 def test_a_model_that_cannot_be_followed_keeps_its_plan():
     plan = Plan.parse("plan x\nrule up colwise_gather_output\n")
     assert plan_for_ranks(plan, Tied(), {"x": torch.randn(2, HIDDEN)}, 3) is plan
+
+
+def lengths_of(make, blocks):
+    """The outermost factor of an axis: its length, and which of its factors it is (-1 for several)."""
+    flow = Flow(Trace("x", (), (), (), (), (), ()))
+    seq = make(flow.axes)
+    found = _outermost(flow, seq, blocks)
+    numbers = [atom.number for atom in flow.axes.leaves(seq)]
+    return found and (found[0], numbers.index(found[1]) if found[1] in numbers else found[1])
+
+
+def joined(axes, *parts):
+    return axes.concatenate(list(parts))
+
+
+def shared(axes):
+    heads = axes.leaf(6)
+    return joined(axes, heads + axes.leaf(4), heads + axes.leaf(4))
+
+
+@pytest.mark.parametrize(
+    "make, blocks, found",
+    [
+        (lambda axes: axes.leaf(6) + axes.leaf(4), 1, (6, 0)),
+        (lambda axes: axes.leaf(1), 1, None),
+        (shared, 2, (6, 0)),
+        (lambda axes: joined(axes, axes.leaf(6) + axes.leaf(4), axes.leaf(6) + axes.leaf(2)), 2, (6, -1)),
+        (lambda axes: joined(axes, axes.leaf(6), axes.leaf(5)), 2, None),
+        (lambda axes: joined(axes, axes.leaf(6), axes.leaf(1)), 2, None),
+        (lambda axes: joined(axes, axes.leaf(6), axes.leaf(6)), 3, None),
+        (lambda axes: joined(axes, axes.leaf(6), axes.leaf(6)) + axes.leaf(4), 2, (6, -1)),
+        (lambda axes: axes.leaf(2) + axes.leaf(6), 2, (6, 1)),
+        (lambda axes: axes.leaf(2) + axes.leaf(6), 3, None),
+        (lambda axes: axes.leaf(2), 2, None),
+        (lambda axes: axes.leaf(2) + axes.leaf(3) + axes.leaf(5), 6, (5, 2)),
+        (lambda axes: joined(axes, axes.leaf(2) + axes.leaf(6), axes.leaf(2) + axes.leaf(6)), 4, (6, -1)),
+    ],
+)
+def test_the_outermost_factor_of_each_block(make, blocks, found):
+    assert lengths_of(make, blocks) == found
+
+
+Q, K = "a.q.weight", "a.k.weight"
+
+
+@pytest.mark.parametrize(
+    "counts, ranks, found",
+    [
+        ({Q: (2, 12, 5), K: (2, 4, 6)}, 4, {Q: 3, K: 1}),
+        ({Q: (2, 12, 5), K: (2, 4, 6), "a.k.bias": (2, 4, 6), "a.q.bias": (2, 12, 5)}, 6, {Q: 3, K: 1, "a.k.bias": 1, "a.q.bias": 3}),
+        ({"a.q_weight": (2, 12, 5), "a.k_weight": (2, 4, 6)}, 4, {"a.q_weight": 3, "a.k_weight": 1}),
+        ({Q: (2, 12, 5), "b.k.weight": (2, 4, 6)}, 4, {}),  # of two modules
+        ({Q: (2, 12, 5), K: (4, 4, 6)}, 5, {}),  # of two numbers
+        ({Q: (2, 12, 5), K: (2, 4, 6)}, 2, {}),  # as many ranks as heads
+        ({Q: (2, 12, 5), K: (2, 5, 6)}, 4, {}),  # no ratio
+        ({Q: (2, 12, 5), K: (2, 4, 6)}, 7, {}),  # a rank would have no member
+        ({Q: (2, 12, 5)}, 4, {}),
+        ({Q: (3, 12, 5), K: (3, 4, 6)}, 6, {}),  # either could be outermost
+        ({Q: (3, 12, 5), K: (3, 4, 5)}, 6, {Q: 3, K: 1}),
+        ({Q: (3, 12, -1), K: (3, 4, -1)}, 6, {}),
+        ({Q: (2, 12, 5), K: (2, 4, 6), "a.s": (2, 3, 7)}, 4, {Q: 3, K: 1, "a.s": 3}),
+        ({Q: (2, 12, 5), K: (2, 4, 6), "a.s.weight": (2, 3, 7)}, 4, {Q: 3, K: 1, "a.s.weight": 3}),
+        ({Q: (2, 12, 5), K: (2, 4, 6), "a.s.weight": (2, 2, 7)}, 4, {}),
+    ],
+)  # fmt: skip
+def test_members_are_those_of_a_clear_ratio(counts, ranks, found):
+    assert _members({name: _Count(*count) for name, count in counts.items()}, ranks) == found
