@@ -73,3 +73,12 @@ def test_a_head_holds_what_it_adds_for_a_while_only():
         raise KeyError
     assert HEAD_PLAN not in vars(type(model))
     assert gathered_plan(model) == {}
+
+
+def test_what_a_class_held_is_held_again():
+    before = LlamaConfig.base_model_tp_plan
+    assert Setting(LlamaConfig, BASE_PLAN, dict(reversed(before.items()))).is_current
+    other = Setting(LlamaConfig, BASE_PLAN, {"norm": "replicate"})
+    with holding([other]):
+        assert LlamaConfig.base_model_tp_plan == {"norm": "replicate"} and other.is_current
+    assert LlamaConfig.base_model_tp_plan is before and not other.is_current

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from modular_converter.parallel.errors import ApplyError, PlanFormatError
-from modular_converter.parallel.plans.parts import checked_parts, lengths_of, look_up_from
+from modular_converter.parallel.plans.parts import checked_parts, lengths_of, look_up_from, reduced, value_of
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.derive import derive_plan
@@ -169,3 +169,30 @@ def test_a_number_of_blocks_that_does_not_divide_is_refused():
     assert lengths_of(("length//8",), 40, {}.__getitem__, "w") == (1, 1, 1, 1, 1)
     with pytest.raises(ApplyError, match="w: 40 does not divide into heads = 3 equal blocks"):
         lengths_of(("heads",), 40, {"heads": 3}.__getitem__, "w")
+
+
+def test_what_a_model_says_of_a_name_must_be_an_integer():
+    outer, inner = nn.Module(), nn.Linear(2, 2)
+    outer.inner, inner.heads, outer.heads, outer.rates = inner, "two", 4, [0.5]
+    look_up = look_up_from("inner", outer.get_submodule)
+    assert look_up("heads") == 4 and look_up("in_features") == 2
+    for name in ("rates[0]", "rates[1]", "heads.more", "heads[0]"):
+        with pytest.raises(LookupError, match=f"no module around inner has {name}".replace("[", r"\[")):
+            look_up(name)
+    assert look_up_from("", outer.get_submodule)("heads") == 4
+
+
+def test_a_part_may_be_negative_on_the_way_but_no_length():
+    assert lengths_of(("-h+n", "rest"), 40, {"n": 30, "h": 6}.__getitem__, "w") == (3, 2)
+    with pytest.raises(ApplyError, match="w: 40 does not divide into rest = None equal blocks"):
+        lengths_of(("rest",), 40, {}.__getitem__, "w")
+    with pytest.raises(ApplyError, match=r"do not add up to 40: n = 40, rest = 0"):
+        lengths_of(("n", "rest"), 40, {"n": 40}.__getitem__, "w")
+    assert lengths_of((4, "rest"), 40, {}.__getitem__, "w") == (1, 9) and reduced([]) == ()
+
+
+def test_a_number_of_units_is_one_at_least():
+    assert value_of("h*2", {"h": 3}.__getitem__, "w") == 6 == value_of(6, {}.__getitem__, "w")
+    for part in ("h-3", "rest"):
+        with pytest.raises(ApplyError, match=f"w: {part} = .* is no number of units"):
+            value_of(part, {"h": 3}.__getitem__, "w")

@@ -13,8 +13,8 @@ from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.files import parse_plan, read_plan
 from modular_converter.parallel.plans.patterns import wildcard
 from modular_converter.parallel.plans.pipeline_plan import PIPELINE_SCHEMA, PipelinePlan
-from modular_converter.parallel.plans.plan import Plan, PlanRule, plan_schema
-from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.plans.plan import Plan, PlanRule, is_expert_plan, plan_schema
+from modular_converter.parallel.plans.text_checks import placed, shortened, shown
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.styles import STYLES
 
@@ -231,3 +231,41 @@ def test_the_library_form():
 def test_a_reason_is_said_with_its_place():
     assert placed("a.b", "so") == "a.b: so" and placed("", "so") == "so" and placed("a.b", "") == "a.b"
     assert placed("", "") == ""
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    bad = tmp_path / "bad"
+    bad.write_bytes(b"plan x\xff\n")
+    for path in (tmp_path / "gone", tmp_path, bad):
+        with pytest.raises(PlanFormatError, match=f"^{path}: it cannot be read"):
+            read_plan(path, Plan)
+    bad.write_text("plan x\nlayers a\n")
+    with pytest.raises(PlanFormatError, match=f"^{bad}: line 2: unknown word 'layers'"):
+        read_plan(bad, Plan)
+    bad.write_text(' \n{"version": 1, "model": "x", "rules": []}')
+    assert read_plan(bad, Plan) == Plan("x") == read_plan(str(bad), Plan)
+
+
+def test_members_are_written_with_their_units():
+    rule = PlanRule("a", "colwise", None, (), 2, 3)
+    assert str(rule) == "a colwise units=2 members=3" and PlanRule.parse(str(rule)) == rule
+    plan = Plan("x", (rule,))
+    assert Plan.from_json(plan.to_json()) == plan == Plan.parse(str(plan))
+    assert "members" not in Plan("x", (PlanRule("a", "colwise", None, (), 2),)).to_json()
+    with pytest.raises(PlanFormatError, match="a: members=-1 is of a unit"):
+        PlanRule("a", "colwise", None, (), 2, -1)
+
+
+def test_a_plan_with_a_style_of_experts_is_one_of_experts():
+    assert is_expert_plan(Plan("x", (PlanRule("a", "colwise"), PlanRule("b", "grouped_gemm"))))
+    assert not is_expert_plan(Plan("x", (PlanRule("a", "colwise"),))) and not is_expert_plan(Plan("x"))
+
+
+def test_values_that_have_no_text_are_shown_by_their_type():
+    class Odd:
+        def __repr__(self):
+            raise ValueError
+
+    assert shown(Odd()) == "a value of type Odd" and shown([1]) == "[1]" and shown("a") == "'a'"
+    assert shortened("ab" * 200) == f"{'ab' * 60}… (400 characters) …{'ab' * 30}"
+    assert shortened("a" * 240) == "a" * 240 and shortened("a" * 241) != "a" * 241

@@ -109,3 +109,36 @@ def test_a_plan_is_fitted_to_a_model_that_lacks_parts():
     plan = Plan.parse("plan x\nrule gone colwise\nrule layers.* colwise\nattribute gone:n\nattribute :heads\n")
     found = fitting(plan, Model())
     assert [rule.pattern for rule in found.rules] == ["layers.*"] and found.attributes == (":heads",)
+
+
+def test_the_number_of_stacked_experts_shrinks_with_them():
+    model = Model()
+    model.num_experts = 4
+    plan = Plan.parse("plan x\nrule table grouped_gemm\nattribute :num_experts\n")
+    assert resolve(plan, model).attributes == (("", "num_experts"),)
+    assert resolve(Plan.parse("plan x\nrule table grouped_gemm\n"), model).attributes == (("", "num_experts"),)
+    model.num_experts = 6
+    assert resolve(Plan.parse("plan x\nrule table grouped_gemm\n"), model).attributes == ()
+    assert resolve(Plan.parse("plan x\nrule table shard\n"), model).attributes == ()
+
+
+def test_a_module_with_other_parameters_has_no_usual_dimension():
+    model = Model()
+    model.norm.extra = nn.Parameter(torch.zeros(8))
+    model.words.extra = nn.Parameter(torch.zeros(8))
+    with pytest.raises(ApplyError, match=r"norm: style colwise wants .*, not \['bias', 'extra', 'weight'\]"):
+        resolve(Plan.parse("plan x\nrule norm colwise\n"), model)
+    found = resolve(Plan.parse("plan x\nrule words embedding_rowwise\n"), model).pieces
+    assert set(found) == {"words.weight", "head.weight"}, "rows beside a table stay whole"
+    assert set(resolve(Plan.parse("plan x\nrule norm replicated_with_grad_allreduce\n"), model).pieces) == {
+        "norm.weight", "norm.bias", "norm.extra",
+    }  # fmt: skip
+
+
+def test_a_weight_of_a_module_that_acts_for_it_is_a_plain_share():
+    plan = Plan.parse(
+        "plan x\nrule layers.0.weight rowwise\nrule layers.1.weight rowwise\nrule layers.0 moe_tp_experts\n"
+    )
+    pieces = resolve(plan, Model()).pieces
+    assert pieces["layers.0.weight"].roles == {"shard"} and pieces["layers.1.weight"].roles == {"rowwise"}
+    assert pieces["layers.0.weight"].dim == pieces["layers.1.weight"].dim == 1
