@@ -28,6 +28,8 @@ def bind_arguments(
 ) -> list[Line]:
     """Assignments of the parent's parameters for which the child has no name; `scale = 2` for `super().f(scale=2)`.
 
+    They stand in the order of the call, and between them the arguments that nothing reads and that call something.
+
     Args:
         statement: the `super()` statement.
         available: the parameters of the merged signature.
@@ -47,27 +49,58 @@ def bind_arguments(
         if name in left_out or name in unpacked or not _has_its_name(given.get(name), name, names)
     ]
     read = frozenset[str]().union(*(part.reads for part in body)) if lacking else ()
-    bindings: list[Line] = []
+    bindings: dict[str, ast.expr] = {}
+    told: set[str] = set()
     for name in (name for name in lacking if name in read):
         value = given.get(name)
+        finding: ClassFinding | None = None
         if name in left_out:
-            findings.append(argument_not_passed(statement, child.name, name))
+            finding = argument_not_passed(statement, child.name, name)
+        elif name in unpacked:
+            finding = argument_unpacked(statement, child.name, name)
+        elif name in names and value is not None:
+            finding = argument_ignored(value, child.name, name)
+        elif value is None and not any(_reads_argument(part.node, name) for part in body):
             continue
-        if name in unpacked:
-            findings.append(argument_unpacked(statement, child.name, name))
-            continue
-        if name in names and value is not None:
-            findings.append(argument_ignored(value, child.name, name))
-            continue
-        if value is None and not any(_reads_argument(part.node, name) for part in body):
-            continue
-        if value is None and not _passes_more(call):
+        elif value is None and not _passes_more(call):
             value = defaults.get(name)
-        if value is None or any(names_of(value).read & set(binding.targets) for binding in bindings):
-            findings.append(parameter_missing(statement, child.name, name))
+        if finding is None and value is not None:
+            bindings[name] = value
         else:
-            bindings.append(line(f"{name} = {ast.unparse(value)}", statement))
-    return bindings
+            told.add(name)
+            findings.append(finding or parameter_missing(statement, child.name, name))
+    lines = _in_order(call, given, bindings, told, statement)
+    hidden = frozenset[str]().union(*(names_of(part.node).read for part in lines)) & bindings.keys()
+    findings += [parameter_missing(statement, child.name, name) for name in sorted(hidden)]
+    return lines
+
+
+def _in_order(
+    call: ast.Call,
+    given: Mapping[str, ast.expr],
+    bindings: Mapping[str, ast.expr],
+    told: Container[str],
+    statement: ast.stmt,
+) -> list[Line]:
+    """The assignments, and the other arguments that call something, as Python evaluates the arguments of the call."""
+    texts: list[str] = []
+    waiting = dict(bindings)
+    for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+        name = next((name for name, value in given.items() if argument in ast.walk(value)), "")
+        if name in waiting:
+            texts.append(f"{name} = {ast.unparse(waiting.pop(name))}")
+        elif name not in bindings and name not in told and _calls(argument):
+            texts.append(ast.unparse(argument.value if isinstance(argument, ast.Starred) else argument))
+    texts += [f"{name} = {ast.unparse(default)}" for name, default in waiting.items()]
+    return [line(text, statement) for text in texts]
+
+
+def _calls(node: ast.AST) -> bool:
+    """Whether the value of an expression takes a call or another step that may change something."""
+    if isinstance(node, (ast.Lambda, ast.GeneratorExp)):
+        return False
+    changes = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+    return isinstance(node, changes) or any(map(_calls, ast.iter_child_nodes(node)))
 
 
 def _has_its_name(value: ast.expr | None, name: str, names: Container[str]) -> bool:
