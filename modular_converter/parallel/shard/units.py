@@ -62,11 +62,12 @@ def with_units(plan: Plan, model: torch.nn.Module, trace: Trace, ranks: int) -> 
         ApplyError: a rule does not fit the model.
     """
     flow = follow(trace)
-    known = {(wildcard(name), p.shape): flow.of(p.tensor) for p in trace.parameters for name in p.names}
+    own = {(name, p.shape): flow.of(p.tensor) for p in trace.parameters for name in p.names}
+    known = {(wildcard(name), shape): seqs for (name, shape), seqs in own.items()} | own
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters(remove_duplicate=False)}
     counts: dict[str, _Count] = {}
     for name, piece in resolve(plan, model).pieces.items():
-        seqs = known.get((wildcard(name), shapes[name]))
+        seqs = known.get((name, shapes[name])) or known.get((wildcard(name), shapes[name]))
         blocks = len(piece.parts) or 1
         found = _outermost(flow, seqs[piece.dim], blocks) if seqs is not None and piece.dim >= 0 else None
         if found is not None:

@@ -28,22 +28,22 @@ HIDDEN, WIDTH = 16, 4
 
 
 class Attention(nn.Module):
-    def __init__(self, heads, groups, layout):
+    def __init__(self, heads, groups, layout, width=WIDTH):
         super().__init__()
-        self.heads, self.groups, self.layout = heads, groups, layout
+        self.heads, self.groups, self.layout, self.width = heads, groups, layout, width
         if layout == "separate":
-            self.q = nn.Linear(HIDDEN, heads * WIDTH)
-            self.k, self.v = (nn.Linear(HIDDEN, groups * WIDTH) for _ in range(2))
+            self.q = nn.Linear(HIDDEN, heads * self.width)
+            self.k, self.v = (nn.Linear(HIDDEN, groups * self.width) for _ in range(2))
         else:
-            self.qkv = nn.Linear(HIDDEN, (heads + 2 * groups) * WIDTH)
-        self.o = nn.Linear(heads * WIDTH, HIDDEN)
+            self.qkv = nn.Linear(HIDDEN, (heads + 2 * groups) * self.width)
+        self.o = nn.Linear(heads * self.width, HIDDEN)
 
     def project(self, x):
-        shape = (*x.shape[:-1], -1, WIDTH)
+        shape = (*x.shape[:-1], -1, self.width)
         if self.layout == "separate":
             return [one(x).view(shape) for one in (self.q, self.k, self.v)]
         if self.layout == "interleaved":
-            return self.qkv(x).view(*x.shape[:-1], -1, 3 * WIDTH).chunk(3, -1)
+            return self.qkv(x).view(*x.shape[:-1], -1, 3 * self.width).chunk(3, -1)
         return [one.view(shape) for one in self.qkv(x).chunk(3, -1)]
 
     def forward(self, x):
@@ -157,6 +157,17 @@ def test_layers_of_other_sizes_have_rules_of_their_own():
         "ups.0": (24, 0), "downs.0": (24, 0), "ups.1": (7, 0), "downs.1": (7, 0),
     }  # fmt: skip
     assert check_model_on_threads(model.eval(), found, INPUTS, 5).passed
+
+
+@pytest.mark.parametrize("heads", [(5, 10), (10, 5)])
+def test_layers_of_one_shape_may_have_other_heads(heads):
+    model = Model(wide=15).eval()
+    model.attentions = nn.ModuleList([Attention(number, number, "separate", 40 // number) for number in heads])
+    found, units = units_of(model, 3)
+    for layer, number in enumerate(heads):
+        assert {units[f"attentions.{layer}.{name}"] for name in "qkvo"} == {(number, 0)}
+    verdict = check_model_on_threads(model, found, INPUTS, 3)
+    assert verdict.passed, verdict.reason
 
 
 def test_only_an_axis_that_nobody_has_taken_apart_is_unknown():
