@@ -22,14 +22,7 @@ from modular_converter.convert.inherit.merge_members import merge_members
 from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.pieces import ClassPiece
 from modular_converter.convert.inherit.prefix import common_suffix
-from modular_converter.convert.inherit.special_classes import (
-    check_dataclass,
-    check_keywords,
-    check_making,
-    check_named_tuple,
-    check_protocol,
-    check_total,
-)
+from modular_converter.convert.inherit.special_classes import check_special
 from modular_converter.convert.inherit.taken import pieces_of
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.index import is_docstring
@@ -89,8 +82,7 @@ def merge_class(
     merger.findings.extend(check_replaced_bases(child, parent, siblings, ancestors, settings.model_base))
     merger.findings.extend(check_halves(child, parent))
     merger.findings.extend(check_names_of_classes(child, parent, parent_base, bases))
-    for check in (check_making, check_named_tuple, check_protocol, check_total, check_keywords, check_dataclass):
-        merger.findings.extend(check(child, parent))
+    merger.findings.extend(check_special(child, parent))
     members = merge_members(child, parent, merger.override, merger.new)
     decorators = _decorators(child, parent)
     docstring = _docstring(child) or parent.docstring

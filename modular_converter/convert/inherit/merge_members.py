@@ -108,8 +108,13 @@ class _Merger:
             for one in (self.places.get(member, []) if member in self.gone else [member])
         ]
         everything = [*kept, *self.added]
-        preferred = sorted(everything, key=lambda member: member.is_function)
+        preferred = sorted(everything, key=_comes_behind_attributes)
         return in_legal_order(preferred, everything, self.placed)
+
+
+def _comes_behind_attributes(member: Member) -> bool:
+    """Whether a member is a method: all but the one that gives the attributes of an enumeration their values."""
+    return member.is_function and member.function.name != "_generate_next_value_"
 
 
 def _effective(members: list[Member]) -> list[Member]:

@@ -25,6 +25,9 @@ OF_NAMED_TUPLES = frozenset(
     + ("_fields", "_field_defaults", "_field_types", "_make", "_replace", "_asdict", "_source")
 )
 """The names that the body of a named tuple may not bind."""
+GETMRO = "getmro"
+ANCESTRY = ("__mro__", "__base__", "__bases__", "mro", GETMRO)
+"""Attributes that hold the classes above one, and functions that give them."""
 KEYWORD_ONLY, MARKER = "kw_only", "KW_ONLY"
 COMPARED, FROZEN = "order", "frozen"
 MADE = ("init", "repr", "eq", "match_args")
@@ -78,6 +81,23 @@ def _reads_own_class(member: Member) -> bool:
     nodes = list(walk(member.node))
     known = {id(node.args[0]) for node in nodes if isinstance(node, ast.Call) and node.args and is_super(node.func)}
     return any(isinstance(node, ast.Name) and node.id == "__class__" and id(node) not in known for node in nodes)
+
+
+def check_ancestry(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+    """Code that looks at the classes above its own: the parent is none of them any more."""
+    own = frozenset[str]().union(*(member.binds for member in child.members if "super(" not in member.text))
+    for member in (*child.members, *(one for one in parent.members if not one.binds <= own)):
+        if not any(name in member.text for name in ANCESTRY):
+            continue
+        nodes = list(walk(member.node))
+        looked = {node.attr for node in nodes if isinstance(node, ast.Attribute)} & {*ANCESTRY}
+        if any(isinstance(node, ast.Name) and node.id == GETMRO for node in nodes):
+            looked.add(GETMRO)
+        for name in sorted(looked):
+            place = member.node if member in child.members else child.node
+            reason = f"`{name}` leads to the parent's class, which is none of the generated one's"
+            method = min(member.binds, default=name)
+            yield not_mergeable(place, method, reason, f"Write `{method}` in your class without `{name}`.")
 
 
 def check_named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
@@ -232,3 +252,20 @@ def _has_marker(block: ClassBlock) -> bool:
 
 def _listed(names: frozenset[str]) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+CHECKS = (
+    check_making,
+    check_ancestry,
+    check_named_tuple,
+    check_protocol,
+    check_total,
+    check_keywords,
+    check_dataclass,
+)
+
+
+def check_special(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+    """All of the above."""
+    for check in CHECKS:
+        yield from check(child, parent)

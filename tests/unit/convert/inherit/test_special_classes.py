@@ -50,6 +50,11 @@ REFUSED = {
     "whole ones below a partial parent": ("OldMLP, total=True:: b: int", "TypedDict, total=False:: a: int", ["MC204"]),
     "two partial ones": ("OldMLP, total=False:: b: int", "TypedDict, total=False:: a: int", []),
     "two whole ones": ("OldMLP, total=True:: b: int", "TypedDict:: a: int", []),
+    "a look at the classes above": ("OldMLP:: def f(self):\n    return type(self).__mro__", "Root:: a = 1", ["MC204"]),
+    "a call of mro": ("OldMLP:: def f(self):\n    return type(self).mro()", "Root:: a = 1", ["MC204"]),
+    "the parent's look": ("OldMLP:: a = 1", "Root:: def f(cls):\n    return getmro(cls)", ["MC204"]),
+    "a look that goes": ("OldMLP:: def f(cls): ...", "Root:: def f(cls):\n    return cls.__bases__", []),
+    "another name of the kind": ("OldMLP:: def f(self):\n    return self.mro_of, '__mro__'", "Root:: a = 1", []),
     "a keyword of the parent": ("OldMLP:: b = 1", "Root, tag='a':: a = 1", ["MC204"]),
     "another keyword of the child": ("OldMLP, other=1:: b = 1", "Root, tag='a':: a = 1", ["MC204"]),
     "one keyword with two values": ("OldMLP, tag='b':: b = 1", "Root, tag='a':: a = 1", ["MC204"]),
@@ -108,3 +113,10 @@ DATACLASSES = {
 @pytest.mark.parametrize(("child", "parent", "codes"), DATACLASSES.values(), ids=DATACLASSES)
 def test_dataclasses_over_each_other(child: str, parent: str, codes: list[str]) -> None:
     assert told(child, parent) == codes
+
+
+def test_the_values_of_an_enumeration_are_made_by_what_stands_above_them() -> None:
+    hook = "@staticmethod\ndef _generate_next_value_(name, *others):\n    return name.lower()"
+    text = merged("OldMLP:: A = auto()\nB = A", f"Enum:: def names(self): ...\n{hook}").text
+    order = [text.index(part) for part in ("_generate_next_value_", "A = auto()", "B = A", "def names")]
+    assert order == sorted(order)
