@@ -14,7 +14,8 @@ RULE = Rule(
     explanation="""\
 The generated file would fail with a `NameError` when it reaches this name, so nothing is written. The finding stands
 at the place in the modular file from which the code comes, and names the cause if it is known: a name that is not
-imported, a parameter that the override lacks, a helper that was renamed together with its model.
+imported, a parameter that the override lacks, a helper that was renamed together with its model, a class in its own
+annotations (`from __future__ import annotations` is not carried along).
 
 Import the name in the modular file or define it there: what a class uses is carried along with it.
 """,
@@ -59,10 +60,16 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, place: str, cure: str, *, later: int = 0) -> Diagnostic:
+def diagnose(
+    location: Location, name: str, place: str, cure: str, *, later: int = 0, is_own: bool = False
+) -> Diagnostic:
     """`place` names the definition and the line of the generated file, `cure` says what to write.
 
-    `later` is the line of that file in which the name is defined, further down; 0 for none.
+    Args:
+        later: the line of that file in which the name is defined, further down; 0 for none.
+        is_own: whether it is the name of the definition itself.
     """
-    fault = f"above its definition in line {later}" if later else "which is neither defined nor imported there"
-    return Diagnostic(RULE, location, f"{place} uses `{name}`{' ' if later else ', '}{fault}", help=cure)
+    fault = f" above its definition in line {later}" if later else ", which is neither defined nor imported there"
+    if is_own:
+        fault = " before it is defined"
+    return Diagnostic(RULE, location, f"{place} uses `{name}`{fault}", help=cure)

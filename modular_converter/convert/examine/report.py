@@ -115,8 +115,14 @@ class _Examination:
             if (place.definition, one.name) not in seen:
                 seen.add((place.definition, one.name))
                 advice = cure(one.name, place.definition, one.line, self.texts[path], self._resolution, self.library)
-                later = binding_below(one.name, one.line, self.texts[path])
-                yield undefined_name.diagnose(place.location, one.name, place.words, advice, later=later)
+                yield undefined_name.diagnose(
+                    place.location,
+                    one.name,
+                    place.words,
+                    advice,
+                    later=binding_below(one.name, one.line, self.texts[path]),
+                    is_own=one.name == place.definition,
+                )
 
     def others(self, path: str) -> Iterator[Diagnostic]:
         """The faults that a text shows when it is parsed."""

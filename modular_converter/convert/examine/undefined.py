@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from modular_converter.convert.examine.definitions import binding_below, parsed
 from modular_converter.convert.examine.faults import top_level_names
@@ -16,10 +17,14 @@ def cure(
     name: str, definition: str, line: int, text: str, resolution: ResolvedImports | None, library: Library
 ) -> str:
     """What to write, for `name` in line `line` of a generated text, in its top-level `definition`."""
-    if binding_below(name, line, text):
-        return f'Write `"{name}"` where it is an annotation; else define it above its use.'
+    method = _method_at(definition, line, text)
+    if name == definition or binding_below(name, line, text):
+        written = resolution.target.module.definitions.get(definition) if resolution else None
+        if method and written is not None and not re.search(rf"\bdef {method}\b", written.text):
+            return f'Override `{method}`, which comes from the parent, with the annotation `"{name}"` in quotes.'
+        above = "" if name == definition else "; else define it above its use"
+        return f'Write `"{name}"` where it is an annotation{above}.'
     if resolution is not None:
-        method = _method_at(definition, line, text)
         if method and name in _parent_parameters(definition, method, resolution):
             return (
                 f"It is a parameter of the parent's `{method}`, but not of the override. "
