@@ -54,7 +54,10 @@ def wrong_versions(
 
 def _by_version(formattings: Sequence[Settings]) -> Sequence[Settings]:
     """The first of the settings that name each version, in their order."""
-    return [*{one.formatter_version: one for one in reversed(formattings)}.values()][::-1]
+    found: dict[str, Settings] = {}
+    for one in formattings:
+        found.setdefault(one.formatter_version, one)
+    return [*found.values()]
 
 
 def wrong_version(settings: Settings, version_of: VersionOf | None = None) -> Diagnostic | None:

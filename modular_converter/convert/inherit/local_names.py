@@ -33,8 +33,10 @@ def check_names(
     theirs |= parameters_of(parent) - order.parameters
     for line in own.lines:
         place = history.place(line)
-        for name in sorted(_names_from_above(line)) if place is not None else ():
-            expected, got = own.binder(name, own.turn[line.origin]), history.binder(name, place or 0)
+        if place is None:
+            continue
+        for name in sorted(_names_from_above(line)):
+            expected, got = own.binder(name, own.turn[line.origin]), history.binder(name, place)
             if name in copied and any(name in one.effects.changes for one in order.inherited if one in kept):
                 if line in order.after:
                     yield local_name_shared(line.node, name, "is what the parent's lines have left of it", child.name)
@@ -46,7 +48,7 @@ def check_names(
                     child.name,
                     f"this line reads the `{name}` of your module, and the parent's lines have a local `{name}`",
                 )
-            elif got is None and history.binds_from(name, (place or 0) + 1):
+            elif got is None and history.binds_from(name, place + 1):
                 yield not_mergeable(line.node, child.name, f"this line would stand above the one that binds `{name}`")
 
 

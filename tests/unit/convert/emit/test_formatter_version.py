@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -14,16 +15,21 @@ import pytest
 
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.emit.formatter_version import (
+    EDGE_BYTES,
+    environment,
     find_ruff,
+    formatter_stamp,
     own_ruff,
     program_stamp,
     ruff_version,
     wrong_version,
+    wrong_versions,
 )
 from modular_converter.convert.emit.formatters import load_formatter
-from modular_converter.diagnostics import ConversionError
+from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.files.programs import program_on_path
 from modular_converter.settings.load import load_settings, profile_settings
+from modular_converter.settings.values import PinnedFormatter, Settings
 from tests.unit.formatters import ruff_in, set_own
 
 
@@ -145,3 +151,78 @@ def test_black_has_a_version_too(tmp_path: Path) -> None:
     assert found and "pip install black==1.0" in found.help and found.location.line == 3
     (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nformatter = "black"\n')
     assert wrong_version(load_settings(tmp_path)) is None
+
+
+def in_folders(**versions: str) -> Settings:
+    """The profile, with another version of ruff for each folder, which a file of that folder names."""
+    profile = profile_settings()
+    others = (
+        (folder, dataclasses.replace(profile, pinned_formatter=PinnedFormatter("ruff", version, Location(folder))))
+        for folder, version in versions.items()
+    )
+    return dataclasses.replace(profile, by_folder=tuple(others))
+
+
+def test_each_version_that_folders_name_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modular_converter.convert.emit.formatter_version.program_on_path", lambda *names: "")
+    settings = in_folders(a="2.0", b="1.0", c="2.0", d="1.0", e="0.14.10", f="3.0")
+    found = wrong_versions(settings, "fdcbae", lambda path: "0.14.10")
+    assert [(one.code, one.location.path) for one in found] == [("MC118", "a"), ("MC118", "b"), ("MC118", "f")]
+    assert wrong_versions(settings, "ee", lambda path: "0.14.10") == ()
+    assert wrong_versions(settings, ["other"], lambda path: "0.14.10") == ()
+    assert [one.location.path for one in wrong_versions(settings, ["other"], lambda path: "9")] == ["ruff"]
+
+
+def test_the_stamp_names_each_program_that_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, other = ruff_in(tmp_path / "own", "0.14.10"), ruff_in(tmp_path / "other", "1.0")
+    set_own(monkeypatch, own)
+    monkeypatch.setenv("PATH", str(other.parent))
+    both = {str(own): "0.14.10", str(other): "1.0"}.__getitem__
+    stamps = [program_stamp(str(path)) for path in sorted((own, other))]
+    assert formatter_stamp(in_folders(a="1.0", b="1.0"), both) == " ".join(stamps)
+    assert formatter_stamp(in_folders(a="0.14.10"), both) == program_stamp(str(own))
+
+
+def test_without_a_ruff_of_the_environment_that_of_the_path_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = ruff_in(tmp_path, OTHER)
+    monkeypatch.setattr("modular_converter.convert.emit.formatter_version.own_ruff", lambda: "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_ruff(profile_settings()) == str(other)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConversionError, match="MC115"):
+        find_ruff(profile_settings())
+
+
+@pytest.mark.parametrize(("mode", "is_beside"), [(0o755, True), (0o644, False)])
+def test_where_the_ruff_of_the_environment_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, is_beside: bool
+) -> None:
+    beside = tmp_path / "ruff"
+    beside.touch()
+    beside.chmod(mode)
+    package = importlib.import_module("ruff.__main__").find_ruff_bin()
+    for executable, expected in ((str(tmp_path / "python"), str(beside) if is_beside else package), ("", package)):
+        monkeypatch.setattr(sys, "executable", executable)
+        assert own_ruff.__wrapped__() == expected
+    monkeypatch.setitem(sys.modules, "ruff.__main__", None)
+    assert own_ruff.__wrapped__() == ""
+
+
+@pytest.mark.parametrize("size", [0, 10, EDGE_BYTES, EDGE_BYTES + 10, 3 * EDGE_BYTES])
+def test_the_stamp_of_a_program_changes_with_its_size_and_both_ends(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "ruff"
+    contents = [bytes(size), bytes(size + 1)]
+    contents += [b"x" + bytes(size - 1), bytes(size - 1) + b"x"] if size else []
+    contents += [bytes(EDGE_BYTES - 1) + b"x" + bytes(size - EDGE_BYTES)] if size > EDGE_BYTES else []
+    stamps = set()
+    for content in contents:
+        path.write_bytes(content)
+        stamps.add(program_stamp(str(path)))
+    assert len(stamps) == len(set(contents)) and all(one.startswith(f"{path} ") for one in stamps)
+
+
+def test_ruff_sees_only_the_variables_that_a_program_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"TMPDIR": "/t", "RUFF_CONFIG": "x", "TOKEN": "y", "PATH": "/p"})
+    assert environment() == {"TMPDIR": "/t", "NO_COLOR": "1"}

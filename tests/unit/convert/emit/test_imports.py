@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,9 +28,15 @@ def source(text: str) -> ImportSource:
 
 
 def render(
-    *texts: str, used: Collection[str], optional: bool = False, siblings: Collection[tuple[str, str]] = ()
+    *texts: str,
+    used: Collection[str],
+    optional: bool = False,
+    siblings: Collection[tuple[str, str]] = (),
+    defined: Collection[str] = (),
+    keep_conditions: bool = True,
 ) -> str:
-    return render_imports([source(text) for text in texts], used, (), siblings, OPTIONAL if optional else None, True)
+    sources = [source(text) for text in texts]
+    return render_imports(sources, used, defined, siblings, OPTIONAL if optional else None, keep_conditions)
 
 
 def test_only_what_is_used_and_each_once() -> None:
@@ -126,3 +134,121 @@ def test_a_protected_import_with_another_branch_is_kept_whole() -> None:
     assert _without_unwanted(plain, {"fast"}, set()) == "if is_fast_available():\n    import fast"
     assert _without_unwanted(plain, {"other"}, set()) == ""
     assert _without_unwanted(plain, {"fast", "faster"}, set()) == plain
+
+
+GUARDED = "if is_x_available() and other:\n    from x import y\nfrom u import is_x_available\nimport other\n"
+
+
+@pytest.mark.parametrize(
+    ("used", "keep", "expected"),
+    [
+        (
+            {"y"},
+            False,
+            "from u import is_x_available\nimport other\nif is_x_available() and other:\n    from x import y\n",
+        ),
+        (set(), False, ""),
+        (set(), True, "from u import is_x_available\nimport other\n"),
+        ({"is_x_available"}, False, "from u import is_x_available\n"),
+    ],
+)
+def test_the_names_of_a_condition_are_imported_with_what_it_guards(used: set[str], keep: bool, expected: str) -> None:
+    assert render(GUARDED, used=used, keep_conditions=keep) == expected
+    assert render("", GUARDED, used=used, keep_conditions=keep) == expected
+
+
+RENDERED = {
+    "what the file defines": ("from a import b, c\n", {"b", "c"}, {"defined": {"b"}}, "from a import c\n"),
+    "a comment above the first of several": (
+        "import z\n# of all\nfrom a import b, c as d\nimport e as f, g.h\n",
+        {"b", "d", "f", "g"},
+        {},
+        "# of all\nfrom a import b, c as d\nimport e as f, g.h\n",
+    ),
+    "a comment above an import that is not used": ("# of it\nfrom a import b\nimport c\n", {"c"}, {}, "import c\n"),
+    "submodules that are named": (
+        "import a\nimport a.b\nimport a.c.d\n",
+        {"a", "b", "c"},
+        {},
+        "import a\nimport a.b\n",
+    ),
+    "a submodule of another name": ("import a\nimport a.b as c\n", {"a", "c"}, {}, "import a\nimport a.b as c\n"),
+    "a sibling that a protected import takes": (
+        "if t():\n    from .s import A\n",
+        {"A"},
+        {"siblings": [(".s", "A"), (".s", "B")]},
+        "from .s import B\nif t():\n    from .s import A\n",
+    ),
+    "a name that is bound already": (
+        "from a import b\nif t():\n    from c import b\n",
+        {"b"},
+        {},
+        "from a import b\n",
+    ),
+    "the second of two conditions": (
+        "if t():\n    from a import b\nif u():\n    from c import b\n    from c import d\n",
+        {"b", "d"},
+        {},
+        "if t():\n    from a import b\nif u():\n    from c import d\n",
+    ),
+    "a comment above a condition": (
+        "import z\n# why\nif t():\n    import a\n",
+        {"a"},
+        {},
+        "# why\nif t():\n    import a\n",
+    ),
+    "an import of several lines in a condition": (
+        "if t():\n    from a import (  # all\n        b,\n        c as d,\n    )\n    import e\n",
+        {"b"},
+        {},
+        "if t():\n    from a import b, c as d\n",
+    ),
+    "a condition with more than imports": (
+        "if t():\n    import a\n    import b\n    c = 1\n",
+        {"a"},
+        {},
+        "if t():\n    import a\n    import b\n    c = 1\n",
+    ),
+    "a dotted import in a condition": (
+        "if t():\n    import a.b\n    import c\n",
+        {"a"},
+        {},
+        "if t():\n    import a.b\n",
+    ),
+    "an optional library": (
+        "import torch.nn as nn, os\nfrom torchx import y\n",
+        {"nn", "os", "y"},
+        {"optional": True},
+        "from torchx import y\nfrom ...utils import is_torch_available\n"
+        "if is_torch_available():\n    import torch.nn as nn, os\n",
+    ),
+    "a check for an optional library": (
+        "if is_torch_available():\n    import torch\n\n    from torch import nn\n\nimport os\n",
+        {"torch", "nn", "os"},
+        {"optional": True},
+        "\nimport os\nfrom ...utils import is_torch_available\n"
+        "if is_torch_available():\n    import torch\n    from torch import nn\n",
+    ),
+    "a check for an optional library and another": (
+        "if is_torch_available() and u():\n    import torch\n",
+        {"torch"},
+        {"optional": True},
+        "if is_torch_available() and u():\n    import torch\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "used", "options", "expected"), RENDERED.values(), ids=RENDERED)
+def test_imports(text: str, used: set[str], options: dict[str, Any], expected: str) -> None:
+    assert render(text, used=used, **options) == expected
+
+
+def test_names_that_a_source_skips_or_renames() -> None:
+    (statement,) = index_module("from ..old import A, OldB, c\n", "m.py").statements
+    one = ImportSource(
+        [statement],
+        lambda name: replace(name, name=name.name.replace("Old", "New")),
+        lambda text: text,
+        lambda name: name.name == "A",
+    )
+    assert render_imports([one], {"A", "NewB", "OldB"}, (), (), None, True) == "from ..old import NewB\n"
