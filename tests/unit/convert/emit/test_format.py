@@ -266,6 +266,40 @@ def test_black_obeys_the_project(tmp_path: pathlib.Path) -> None:
 
 
 @needs_black
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("", 'f(\n    "a",\n)\n'),
+        ("skip-magic-trailing-comma = true", 'f("a")\n'),
+        ("skip-magic-trailing-comma = false", 'f(\n    "a",\n)\n'),
+        ("skip-string-normalization = true", "f(\n    'a',\n)\n"),
+        ("target-version = ['py310', 'py311']", 'f(\n    "a",\n)\n'),
+    ],
+)
+def test_each_option_of_black_has_its_say(tmp_path: pathlib.Path, option: str, expected: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        f"[tool.black]\n{option}\n[tool.modular-converter]\nformatter = 'black'\n"
+    )
+    assert format_files({"a.py": "f('a',)\n"}, load_settings(tmp_path)).texts == {"a.py": expected}
+
+
+@needs_black
+@pytest.mark.parametrize(("length", "lines"), [(117, 1), (118, 3)])
+def test_without_options_black_takes_lines_of_our_length(length: int, lines: int) -> None:
+    text = f"x = [{'a' * (length - 4)}]\n"
+    assert format_files({"a.py": text}, named("black")).texts["a.py"].count("\n") == lines
+
+
+@needs_black
+def test_undefined_names_are_told_whatever_formats() -> None:
+    for formatter in ("black", "none"):
+        result = format_files({"a.py": "x = 1\n", "b.py": "\n\ny = (z)\n", "c.py": "(\n"}, named(formatter))
+        (found,) = result.undefined["b.py"]
+        assert result.texts["b.py"].split("\n")[found.line - 1][found.column - 1 :].startswith("z")
+        assert [*result.undefined] == ["b.py"] and [*result.failures] == (["c.py"] if formatter == "black" else [])
+
+
+@needs_black
 def test_black_settings_that_cannot_be_used_are_an_error(tmp_path: pathlib.Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.black]\ntarget-version = ['py1']\n")
     settings = dataclasses.replace(load_settings(tmp_path), formatter="black")
