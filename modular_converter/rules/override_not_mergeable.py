@@ -28,7 +28,7 @@ RULE = Rule(
 The generated class has one body where inheritance has two methods, one of which calls the other. Some overrides have
 no such body: lines behind `super().f()` that the parent's `return` would skip; a parameter that the parent's lines
 read and the child does not have; an `async` method of a plain one; a local name that hides a function which the
-parent's lines call; the parent's own name in the child's code.
+parent's lines call, or that an inner function shares with the other method; the parent's own name in the child's code.
 
 The message says which of these it is. Write the parent's lines out in the override, and change what you need.
 """,

@@ -135,7 +135,8 @@ def _step(draw: Random, scope: Scope, has_h: bool) -> list[str]:
     shapes += ["self.up = {v}\nh = self.up", "h: int = {v}", "h = other = {v}", "h = {v}; other = 1"]
     shapes += ["if {v} > 4:\n    h = 1\nelse:\n    h = 2", "h = 0\nfor i in range(2):\n    h += i * {v}"]
     shapes += ["x = {v}\nh = x", "h = [q for q in range(3)][1] + {v}", *INNER_SCOPES]
-    return pick(draw, shapes).format(v=value).split("\n")
+    names = [one for one in scope.names if one.isidentifier()]
+    return pick(draw, shapes).format(v=value, n=names[-1] if names else "CALLS").split("\n")
 
 
 INNER_SCOPES = (
@@ -151,5 +152,7 @@ INNER_SCOPES = (
     "h = {{i: {v} for i in range(2)}}[1]",
     "h = max(i + 1 for i in (1, {v}))",
     "global CALLS\nCALLS = {v}\nh = CALLS",
+    "h = (lambda {n}: {n} + 1)({v}) + {n}",
+    "h = [{n} for {n} in (1, {v})][1] + {n}",
 )
 """Bindings of `h` with scopes of their own around them."""

@@ -103,6 +103,18 @@ FORWARD_CALLS = {
 }
 
 
+OTHERS_NAMES = (
+    "h = {v}\nlate = lambda: h + x\n{c}\nreturn late()",
+    "h = {v}\nlate = (h + n for n in (x, 1))\n{c}\nreturn list(late)",
+    "def late():\n    nonlocal x\n    x += 1\n    return x\n{c}\nreturn late()",
+    "try:\n    [][0]\nexcept IndexError as {n}:\n    pass\n{c}",
+    "match x:\n    case {n}:\n        h = {n}\n{c}",
+    "{n}: int\n{c}\nreturn x",
+    "global CALLS\nCALLS = x\n{c}\nreturn CALLS",
+)
+"""Names that the parent may have otherwise: in inner functions, of the module, or as local ones."""
+
+
 def draw_forward(draw: Random, name: str, parent: str, signature: str, scope: Scope) -> str:
     """A `forward`: the parent's call as a statement, returned, within an expression, not at all, or on a class."""
     parameters = tuple(word for word in ("x", "y") if word in signature)
@@ -143,8 +155,11 @@ def draw_forward(draw: Random, name: str, parent: str, signature: str, scope: Sc
         "{c}\nreturn [x for x in (1, x)]",
         "if (n := {v}) > 3:\n    x = n\n{c}",
     ]
+    shapes += OTHERS_NAMES if chance(draw, 6) else ()
     shapes += ["return [Root.forward(self, v) for v in (x, 1)]", "try:\n    return {c}\nfinally:\n    self.done = 1"]
-    shape = pick(draw, shapes).format(c=call, v=expression(draw, own), a=arguments)
+    shape = pick(draw, shapes).format(
+        c=call, v=expression(draw, own), a=arguments, n=pick(draw, [one for one in own.names if one.isidentifier()])
+    )
     if "for _ in" in shape or "lambda" in shape:
         shape = shape.replace("super()", f"super({name}, self)")
     return _method("forward", header, [*before, *shape.split("\n")])

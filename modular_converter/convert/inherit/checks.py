@@ -18,7 +18,7 @@ from modular_converter.convert.inherit.class_findings import (
 )
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import decorated_by, is_property, is_removal, method_key
-from modular_converter.convert.inherit.scopes import Function, is_generator, parameters_of
+from modular_converter.convert.inherit.scopes import Function, declared_global, is_generator, parameters_of
 from modular_converter.convert.source.global_names import scopes
 from modular_converter.facts.nodes import walk
 
@@ -207,7 +207,7 @@ def check_captures(
     child: Function, parent: Function, statement: ast.stmt, kept: Sequence[ast.stmt], own: Sequence[ast.stmt]
 ) -> Iterator[ClassFinding]:
     """Names that the lines of one method take from their module, and the other method binds to something else."""
-    known = {part.id for part in walk(*kept) if isinstance(part, ast.Name)}
+    known = declared_global(parent).union(part.id for part in walk(*kept) if isinstance(part, ast.Name))
     if (_bound_anywhere(*own) | parameters_of(child)) - parameters_of(parent) & known:
         for name in sorted(_names_in(child).own & _names_in(parent).of_module & known):
             yield not_mergeable(
@@ -216,7 +216,7 @@ def check_captures(
                 f"the parent's lines use a `{name}` of their module, and your method has a local `{name}`",
                 f"Give your `{name}` another name.",
             )
-    declared = {name for node in walk(*own) if isinstance(node, ast.Global) for name in node.names} & known
+    declared = declared_global(child) & known
     for name in sorted(declared & _names_in(parent).own if declared else ()):
         yield not_mergeable(
             statement,

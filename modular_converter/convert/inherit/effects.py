@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from modular_converter.convert.inherit.calls import super_attribute
-from modular_converter.convert.inherit.scopes import COMPREHENSIONS, FUNCTIONS, dotted
+from modular_converter.convert.inherit.scopes import COMPREHENSIONS, FUNCTIONS, declared_global, dotted, parameters_of
 from modular_converter.facts.nodes import walk
 
 
@@ -31,6 +30,11 @@ MUTATORS = frozenset(
     ]
 )
 """Methods of lists, dictionaries, sets and queues that change them."""
+
+AT_ONCE = frozenset(
+    {"all", "any", "dict", "frozenset", "join", "list", "max", "min", "next", "set", "sorted", "sum", "tuple"}
+)
+"""Functions that use up an iterator before they return."""
 
 
 class Effects(NamedTuple):
@@ -62,13 +66,33 @@ def effects_of(*nodes: ast.AST) -> Effects:
     return Effects(frozenset(visitor.reads), frozenset(visitor.binds), frozenset(visitor.changes))
 
 
-def captured_by(node: ast.AST) -> frozenset[str]:
-    """The names that inner functions of a statement take from around them: these they read when they are called."""
-    visitor = _Visitor()
-    for part in walk(node):
-        if isinstance(part, (*FUNCTIONS, ast.Lambda)):
-            visitor.visit(part)
-    return frozenset(path for path in visitor.reads if "." not in path)
+def captured_by(statement: ast.stmt) -> frozenset[str]:
+    """The names that functions, lambdas and generators within a statement take from around them when they run."""
+    nodes = list(walk(statement))
+    used_up = {id(argument) for node in nodes if isinstance(node, ast.Call) for argument in _used_up(node)}
+    effects = effects_of(*(later for node in nodes if id(node) not in used_up and (later := _runs_later(node))))
+    return frozenset(name for name in effects.reads | effects.binds if name and "." not in name)
+
+
+def _used_up(call: ast.Call) -> list[ast.expr]:
+    """The generators of a call that it iterates over before it returns, and the function that it sorts by."""
+    name = getattr(call.func, "id", "join" if getattr(call.func, "attr", "") == "join" else "")
+    keys = [keyword.value for keyword in call.keywords if keyword.arg == "key" and name in ("max", "min", "sorted")]
+    return [*(one for one in call.args if isinstance(one, ast.GeneratorExp) and name in AT_ONCE), *keys]
+
+
+def _runs_later(node: ast.AST) -> ast.AST | None:
+    """What of a node runs when it is called or asked for its items; None for a node that runs at once."""
+    if isinstance(node, (*FUNCTIONS, ast.Lambda)):  # without defaults, annotations and decorators
+        names = sorted(parameters_of(node))
+        parameters = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+        if isinstance(node, ast.Lambda):
+            return ast.Lambda(parameters, node.body)
+        return ast.FunctionDef("", parameters, node.body, [])
+    if isinstance(node, ast.GeneratorExp):
+        first = ast.comprehension(node.generators[0].target, ast.Constant(None), node.generators[0].ifs, 0)
+        return ast.GeneratorExp(node.elt, [first, *node.generators[1:]])
+    return None
 
 
 class _Visitor(ast.NodeVisitor):
@@ -136,12 +160,17 @@ class _Visitor(ast.NodeVisitor):
             self.visit(node.generators[0].iter)  # evaluated around it
         for part in ast.iter_child_nodes(node):
             inner.visit(part)
-        own = {name for name in inner.binds if "." not in name} - set(_declared(node))
-        own.update(part.arg for part in ast.walk(node) if isinstance(part, ast.arg))
+        parts = list(ast.walk(node))
+        own = {name for name in inner.binds if "." not in name}
+        own.difference_update(name for part in parts if isinstance(part, ast.Nonlocal) for name in part.names)
+        if isinstance(node, (*FUNCTIONS, ast.Lambda)):
+            own |= parameters_of(node)
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            own |= declared_global(node)
         if isinstance(node, COMPREHENSIONS):  # `:=` binds around it
-            walrus = {part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr)}
-            own -= walrus
-        self.reads |= {path for path in inner.reads if path.partition(".")[0] not in own}
+            own -= {part.target.id for part in parts if isinstance(part, ast.NamedExpr)}
+        hidden = own if not isinstance(node, ast.ClassDef) else ()  # its methods do not see what a class binds
+        self.reads |= {path for path in inner.reads if path.partition(".")[0] not in hidden}
         self.binds |= {path for path in inner.binds if path.partition(".")[0] not in own}
         self.changes |= {path for path in inner.changes if path.partition(".")[0] not in own}
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
@@ -156,9 +185,3 @@ def _object(node: ast.expr) -> ast.expr:
             break
         node = inner
     return node
-
-
-def _declared(node: ast.AST) -> Iterator[str]:
-    for part in ast.walk(node):
-        if isinstance(part, (ast.Global, ast.Nonlocal)):
-            yield from part.names

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 from collections.abc import Iterator, Sequence, Set
 
 from modular_converter.convert.inherit.class_findings import ClassFinding, local_name_shared, not_mergeable
 from modular_converter.convert.inherit.effects import captured_by
 from modular_converter.convert.inherit.reaching import History, Order
-from modular_converter.convert.inherit.scopes import Function, parameters_of
+from modular_converter.convert.inherit.scopes import Function, declared_global, own_nodes, parameters_of
 from modular_converter.convert.inherit.statements import Line
 
 
@@ -26,11 +27,10 @@ def check_names(
     own = order.own
     if not own.lines:
         return
-    yield from _check_captured(child, order, set(merged))
+    yield from _check_captured(child, order, merged)
     history = History(merged, order.instance, order.hidden)
     kept = set(merged)
-    theirs = {name for line in order.inherited if line in kept for name in line.effects.binds}
-    theirs |= parameters_of(parent) - order.parameters
+    theirs = _local(parent, [line for line in order.inherited if line in kept]) - order.parameters
     for line in own.lines:
         place = history.place(line)
         if place is None:
@@ -52,32 +52,23 @@ def check_names(
                 yield not_mergeable(line.node, child.name, f"this line would stand above the one that binds `{name}`")
 
 
-def _check_captured(child: Function, order: Order, merged: Set[Line]) -> Iterator[ClassFinding]:
-    """The names of inner functions that are the other body's variables too: with inheritance there are two of each.
+def _check_captured(child: Function, order: Order, merged: Sequence[Line]) -> Iterator[ClassFinding]:
+    """Inner functions that would see another value, since lines of the other body below assign to the same name.
 
     A child's assignment that takes the place of the parent's is meant for all that read it.
     """
-    inherited = [line for line in order.inherited if line in merged]
-    theirs, replaced = set[str](), set[str]()
-    for line in order.inherited:
-        replaced.update(line.targets)
-        theirs.update(line.effects.binds if line in merged else ())
-    captured = frozenset[str]().union(*(captured_by(line.node) for line in inherited if _has_function(line)))
-    for line in order.own.lines:
-        names = captured & line.effects.binds - replaced
-        if _has_function(line):
-            names |= captured_by(line.node) & theirs & (order.parameters | _bound_by_own(order))
+    own = {line.origin for line in order.own.lines}
+    replaced = {target for line in order.inherited for target in line.targets}
+    for place, line in enumerate(merged):
+        is_own = line.origin in own
+        names = captured_by(line.node) - (frozenset() if is_own else replaced)
         for name in sorted(names):
-            reason = f"an inner function reads `{name}`, to which the parent's lines and yours both assign"
-            yield not_mergeable(line.node, child.name, reason, f"Give your `{name}` another name.")
-
-
-def _has_function(line: Line) -> bool:
-    return "lambda" in line.normal or "def " in line.normal
-
-
-def _bound_by_own(order: Order) -> set[str]:
-    return set[str]().union(*(line.effects.binds for line in order.own.lines))
+            others = (one for one in merged[place + 1 :] if (one.origin in own) is not is_own)
+            binder = next((one for one in others if name in one.effects.binds), None)
+            if binder is not None:
+                reason = f"an inner function reads `{name}`, to which the parent's lines and yours both assign"
+                node = line.node if is_own else binder.node
+                yield not_mergeable(node, child.name, reason, f"Give your `{name}` another name.")
 
 
 def _names_from_above(line: Line) -> set[str]:
@@ -99,3 +90,11 @@ def _check_own(
     else:
         reason = f"the parent's lines assign to a local `{name}` too"
         yield not_mergeable(line.node, child.name, reason, f"Give your `{name}` another name.")
+
+
+def _local(function: Function, lines: Sequence[Line]) -> frozenset[str]:
+    """The local names of a method, as far as some of its lines bind them; also those with an annotation alone."""
+    bound = {path for line in lines for path in line.effects.binds if "." not in path}
+    annotated = {node.target for node in own_nodes(function) if isinstance(node, ast.AnnAssign)}
+    bound |= {target.id for target in annotated if isinstance(target, ast.Name)}
+    return (parameters_of(function) | bound) - declared_global(function)

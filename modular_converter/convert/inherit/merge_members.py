@@ -120,15 +120,14 @@ def _comes_behind_attributes(member: Member) -> bool:
 def _effective(members: list[Member]) -> list[Member]:
     """The members without attributes that are assigned again before anything reads them.
 
-    One that is repeated word for word stays where it stands first.
+    One that is repeated word for word stays where it stands first. A call may count, so it is made as often as written.
     """
     names = Counter(name for member in members if member.is_attribute for name in member.binds)
     if not any(count > 1 for count in names.values()):
         return members
-    bound = _bound(members)
     found: list[Member] = []
     for position, member in enumerate(members):
-        may_go = member.is_attribute and not _changes_others(member, bound)
+        may_go = member.is_attribute and member.touches == member.binds
         is_repeated = may_go and any(member.text == other.text for other in found)
         if not is_repeated and not (may_go and _assigned_again(member, members[position + 1 :])):
             found.append(member)

@@ -111,7 +111,7 @@ def dotted(node: ast.expr) -> str:
     return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
 
 
-def parameters_of(function: Function) -> frozenset[str]:
+def parameters_of(function: Function | ast.Lambda) -> frozenset[str]:
     """The names of all parameters."""
     arguments = function.args
     variadic = [parameter for parameter in (arguments.vararg, arguments.kwarg) if parameter is not None]
@@ -119,7 +119,12 @@ def parameters_of(function: Function) -> frozenset[str]:
     return frozenset(parameter.arg for parameter in named)
 
 
-def own_nodes(function: Function) -> Iterator[ast.AST]:
+def declared_global(function: Function | ast.ClassDef) -> frozenset[str]:
+    """The names that a function declares `global`."""
+    return frozenset(name for node in own_nodes(function) if isinstance(node, ast.Global) for name in node.names)
+
+
+def own_nodes(function: Function | ast.ClassDef) -> Iterator[ast.AST]:
     """The nodes of a function's body without those of inner functions and classes."""
     todo: list[ast.AST] = list(reversed(function.body))
     while todo:

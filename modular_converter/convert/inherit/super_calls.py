@@ -83,7 +83,8 @@ def merge_statements(merge: Merge) -> list[Line]:
         merged = _reach_the_end(merge, merged, call, appended)
     merge.findings.extend(check_kinds(merge.child, merge.parent, call.node, len(before) + len(after)))
     merge.findings.extend(check_scopes(merge.child, merge.parent, call.node))
-    kept = [part.node for part in merged if any(part.node is node for node in merge.parent.body)]
+    nodes = {id(node) for node in merge.parent.body}
+    kept = [part.node for part in merged if id(part.origin) in nodes]
     merge.findings.extend(check_captures(merge.child, merge.parent, call.node, kept, [part.node for part in own]))
     bindings = bind_arguments(merge.child, merge.parent, call.node, merge.available, before, merged, merge.findings)
     lines = [*before, *bindings, *merged, *appended]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from modular_converter.convert.inherit.merge import merge_class
@@ -210,21 +212,59 @@ def test_bodies_that_take_each_others_place(child: str, parent: str, lines: list
     assert told(child, parent) == [("MC204", line) for line in lines]
 
 
+# The child's lines above its `super()` statement, the parent's lines, and whether that is refused.
 CAPTURES = {
-    "a variable": ("def f(self):\n    apply = 1\n    super().f()", "def f(self):\n    apply()", 1),
-    "a parameter": ("def f(self, apply=1):\n    super().f()", "def f(self):\n    apply()", 1),
-    "a parameter of both": ("def f(self, apply=1):\n    super().f(apply)", "def f(self, apply):\n    apply()", 0),
-    "an import": ("def f(self):\n    from x import y as apply\n    super().f()", "def f(self):\n    apply()", 1),
-    "a local name of the parent": ("def f(self):\n    super().f()\n    apply = 1", "def f(self):\n    apply = 2", 0),
-    "a line that is replaced": (
-        "def f(self):\n    super().f()\n    self.b = 2\n    apply = 1",
-        "def f(self):\n    self.b = apply()",
-        0,
-    ),
-    "an attribute": ("def f(self):\n    self.apply = 1\n    super().f()", "def f(self):\n    apply()", 0),
+    "a variable": ("apply = 1", "apply()", True),
+    "a variable of several": ("x, (apply, *y) = z", "apply()", True),
+    "an import": ("from x import y as apply", "apply()", True),
+    "a module": ("import apply.fast", "apply.slow()", True),
+    "a function": ("def apply(): ...", "apply()", True),
+    "a class": ("class apply: ...", "apply()", True),
+    "a loop": ("for apply in x: ...", "apply()", True),
+    "a context": ("with x as apply: ...", "apply()", True),
+    "an exception": ("try: ...\nexcept E as apply: ...", "apply()", True),
+    "a pattern": ("match x:\n    case [1, *apply]: ...", "apply()", True),
+    "an expression": ("if (apply := x): ...", "apply()", True),
+    "an expression in a comprehension": ("y = [(apply := z) for z in x]", "apply()", True),
+    "an annotation": ("apply: int", "apply()", True),
+    "a removal": ("del apply", "apply()", True),
+    "an attribute": ("self.apply = 1", "apply()", False),
+    "an item": ("apply['k'] = 1", "apply()", False),
+    "a parameter of a lambda": ("self.g = lambda apply: apply", "apply()", False),
+    "a variable of a comprehension": ("y = [apply for apply in x]", "apply()", False),
+    "a variable of a function": ("def g():\n    apply = 1\nself.g = g", "apply()", False),
+    "a read in a function": ("apply = 1", "self.g = lambda: apply()", True),
+    "a read in a class": ("apply = 1", "class A:\n    a = apply", True),
+    "a default": ("apply = 1", "self.g = lambda x=apply: x", True),
+    "a parameter of a lambda of the parent": ("apply = 1", "self.g = lambda apply: apply", False),
+    "a parameter of a lambda, and a read": ("apply = 1", "self.g = (lambda apply: apply), apply", True),
+    "a variable of a comprehension of the parent": ("apply = 1", "self.g = [apply for apply in x]", False),
+    "a variable of a comprehension, and a read": ("apply = 1", "self.g = [apply for apply in x], apply", True),
+    "an attribute of the parent": ("apply = 1", "self.g = x.apply", False),
+    "what is left of an assignment": ("apply = 1", "self.g = self.h = apply()", True),
+    "global in both": ("global apply\napply = 1", "apply()", False),
+    "global in the child alone": ("global apply\napply = 1", "apply = 2", True),
+    "global in the parent alone": ("apply = 2", "global apply\napply = 1", True),
+    "global in an inner function": ("def g():\n    global other\n    other = 1\nself.g = g", "other = 2", False),
 }
 
 
-@pytest.mark.parametrize(("child", "parent", "number"), CAPTURES.values(), ids=CAPTURES)
-def test_names_of_the_parents_module_that_the_child_binds(child: str, parent: str, number: int) -> None:
-    assert [code for code, _ in told(child, parent)] == ["MC204"] * number
+@pytest.mark.parametrize(("child", "parent", "is_refused"), CAPTURES.values(), ids=CAPTURES)
+def test_names_of_a_module_that_are_local_in_the_other_method(child: str, parent: str, is_refused: bool) -> None:
+    above, lines = (textwrap.indent(text, "    ") for text in (child, parent))
+    merged = told(f"def f(self, x):\n{above}\n    super().f(x)\n    self.h = 1", f"def f(self, x):\n{lines}")
+    assert merged[:1] == ([("MC204", child.count("\n") + 4)] if is_refused else [])
+
+
+@pytest.mark.parametrize(
+    ("child", "parent", "codes"),
+    [
+        ("def f(self, apply=1):\n    super().f()", "def f(self):\n    apply()", ["MC204"]),
+        ("def f(self, apply=1):\n    super().f(apply)", "def f(self, apply):\n    apply()", []),
+        ("def f(self):\n    super().f()\n    apply = 1", "def f(self):\n    apply = 2", []),
+        ("def f(self):\n    super().f()\n    self.b = 2\n    apply = 1", "def f(self):\n    self.b = apply()", []),
+        ("def f(self):\n    super().f()\n    self.a = max", "def f(self):\n    max: int", ["MC204"]),
+    ],
+)
+def test_names_of_parameters_and_of_lines_that_go(child: str, parent: str, codes: list[str]) -> None:
+    assert [code for code, _ in told(child, parent)] == codes

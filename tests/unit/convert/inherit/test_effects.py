@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from modular_converter.convert.inherit.effects import effects_of
+from modular_converter.convert.inherit.effects import captured_by, effects_of
 from modular_converter.convert.inherit.scopes import all_reads, names_of
 
 
@@ -34,7 +34,11 @@ EFFECTS = {
     "match a:\n    case [b, *c]: pass\n    case {'k': 1, **d}: pass": ("a", "b c d", ""),
     "def f(a, b=c):\n    d = a + e\n    x.y = 1": ("c e x", "f x.y", ""),
     "def f():\n    nonlocal a\n    a = b\n    c[0] = 1": ("b c", "a f", "c"),
+    "def f():\n    global a\n    a = b + c\n    def g():\n        global c": ("b c", "f", ""),
     "a = lambda b: b + c": ("c", "a", ""),
+    "a = lambda *b: ((lambda c: c)(b), c)": ("c", "a", ""),
+    "def f(a): return (lambda b, /, *, c, **d: c), b, d": ("b d", "f", ""),
+    "class A:\n    b = c\n    def f(self): return b": ("b c", "A", ""),
     "class A(B):\n    c = d": ("B d", "A", ""),
     "a = [b + c for b in d if b]": ("c d", "a", ""),
     "a = [(b := c) for c in d]": ("d", "a b", ""),
@@ -78,3 +82,24 @@ def test_names_of_a_scope(text: str, expected: tuple[str, str, str]) -> None:
 def test_all_reads() -> None:
     tree = ast.parse("def f(a):\n    b.c.d = e().g + (lambda: h.i)().j\n    k = l\n")
     assert all_reads(tree) == {"b", "b.c", "e", "h", "h.i", "l"}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a = b", ""),
+        ("a = lambda b=c, *d: (b, d, e)", "e"),
+        ("@a\ndef f(b: c = d) -> e:\n    g = h\n    return g, self.i", "h self"),
+        ("def f():\n    nonlocal a, b\n    a = 1\n    b += c", "a b c"),
+        ("def f():\n    global a\n    a = 1\n    return lambda: b", "b"),
+        ("class A:\n    a = b\n    def f(self): return a", "a"),
+        ("a = (b + c for b in d for e in f if g)", "c f g"),
+        ("a = [b + c for b in d]", ""),
+        ("a = [lambda: b + c for b in d]", "c b"),
+        ("a = sum(b for b in c if d), list(e for f in g), max(h for i in j)", ""),
+        ("a = ','.join(b for c in d), e.sum(f for g in h)", "f"),
+        ("a = sorted(b, key=lambda c: d), dict(key=lambda: e), list(lambda: f), b.sort(key=lambda: g)", "e f g"),
+    ],
+)
+def test_what_inner_functions_read_when_they_run(text: str, names: str) -> None:
+    assert captured_by(ast.parse(text).body[0]) == set(names.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from typing import Any
 
 import pytest
@@ -244,6 +245,37 @@ ALIKE = {
         "def f(self, x, scale=4, *more, **others):\n    return x * scale, more, others",
         "new.f(2)",
     ),
+    "a function that takes a name from the same method": (
+        "def f(self, x):\n    h = 1\n    def g(): return h + x\n    super().f(x)\n    h = 3\n    self.a = g()",
+        "def f(self, x):\n    k = 5\n    self.g = lambda: k + x\n    k = 6",
+        "new.f(3), new.a, new.g()",
+    ),
+    "a function below the parent's lines": (
+        "def f(self, x):\n    super().f(x)\n    h = 1\n    g = lambda: h\n    self.a = g()",
+        "def f(self, x):\n    for h in (1, 2):\n        self.b = h",
+        "new.f(3), new.a, new.b",
+    ),
+    "a function with a parameter of that name": (
+        "def f(self, x):\n    g = lambda x, *y, **z: (x, y, z)\n    def h(x): return x\n    super().f(x)\n    self.a = g(1), h(2)",
+        "def f(self, x):\n    x = y = z = 5\n    self.b = x, y, z",
+        "new.f(3), new.a, new.b",
+    ),
+    "a default of that name": (
+        "def f(self, x):\n    g = lambda y=x: y\n    super().f(x)\n    self.a = g()",
+        "def f(self, x):\n    x = 5\n    self.b = x",
+        "new.f(3), new.a",
+    ),
+    "generators that are used up at once": (
+        "def f(self, x):\n    self.a = sum(x + i for i in (1, 2)), [x for _ in (1, 2)], sorted((1, 2), key=lambda i: -i * x)\n"
+        "    g = (i for i in (x, x))\n    super().f(x)\n    self.c = list(g)",
+        "def f(self, x):\n    x = -5\n    self.b = x",
+        "new.f(3), new.a, new.c",
+    ),
+    "an attribute that a function reads": (
+        "def f(self, x):\n    self.a = 1\n    g = lambda: self.a\n    super().f(x)\n    self.c = g()",
+        "def f(self, x):\n    self.a = x",
+        "new.f(3), new.c",
+    ),
     "another name of the instance": (
         "def f(this, x):\n    this.a = 1\n    return super().f(x)",
         "def f(self, x):\n    return self.a + x",
@@ -256,6 +288,22 @@ ALIKE = {
 def test_a_merged_class_does_what_inheritance_does(child: str, parent: str, expression: str) -> None:
     inherited, merged = run(child or "pass", parent, expression)
     assert merged == inherited
+
+
+@pytest.mark.parametrize(
+    ("child", "parent", "lines"),
+    [
+        ("", "a = 1\nb = 2\na = 3", ["b = 2", "a = 3"]),
+        ("", "a = 1\nb = 2\na = 1", ["a = 1", "b = 2"]),  # the same once more
+        ("", "a = 1\nb = a\na = 3", ["a = 1", "b = a", "a = 3"]),
+        ("", "a = b = 1\na = 3", ["a = b = 1", "a = 3"]),
+        ("", "a = 1\nif True:\n    a = 3", ["a = 1", "if True:", "    a = 3"]),
+        ("", "a = next(IDS)\na = next(IDS)", ["a = next(IDS)", "a = next(IDS)"]),  # which counts
+        ("a = 1\nc = 4\na = 3", "a = 2\nb = 2", ["a = 3", "b = 2", "c = 4"]),
+    ],
+)
+def test_attributes_that_are_assigned_again_stand_once(child: str, parent: str, lines: list[str]) -> None:
+    assert [one[4:] for one in merge(child or "pass", parent).splitlines()[1:]] == lines
 
 
 @pytest.mark.parametrize(
@@ -374,6 +422,25 @@ REFUSED = {
     ),
     "the parent's name": ("def f(self):\n    return OldMLP.f(self)", "def f(self):\n    return 1"),
 }
+# The child's line above the call, the parent's lines, and the child's line below the call that is blamed instead.
+CLOSURES = {
+    "a function": ("def g(): return h", "h = 5\nself.b = h", ""),
+    "a lambda in a list": ("g = [lambda: h][0]", "for h in (5,):\n    self.b = h", ""),
+    "a lambda and a parameter": ("g = lambda: x", "x = x + 5\nself.b = x", ""),
+    "a generator": ("g = (x + i for i in (1, 2))", "x = x + 5\nself.b = x", ""),
+    "an assignment": ("def g(): nonlocal h; h = 2", "h = 5\nself.b = h", ""),
+    "a function in a function": ("def g(): return (lambda: h)()", "h = 5\nself.b = h", ""),
+    "a function of the parent": ("g = 1", "self.g = lambda: x", "x = 9"),
+    "a method of a class of the parent": ("g = 1", "class A:\n    def g(self): return x\nself.g = A().g", "x = 9"),
+}
+
+
+@pytest.mark.parametrize(("above", "parent", "below"), CLOSURES.values(), ids=CLOSURES)
+def test_a_function_that_would_see_the_other_methods_value_is_refused(above: str, parent: str, below: str) -> None:
+    child = "def f(self, x):\n" + textwrap.indent(f"h = 1\n{above}\nsuper().f(x)\n{below}\nself.a = g", "    ")
+    found = findings(child, "def f(self, x):\n" + textwrap.indent(parent, "    "))
+    lines = child_text(child).split("\n")
+    assert [(code, lines[line - 1].strip()) for code, line, _ in found] == [("MC204", below or above)]
 
 
 @pytest.mark.parametrize(("child", "parent"), REFUSED.values(), ids=REFUSED)
