@@ -120,12 +120,17 @@ def _shortest(flat: FlatModel, index: LibraryIndex, library: Library, preferred:
     others: dict[str, tuple[Placed, ...]] = {}
     for name, some in estimated.items():
         ranked = [chosen[name], *sorted(some, key=lambda one: one.heir.lines)] if name in chosen else []
-        sure = [one for one in map(_merged(name, flat, library), ranked[: 1 + MOST_OTHERS]) if one is not None]
-        distinct = list({(one.source.path, one.heir.text): one for one in reversed(sure)}.values())[::-1]
+        tried = _distinct(ranked)[: 1 + MOST_OTHERS]
+        distinct = _distinct([one for one in map(_merged(name, flat, library), tried) if one is not None])
         if distinct:  # the estimates may have been too low
             placed[name], *rest = cheapest_first(distinct, chosen, preferred, year)
             others[name] = tuple(rest)
     return prove_draft(first_draft(flat, placed, others, sources), library)
+
+
+def _distinct(some: Sequence[Placed]) -> list[Placed]:
+    """The parents but for those of which one before them gives the same: the same class by another way to rename it."""
+    return list({(one.source.path, one.heir.text): one for one in reversed(some)}.values())[::-1]
 
 
 def _merged(name: str, flat: FlatModel, library: Library) -> Callable[[Placed], Placed | None]:
@@ -246,6 +251,12 @@ def _how_of_class(name: str, flat: FlatModel, placed: dict[str, Placed]) -> How:
     users = [
         sure.source for other, sure in placed.items() if other != name and name in flat.definitions[other][1].uses
     ]
+    tables = [  # `ATTENTION_CLASSES = {"sdpa": NewSdpaAttention}`
+        (other, statement)
+        for other, (_, statement) in flat.definitions.items()
+        if statement.role is not Role.CLASS and name in statement.uses
+    ]
+    users += (sure.source for sure in placed.values() if any(gives(sure.source, *table) for table in tables))
     if one is None:
         statement = flat.definitions[name][1]
         return How.ALONG if any(gives(source, name, statement) for source in users) else How.WRITTEN

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from modular_converter.authoring import modularize as modularize_module
 from modular_converter.authoring import proof as proof_module
 from modular_converter.authoring.draft import How
 from modular_converter.authoring.flat_model import FlatModel, read_flat_model
@@ -98,6 +99,27 @@ def test_a_twin_that_no_heir_gives_comes_along(tmp_path: Path) -> None:
     result = _modularized(_tree(tmp_path, old=old, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert result.proof.draft.how["NewMLP"] is How.ALONG and "class NewMLP" not in result.proof.text
+
+
+def test_a_class_that_only_a_table_uses_comes_along_with_the_table(tmp_path: Path) -> None:
+    """As sam's attention classes: an heir of its own would stand below the table, which needs it above."""
+    table = 'OLD_CLASSES = {"mlp": OldMLP}\n\n\n'
+    old = OLD.replace("class OldModel", table + "class OldModel").replace(
+        "= OldMLP(config)", '= OLD_CLASSES["mlp"](config)'
+    )
+    new = old.replace("Old", "New").replace("OLD", "NEW").replace("2020", "2021")
+    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
+    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof.text.count("class ") == 1 and "class NewModel(OldModel):\n    pass" in result.proof.text
+
+
+def test_one_class_under_two_renamings_is_one_parent() -> None:
+    """Else the parents that could take its place would not be tried."""
+    kinds = [("a", "x"), ("a", "x"), ("b", "x"), ("a", "y")]
+    some: list[Any] = [
+        SimpleNamespace(source=SimpleNamespace(path=path), heir=SimpleNamespace(text=text)) for path, text in kinds
+    ]
+    assert modularize_module._distinct(some) == [some[0], some[2], some[3]]
 
 
 def test_two_statements_in_one_line_of_a_parent_are_those_of_two_lines(tmp_path: Path) -> None:
