@@ -157,9 +157,15 @@ CASES = {
         "NewKwargs",
     ),
     "other_keyword": Case(
+        "class NewKwargs(Given, total=False):\n    size = 1",
+        "class NewKwargs(Given):\n    size = 1",
+        "class NewKwargs(OldLayer, total=False):\n    pass",
+        "NewKwargs",
+    ),
+    "other_keyword_for_fields_of_the_parent": Case(
         "class NewKwargs(Given, total=False):\n    size: int",
         "class NewKwargs(Given):\n    size: int",
-        "class NewKwargs(OldLayer, total=False):\n    pass",
+        None,
         "NewKwargs",
     ),
     "keyword_cannot_be_removed": Case(
