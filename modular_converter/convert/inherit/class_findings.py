@@ -106,7 +106,7 @@ def keeps_accessor(node: ast.AST, name: str, accessor: str) -> ClassFinding:
     return ClassFinding(node, lambda place: half_overridden.accessor_kept(place, name, accessor))
 
 
-def decorator_differs(node: ast.AST, effect: str, cure: str) -> ClassFinding:
+def counts_for_both(node: ast.AST, effect: str, cure: str) -> ClassFinding:
     """A `@dataclass` of one class that would count for both."""
     return ClassFinding(node, lambda place: half_overridden.decorator_differs(place, effect, cure))
 

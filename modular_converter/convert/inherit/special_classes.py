@@ -10,7 +10,7 @@ from collections.abc import Iterator, Set
 
 from modular_converter.convert.inherit.bases import INHERITED_KEYWORDS
 from modular_converter.convert.inherit.calls import NO_DECORATORS, is_super
-from modular_converter.convert.inherit.class_findings import ClassFinding, decorator_differs, not_mergeable
+from modular_converter.convert.inherit.class_findings import ClassFinding, counts_for_both, not_mergeable
 from modular_converter.convert.inherit.members import ClassBlock, Member
 from modular_converter.facts.nodes import walk
 
@@ -183,11 +183,11 @@ def check_dataclass(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFind
     if theirs is None:
         if own is not None and inherited:
             cure = "Write the class out, without annotations for what is no field."
-            yield decorator_differs(place, f"makes fields of the parent's {_listed(inherited)}", cure)
+            yield counts_for_both(place, f"makes fields of the parent's {_listed(inherited)}", cure)
     elif own is None:
         if inherited and child.node.decorator_list:
             cure = "Write the class out." if _has_no_decorators(child) else "Add `@dataclass` to your decorators."
-            yield decorator_differs(place, "of the parent gives way to your decorators", cure)
+            yield counts_for_both(place, "of the parent gives way to your decorators", cure)
     else:
         yield from _check_options(child, own, theirs, fields, inherited, _has_marker(parent))
 
@@ -208,18 +208,18 @@ def _check_options(
     if own.get(KEYWORD_ONLY, "False") != theirs.get(KEYWORD_ONLY, "False") and inherited - fields:
         value = own.get(KEYWORD_ONLY, "False")
         cure = f"Write `@dataclass({KEYWORD_ONLY}={theirs.get(KEYWORD_ONLY, 'False')})`, or write the class out."
-        yield decorator_differs(child.node, f"counts with `{KEYWORD_ONLY}={value}` for the parent's fields", cure)
+        yield counts_for_both(child.node, f"counts with `{KEYWORD_ONLY}={value}` for the parent's fields", cure)
     elif has_marker and fields - inherited:
         cure = "Write the class out."
-        yield decorator_differs(child.node, f"takes the `{MARKER}` of the parent for your fields too", cure)
+        yield counts_for_both(child.node, f"takes the `{MARKER}` of the parent for your fields too", cure)
     for option in (COMPARED, FROZEN):
         if theirs.get(option, "False") != "False" and own.get(option, "False") == "False":
             cure = f"Write `@dataclass({option}={theirs[option]})`."
-            yield decorator_differs(child.node, f"has no `{option}={theirs[option]}` of the parent's any more", cure)
+            yield counts_for_both(child.node, f"has no `{option}={theirs[option]}` of the parent's any more", cure)
     for option in MADE:
         if own.get(option, "True") == "False" and theirs.get(option, "True") != "False":
             cure = f"Leave `{option}=False` out, or write the method out."
-            yield decorator_differs(child.node, f"has `{option}=False`, and what the parent's makes is gone", cure)
+            yield counts_for_both(child.node, f"has `{option}=False`, and what the parent's makes is gone", cure)
 
 
 def _options(block: ClassBlock) -> dict[str, str] | None:
