@@ -122,11 +122,16 @@ def _removes_too_much(merge: Merge, order: Order, part: Line) -> bool:
 
 
 def _set_again(merge: Merge, order: Order) -> Iterator[Line]:
-    """The child's lines whose attributes a base sets, which the parent's body calls below its own assignments."""
+    """The child's lines whose attributes a base sets, which the parent's body calls below its own assignments.
+
+    Where the parent's lines between read the attribute, the override is meant for them (lasr's tokenizer in 5.2.0).
+    """
     late = [place for place, part in enumerate(order.inherited) if "super" in part.reads]
-    above = {target for part in order.inherited[: late[-1]] for target in part.targets} if late else set()
+    above = order.inherited[: late[-1]] if late else []
+    assigned = {target for part in above for target in part.targets}
+    assigned -= {path for part in above for path in part.effects.reads}
     for part in order.after:
-        attributes = (target for target in part.targets if target in above and target.startswith(f"{order.instance}."))
+        attributes = (one for one in part.targets if one in assigned and one.startswith(f"{order.instance}."))
         if any(merge.shape.is_set_above(merge.name, target.partition(".")[2]) for target in attributes):
             yield part
 
