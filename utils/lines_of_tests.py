@@ -9,6 +9,7 @@ each with the seconds that it may take.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 import signal
@@ -60,8 +61,8 @@ class Recorder:
 
     def _enter(self, frame: FrameType, event: str, argument: object) -> Any:
         path = frame.f_code.co_filename
-        if not path.startswith(self.own) or frame.f_code.co_name == "<module>":
-            return None
+        if not path.startswith(self.own) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            return None  # the body of a module or class: the first test that imports it would be the only one
         add = self.lines.setdefault(path, set()).add
 
         def trace(frame: FrameType, event: str, argument: object) -> Any:

@@ -117,6 +117,10 @@ PROJECT = {
         "from modular_converter.code import f\n\n\ndef test_one():\n    assert f(True) == 1\n\n\n"
         "def test_two():\n    assert f(False)\n"
     ),
+    "modular_converter/late.py": "class A:\n    number = 1\n\n    def f(self):\n        return self.number\n",
+    "tests/test_late.py": "".join(
+        f"def test_{name}():\n    from modular_converter.late import A\n\n    assert A().f()\n\n\n" for name in "ab"
+    ),
     "tests/test_g.py": (
         "import pytest\nfrom modular_converter.cached import g, h\n\n\n"
         "@pytest.fixture(scope='module')\ndef number():\n    return h()\n\n\n"
@@ -159,3 +163,10 @@ def test_what_a_cache_or_a_shared_fixture_gives_is_each_tests_own(project):
     for name, line in (("g", 6), ("h", 10)):
         chosen = {test for one in found if one.line == line for test in tests.of(one)}
         assert chosen == {f"tests/test_g.py::test_{name}[{turn}]" for turn in (1, 2)}
+
+
+def test_the_body_of_a_class_is_no_test_s_own(project):
+    tests = mutate_code.recorded(project, ["tests"])
+    found = [mutate_code.mutant_at(*place) for place in mutate_code.places(project / "modular_converter/late.py")]
+    chosen = {test for one in found if one.line == 2 for test in tests.of(one)}
+    assert chosen == {"tests/test_late.py::test_a", "tests/test_late.py::test_b"}
