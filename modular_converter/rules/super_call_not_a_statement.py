@@ -77,14 +77,16 @@ def diagnose(location: Location, method: str, parent: str, *, is_call: bool = Tr
 
 
 def check(facts: Facts) -> Iterator[Diagnostic]:
-    """Find calls on `super()` of methods that the parent defines, but for the call that the converter replaces."""
+    """Find calls on `super()` of what the parent binds, but for the call that the converter replaces."""
     for heir, parent in facts.heirs:
         if "super(" not in heir.text:
             continue
         calls = list(heir.members.hidden_super_calls)
         for method in heir.members.methods:
             replaced = method.replaced_call if parent.defines(method.name) else None
-            calls += [call for call in method.super_calls if call.node is not replaced]
+            # That of the method itself, where the parent has none, is MC301.
+            others = (call for call in method.super_calls if call.node is not replaced)
+            calls += [call for call in others if call.method != method.name or parent.defines(call.method)]
         for call in calls:
-            if parent.defines(call.method):
+            if parent.defines(call.method) or call.method in parent.members.names:
                 yield diagnose(facts.at_node(heir, call.node), call.method, parent.written)

@@ -131,6 +131,14 @@ SAID = {
         'class NewMLP(OldMLP):\n    def forward(self, x):\n        return ("é", super().forward(x))\n',
         ("MC302", 8, 22, '        return ("é", super().forward(x))'),
     ),
+    "a call of an attribute of the parent": (
+        "class NewPlain(OldPlain):\n    def area(self, x):\n        return super().width(x)\n",
+        ("MC302", 8, 16, "        return super().width(x)"),
+    ),
+    "a call of an attribute of the parent that is overridden": (
+        "class NewPlain(OldPlain):\n    def width(self, x):\n        return super().width(x)\n",
+        ("MC301", 8, 16, "        return super().width(x)"),
+    ),
     "a second call": (
         "class NewMLP(OldMLP):\n    def forward(self, x):\n        super().forward(x)\n"
         "        return super().forward(x)\n",
