@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
@@ -141,6 +142,22 @@ def check_replaced_bases(
             reason = f"`{base}` takes the place of `{lost}`, which its name ends like, and does not inherit from it"
             cure = f"Give `{base}` a name with another ending, or let it inherit from `{lost}`."
             yield not_mergeable(node, child.node.name, reason, cure)
+
+
+def check_class_names(child: ClassBlock, parent: ClassBlock, module_names: Set[str]) -> Iterator[ClassFinding]:
+    """Names that the child's class takes from its module while it is made, and that the parent's class binds.
+
+    Args:
+        module_names: what the modular file defines and imports.
+    """
+    theirs, own = frozenset[str]().union(*(member.binds for member in parent.members)), set[str]()
+    for member in child.members:
+        for name in sorted(member.reads & theirs - own):
+            if name in module_names or hasattr(builtins, name):
+                reason = f"the `{name}` of your module, which it reads, would be the one of the parent's class"
+                cure = f"Give your `{name}` another name."
+                yield not_mergeable(member.node, min(member.binds, default=name), reason, cure)
+        own |= member.binds
 
 
 def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:

@@ -11,6 +11,7 @@ from modular_converter.convert.inherit.bases import ClassShape, class_header, me
 from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base
 from modular_converter.convert.inherit.checks import (
     check_class,
+    check_class_names,
     check_halves,
     check_mixins,
     check_names_of_classes,
@@ -81,6 +82,7 @@ def merge_class(
     merger.findings.extend(check_mixins(child, parent, parent_base, siblings))
     merger.findings.extend(check_replaced_bases(child, parent, siblings, ancestors, settings.model_base))
     merger.findings.extend(check_halves(child, parent))
+    merger.findings.extend(check_class_names(child, parent, module_names))
     merger.findings.extend(check_names_of_classes(child, parent, parent_base, bases))
     merger.findings.extend(check_special(child, parent))
     members = merge_members(child, parent, merger.override, merger.new)

@@ -87,10 +87,15 @@ class _Merger:
 
     def _put(self, members: list[Member], place: Member | None) -> None:
         self.placed += members
-        if place is not None and place in self.gone:
+        if place is not None and place in self.gone and not self._is_bound_below(place):
             self.places.setdefault(place, []).extend(members)
         else:
             self.added += members
+
+    def _is_bound_below(self, place: Member) -> bool:
+        """Whether a statement of the parent that stays binds the name of a method again: `f = wrap(g)` below `f`."""
+        below = self.inherited[self.inherited.index(place) + 1 :]
+        return any(place.binds & one.binds for one in below if not (one.is_function or one in self.gone))
 
     def _deletions(self, names: Iterable[str]) -> list[Member]:
         """`del` statements for the names that members which stay still bind."""
@@ -155,10 +160,14 @@ def _assigned_again(member: Member, following: Sequence[Member]) -> bool:
 def _replaced(own: Sequence[Member], inherited: Sequence[Member]) -> set[Member]:
     """The parent's members that go: the child overrides or removes them, and no member that stays reads them."""
     methods = {method_key(member.function): member.function for member in own if member.is_function}
-    certain = (member for member in own if not (member.is_function or member.may_be_skipped))
-    names = _bound(certain)
+    certain = [member for member in own if not (member.is_function or member.may_be_skipped)]
+    names, given = _bound(certain), _bound(member for member in certain if not _is_bare(member))
     bound = _bound(inherited)
-    gone = {one for one in inherited if _is_overridden(one, methods, names) and not _changes_others(one, bound)}
+    gone = {
+        one
+        for one in inherited  # an annotation alone takes the place of an attribute, whose value it gets
+        if _is_overridden(one, methods, names if one.is_attribute else given) and not _changes_others(one, bound)
+    }
     while True:
         readers: dict[str, list[Member]] = {}  # of members that stay, below the member that is looked at
         needed: set[Member] = set()
@@ -172,6 +181,11 @@ def _replaced(own: Sequence[Member], inherited: Sequence[Member]) -> set[Member]
         if not needed:
             return gone
         gone -= needed
+
+
+def _is_bare(member: Member) -> bool:
+    """Whether this is an annotation without a value."""
+    return isinstance(member.node, ast.AnnAssign) and member.node.value is None
 
 
 def _is_overridden(member: Member, methods: dict[str, Function], names: frozenset[str]) -> bool:
@@ -242,7 +256,7 @@ def _completed(member: Member, place: Member) -> Member:
     """An attribute with what it leaves to the parent's: the documentation below it, the value of a bare annotation."""
     member = replace(member, documentation=member.documentation or place.documentation, overridden=place)
     node, value = member.node, getattr(place.node, "value", None)
-    if isinstance(node, ast.AnnAssign) and node.value is None and value is not None and place.is_attribute:
+    if isinstance(node, ast.AnnAssign) and _is_bare(member) and value is not None and place.is_attribute:
         text = f"{INDENT}{ast.unparse(node.target)}: {ast.unparse(node.annotation)} = {ast.unparse(value)}\n"
         return replace(member, text=text)
     return member

@@ -238,8 +238,6 @@ def _check_classes(resolution: ResolvedImports, library: Library) -> list[Diagno
     findings: list[Diagnostic] = []
     target = resolution.target
     for statement in target.module.statements:
-        if statement.role is not Role.CLASS:
-            continue
         parents = [base for base in statement.bases if _is_class(resolution.definition(base))]
         if len(parents) > 1:
             location = _locate(target, statement, statement.name, library)

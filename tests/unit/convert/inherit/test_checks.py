@@ -77,6 +77,24 @@ def test_what_python_keeps_apart(child: str, parent: str, bases: str, line: int 
     assert told(child, parent, bases) == ([("MC204", line)] if line else [])
 
 
+CLASS_NAMES = {
+    "an attribute": ("b = max(1, 2)", "max = 3", ["MC204"]),
+    "a method": ("b = max(1, 2)", "def max(self): ...", ["MC204"]),
+    "a default": ("def f(self, x=max): ...", "max = 3", ["MC204"]),
+    "a decorator": ("@max\ndef f(self): ...", "max = 3", ["MC204"]),
+    "a body": ("def f(self): return max", "max = 3", []),
+    "its own": ("max = 4\nb = max", "max = 3", []),
+    "its own, too late": ("b = max\nmax = 4", "max = 3", ["MC204"]),
+    "nobody's": ("b = other", "other = 3", []),  # with inheritance it is undefined
+    "an attribute of another name": ("b = max.max", "min = 3", []),
+}
+
+
+@pytest.mark.parametrize(("child", "parent", "codes"), CLASS_NAMES.values(), ids=CLASS_NAMES)
+def test_names_of_the_module_that_the_parents_class_binds(child: str, parent: str, codes: list[str]) -> None:
+    assert [code for code, _ in told(child, parent)] == codes
+
+
 HALVES = {
     "an annotation": ("a = 1", "a: int = 2", ["MC323"]),
     "an annotation that is kept": ("a: int = 1", "a: int = 2", []),

@@ -94,6 +94,29 @@ ALIKE = {
     "one keyword for many": ("def f(self):\n    return super().f(y=1)", "def f(self, **a):\n    return a", "new.f()"),
     "a condition": ("a = 5", "if True:\n    a = 1\nelse:\n    a = 2", "new.a"),
     "an annotation without a value": ("x: float", "x: int = 8", "new.x"),
+    "an annotation of a method": ("x: float", "def x(self):\n    return 1", "new.x()"),
+    "an annotation of a property": ("x: float", "@property\ndef x(self):\n    return 1", "new.x"),
+    "an annotation of a class": ("x: float", "class x:\n    y = 1", "new.x.y"),
+    "an annotation of a name that a block binds": (
+        "x: float",
+        "with open('/dev/null') as x:\n    pass",
+        "bool(new.x)",
+    ),
+    "a method that the parent binds twice": (
+        "def x(self):\n    return 2",
+        "def x(self):\n    return 1\nx = 3",
+        "new.x()",
+    ),
+    "a method that a block of the parent binds again": (
+        "@classmethod\ndef x(cls):\n    return 2",
+        "@property\ndef x(self):\n    return 1\nif True:\n    x = 3",
+        "new.x()",
+    ),
+    "a method that the parent wraps": (
+        "def x(self):\n    return 2",
+        "def x(self):\n    return 1\nx = property(x)",
+        "new.x()",
+    ),
     "a method over an attribute": ("def x(self):\n    return 1", "x: int = 8", "new.x()"),
     "an attribute over a property": (
         "width = 3",
@@ -275,6 +298,16 @@ ALIKE = {
         "def f(self, x):\n    self.a = 1\n    g = lambda: self.a\n    super().f(x)\n    self.c = g()",
         "def f(self, x):\n    self.a = x",
         "new.f(3), new.c",
+    ),
+    "the same assignment in another method of the parent": (
+        "def f(self):\n    super().f()\n    self.a = 2\ndef g(self):\n    return super().g()",
+        "def f(self):\n    self.a = 1\ndef g(self):\n    self.a = 2",
+        "new.f(), new.g(), new.a",
+    ),
+    "a pattern that binds what it reads": (
+        "def f(self, x):\n    super().f(x)\n    match x:\n        case [y]:\n            self.a = y",
+        "def f(self, x):\n    self.a = 1",
+        "new.f([3]), new.a",
     ),
     "another name of the instance": (
         "def f(this, x):\n    this.a = 1\n    return super().f(x)",
@@ -522,6 +555,16 @@ TOLD = {
         "def f(self, x, y=2):\n    return super().f(x)",
         "def f(self, x, y=1):\n    return x + y",
         "MC315",
+    ),
+    "an assignment in another method of the parent": (
+        "def f(self):\n    super().f()\n    self.a = 2\ndef g(self):\n    return super().g()",
+        "def f(self):\n    self.a = 1\ndef g(self):\n    self.a = 3",
+        "MC316",
+    ),
+    "two assignments of the parent": (
+        "def f(self):\n    super().f()\n    self.a = 2",
+        "def f(self):\n    self.a = 1\n    self.a = 3",
+        "MC316",
     ),
     "an annotated attribute": ("a = 2", "a: int = 1", "MC323"),
     "a setter of the parent": (
