@@ -15,25 +15,27 @@ from modular_converter.parallel.trace.graph import Parameter
 _NUMBER = re.compile(r"\d+")
 # Roles whose style does all that a split layer needs: no attribute that shrinks and no sum at another module's border.
 _COMPLETE = (COLWISE.name, ROWWISE.name)
-Key = tuple[str, tuple[int, ...], str]
+Key = tuple[str, tuple[int, ...], tuple[str, ...]]
 
 
 def unused_twins(flow: Flow, shards: Mapping[str, ShardedParameter]) -> dict[str, ShardedParameter]:
     """Unused parameter -> how it is split: as all used parameters like it are, if they are split in one way.
 
-    Alike are parameters of one shape whose names differ in numbers alone, in modules of one class. Without such a way
-    for each weight that is split in the twins of its module, none of the module's weights is.
+    Alike are parameters of one shape whose names and the classes of whose modules differ in numbers alone, in modules
+    with the same weights: another forward or a weight more may need the whole axis. Without such a way for each weight
+    that is split in the twins of its module, none of the module's weights is.
     """
-    used: dict[Key, set[ShardedParameter | None]] = {}
-    unused: dict[str, list[Parameter]] = {}
+    modules: dict[str, dict[str, Key]] = {}
     for parameter in flow.trace.parameters:
-        if uses(flow, parameter):
-            used.setdefault(_key(flow, parameter), set()).add(shards.get(parameter.name))
-        else:
-            unused.setdefault(_numbered(parameter.name), []).append(parameter)
+        modules.setdefault(_numbered(parameter.name), {})[parameter.name] = _key(flow, parameter)
+    known = {parameter.name for parameter in flow.trace.parameters if uses(flow, parameter)}
+    used: dict[tuple[Key, frozenset[Key]], set[ShardedParameter | None]] = {}
+    for keys in modules.values():
+        for name in keys.keys() & known:
+            used.setdefault((keys[name], frozenset(keys.values())), set()).add(shards.get(name))
     found: dict[str, ShardedParameter] = {}
-    for parameters in unused.values():
-        ways = {parameter.name: used.get(_key(flow, parameter), {None}) for parameter in parameters}
+    for keys in modules.values():
+        ways = {n: used.get((key, frozenset(keys.values())), {None}) for n, key in keys.items() if n not in known}
         if all(len(way) == 1 for way in ways.values()):
             split = {name: one for name, (one,) in ways.items() if one is not None}
             found |= split if all(one.role in _COMPLETE for one in split.values()) else {}
@@ -41,8 +43,10 @@ def unused_twins(flow: Flow, shards: Mapping[str, ShardedParameter]) -> dict[str
 
 
 def _key(flow: Flow, parameter: Parameter) -> Key:
-    owner = parameter.name.rpartition(".")[0]
-    return _NUMBER.sub("*", parameter.name), parameter.shape, flow.trace.module_classes.get(owner, "")
+    words = parameter.name.split(".")
+    paths = (".".join(words[:count]) for count in range(1, len(words)))
+    classes = tuple(flow.trace.module_classes.get(path, "") for path in paths)
+    return _NUMBER.sub("*", parameter.name), parameter.shape, classes
 
 
 def _numbered(name: str) -> str:

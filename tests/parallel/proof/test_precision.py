@@ -1,9 +1,11 @@
 """In which precision numbers are compared, and that what no precision holds is left out and said."""
 
+import pytest
 import torch
 
+from modular_converter.parallel.proof.judge import Reference
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.proof.precision import finer_outputs, outputs_alone
+from modular_converter.parallel.proof.precision import _agree, _as_finite, doubled, finer_outputs, outputs_alone
 from modular_converter.parallel.proof.subject import subject_of
 from tests.parallel.proof.test_compare import INPUTS, PAIR, Pair
 
@@ -38,3 +40,52 @@ def test_outputs_alone_are_finer_in_double_precision_only_where_it_runs_and_tell
     assert finer(lambda x: x) is None
     assert finer(lambda x: x if x.dtype is torch.float32 else x / 0) is None
     assert finer(lambda x: x @ torch.ones(8, 8)) is None  # in float32 alone
+
+
+def numbers(output=(1.0, 2.0), gradient=(1.0, 2.0), more=(), start="", name="w"):
+    outputs = [torch.tensor(output, dtype=torch.float64), *(torch.tensor(one) for one in more)]
+    return Reference(outputs, [{name: torch.tensor(gradient, dtype=torch.float64)}], start=start)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "double, finite",
+    [
+        (numbers(), True),
+        (numbers(output=(1.0, NAN)), False),
+        (numbers(gradient=(NAN, 2.0)), False),
+        (numbers(gradient=(NAN, 2.0), name="other"), True),
+        (numbers(more=[[1.0]]), False),
+        (numbers(start="layer"), False),
+    ],
+)
+def test_double_precision_must_keep_what_single_has(double, finite):
+    assert _as_finite(double, numbers()) is finite
+    assert _as_finite(numbers(), numbers(output=(NAN, 2.0), gradient=(NAN, 2.0)))
+
+
+@pytest.mark.parametrize(
+    "single, agree",
+    [
+        (numbers(), True),
+        (numbers(output=(1.0 + 1e-5, 2.0)), True),
+        (numbers(output=(1.0 + 1e-4, 2.0)), False),
+        (numbers(gradient=(1.0 + 5e-5, 2.0)), True),
+        (numbers(gradient=(1.0 + 5e-4, 2.0)), False),
+        (numbers(gradient=(NAN, 2.0)), False),
+        (numbers(more=[[1.0]]), False),
+        (numbers(name="other"), False),
+    ],
+)
+def test_two_precisions_agree_well_within_the_tolerances(single, agree):
+    """A tenth of those of a verdict, 2e-4 and 1e-3."""
+    assert _agree(single, numbers()) is agree
+
+
+def test_floating_tensors_alone_are_doubled():
+    ids, half = torch.arange(2), torch.ones(2, dtype=torch.float16)
+    found = doubled([half, (ids, half), 3, None])
+    assert found[0].dtype is found[1][1].dtype is torch.float64 and found[1][0] is ids
+    assert type(found) is list and type(found[1]) is tuple and found[2:] == [3, None]

@@ -81,3 +81,12 @@ def test_group_sizes_are_those_of_members_that_ranks_share_out():
     assert group_sizes(model, GROUPED, 4) == [("attn.q", "num_kv_groups"), ("attn", "num_key_value_groups")]
     assert group_sizes(model, GROUPED, 2) == []
     assert group_sizes(model, {"attn.k.weight": cut(32, Units(2, 1)), "mlp.weight": cut(2)}, 4) == []
+
+
+def test_the_nearest_module_around_is_asked_first():
+    pieces = {"a.b.c.w": cut(5 * 4, Units(5)), "a.w": cut(7 * 4, Units(7)), "w": cut(9 * 4, Units(9))}
+    assert parts_of(pieces, "a.b.c:n", 5, 2) == [3, 2] == parts_of(pieces, "a.b:n", 5, 2)
+    assert parts_of({"a.w": pieces["a.w"], "w": pieces["w"]}, "a.b.c:n", 63, 2) == [36, 27]
+    for label in ("a.b:n", "a.b.c:n", "a.b.c.d:n"):
+        assert parts_of({"a.w": pieces["a.w"], "b.w": pieces["w"]}, label, 7, 2) == [4, 3]
+    assert parts_of({"b.w": pieces["w"]}, "a.b:n", 9, 2) == [5, 4]

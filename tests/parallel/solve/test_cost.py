@@ -80,3 +80,29 @@ def test_what_is_wrong_without_running_is_named():
     _, plan, trace, pieces = found(PAIRS.replace("up colwise", "up packed_colwise parts=1:1"))
     assert "layers.0.up.weight: 16 in 2 parts does not reach for 9 ranks" in static_findings(trace, plan, pieces, 9)
     assert not any("layers.0.up" in line for line in static_findings(trace, plan, pieces, 8))
+
+
+class Sizes(nn.Module):
+    """Matrices of 64, 16 and 12 entries: the second is a quarter of the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.large, self.quarter, self.small = (nn.Parameter(torch.ones(*shape)) for shape in ((8, 8), (8, 2), (6, 2)))
+
+    def forward(self, x):
+        return (x @ self.large @ self.quarter).sum() + self.small.sum()
+
+
+@pytest.mark.parametrize(
+    "text, names",
+    [
+        ("plan x\n", ["large", "quarter"]),
+        ("plan x\nwhole large so\n", ["quarter"]),
+        ("plan x\nrule large shard\nwhole quarter so\n", []),
+    ],
+)
+def test_weights_from_a_quarter_of_the_largest_on_must_be_spoken_of(text, names):
+    model, plan = Sizes(), Plan.parse(text)
+    trace = record(model, {"x": torch.ones(3, 8)}, "sizes")
+    found = static_findings(trace, plan, resolve(plan, model).pieces, 2)
+    assert found == [f"{name}: large, without a rule, and not said to be whole" for name in names]

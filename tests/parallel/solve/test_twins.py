@@ -1,0 +1,97 @@
+"""Layers that the forward did not use are split as all layers like them are, and only where these say it in one way."""
+
+import pytest
+import torch
+from torch import nn
+
+from modular_converter.parallel.proof.on_threads import check_model_on_threads
+from modular_converter.parallel.solve.derive import derive_plan
+from modular_converter.parallel.trace.record import record
+
+
+class Expert(nn.Module):
+    def __init__(self, wide=16):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, wide, bias=False), nn.Linear(wide, 8)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+
+class Normed(Expert):
+    """A norm over the whole width between its layers."""
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)).softmax(-1))
+
+
+class Gated(Expert):
+    """One weight more in some instances, with which it computes otherwise."""
+
+    def __init__(self, gated=False):
+        super().__init__()
+        self.gate = nn.Linear(8, 16, bias=False) if gated else None
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)) * self.gate(x)) if self.gate else super().forward(x)
+
+
+class Mixture(nn.Module):
+    """Some of several experts run; ``experts`` are all, ``used`` the numbers of those that run."""
+
+    def __init__(self, experts, used):
+        super().__init__()
+        torch.manual_seed(0)
+        self.experts, self.used, self.norm = nn.ModuleList(make() for make in experts), used, nn.LayerNorm(8)
+
+    def forward(self, x):
+        normed = self.norm(x)
+        return self.norm(x + sum(self.experts[number](normed) for number in self.used))
+
+
+def derived(experts, used, ranks=2):
+    model, x = Mixture(experts, used).eval(), {"x": torch.randn(3, 8, generator=torch.Generator().manual_seed(1))}
+    plan = derive_plan(record(model, x, "mixture"), gather=False)
+    for numbers in (used, range(len(experts))):
+        model.used = numbers
+        verdict = check_model_on_threads(model, plan, x, ranks)
+        assert verdict.passed, verdict.reason
+    return {rule.pattern: rule.style for rule in plan.rules}
+
+
+PAIR = {"up": "colwise", "down": "rowwise"}
+
+
+def test_experts_without_a_token_are_split_as_those_with_one():
+    assert derived([Expert] * 3, (0, 2)) == {f"experts.*.{name}": style for name, style in PAIR.items()}
+
+
+@pytest.mark.parametrize(
+    "kind, odd",
+    [(Expert, Normed), (Expert, lambda: Expert(24)), (Gated, lambda: Gated(True))],
+    ids=["another class", "another shape", "another weight"],
+)
+def test_what_is_like_no_layer_that_ran_stays_whole(kind, odd):
+    wanted = {f"experts.{number}.{name}": style for number in (0, 2) for name, style in PAIR.items()}
+    assert derived([kind, odd, kind], (0, 2)) == wanted
+
+
+def test_layers_alike_that_stay_whole_are_an_example_too():
+    assert derived([Normed] * 3, (0, 2)) == {}
+
+
+class Scaled(Expert):
+    """A weight whose split is no style of a layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(16))
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)) * self.scale)
+
+
+def test_a_module_of_which_a_weight_is_split_by_itself_stays_whole():
+    """Its attributes and borders are not known, since it did not run."""
+    found = derived([Scaled] * 3, (0, 2))
+    assert set(found) == {f"experts.{number}.{name}" for number in (0, 2) for name in ("up", "down", "scale")}
