@@ -131,3 +131,31 @@ def test_an_axis_that_no_weight_sums_over_is_no_candidate():
         for one in candidate_axes(follow(trace))
         if "first.bias" in names_of(trace, one)
     )
+
+
+class Two(nn.Module):
+    """Two pairs of layers, of which the larger one is viewed at a number of the code."""
+
+    def __init__(self, large, little):
+        super().__init__()
+        torch.manual_seed(0)
+        self.large, self.little, self.norm = Block(32, large), Block(16, little), nn.LayerNorm(8)
+
+    def forward(self, x):
+        return self.norm(self.little(self.large(x)))
+
+
+def fixed(m, h):
+    return h.view(*h.shape[:-1], 4, m.scale.numel() // 4).relu().flatten(-2)
+
+
+@pytest.mark.parametrize("large, little, taken", [(True, False, "little"), (False, True, "large")])
+def test_what_does_not_fit_alone_is_given_up(large, little, taken):
+    free = lambda m, h: h  # noqa: E731
+    trace = record(Two(fixed if large else free, fixed if little else free), {"x": torch.randn(2, 8)}, "two")
+    choice = choose(follow(trace))
+    (kept,) = choice.accepted
+    assert all(name.startswith(taken) for name in names_of(trace, kept))
+    assert [r for one, r in choice.refused if "up.bias" in str(names_of(trace, one))][-1].startswith(
+        "a size in a view in"
+    )
