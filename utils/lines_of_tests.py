@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,11 +39,13 @@ class Recorder:
         self.lines = {}
         _clear_caches()
         start = time.perf_counter()
+        threading.settrace(self._enter)  # of ranks that are threads
         sys.settrace(self._enter)
         try:
             return (yield)
         finally:
             sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
             for name in getattr(item, "fixturenames", ()):
                 _add(self.lines, self.of_fixtures.get(name, {}))
             lines = {path.removeprefix(os.getcwd() + os.sep): sorted(found) for path, found in self.lines.items()}

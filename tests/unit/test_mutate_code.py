@@ -112,6 +112,7 @@ PROJECT = {
     "modular_converter/code.py": "def f(a):\n    if a:\n        return 1\n    return 2\n",
     "modular_converter/cached.py": (
         "import functools\n\n\n@functools.lru_cache\ndef g():\n    return 1\n\n\ndef h():\n    return 1\n"
+        "\n\ndef i():\n    return 1\n"
     ),
     "tests/test_f.py": (
         "from modular_converter.code import f\n\n\ndef test_one():\n    assert f(True) == 1\n\n\n"
@@ -122,10 +123,13 @@ PROJECT = {
         f"def test_{name}():\n    from modular_converter.late import A\n\n    assert A().f()\n\n\n" for name in "ab"
     ),
     "tests/test_g.py": (
-        "import pytest\nfrom modular_converter.cached import g, h\n\n\n"
+        "import threading\nimport pytest\nfrom modular_converter.cached import g, h, i\n\n\n"
         "@pytest.fixture(scope='module')\ndef number():\n    return h()\n\n\n"
         "@pytest.mark.parametrize('turn', (1, 2))\ndef test_g(turn):\n    assert g()\n\n\n"
         "@pytest.mark.parametrize('turn', (1, 2))\ndef test_h(turn, number):\n    assert number\n"
+        "\n\n@pytest.mark.parametrize('turn', (1, 2))\ndef test_i(turn):\n    found = []\n"
+        "    thread = threading.Thread(target=lambda: found.append(i()))\n    thread.start()\n    thread.join()\n"
+        "    assert found == [1]\n"
     ),
 }
 
@@ -157,10 +161,10 @@ def test_the_tests_of_a_line_decide(project):
     assert path.read_text() == PROJECT["modular_converter/code.py"]
 
 
-def test_what_a_cache_or_a_shared_fixture_gives_is_each_tests_own(project):
+def test_what_a_cache_a_shared_fixture_or_a_thread_gives_is_each_tests_own(project):
     tests = mutate_code.recorded(project, ["tests"])
     found = [mutate_code.mutant_at(*place) for place in mutate_code.places(project / "modular_converter/cached.py")]
-    for name, line in (("g", 6), ("h", 10)):
+    for name, line in (("g", 6), ("h", 10), ("i", 14)):
         chosen = {test for one in found if one.line == line for test in tests.of(one)}
         assert chosen == {f"tests/test_g.py::test_{name}[{turn}]" for turn in (1, 2)}
 

@@ -88,5 +88,5 @@ def test_the_nearest_module_around_is_asked_first():
     assert parts_of(pieces, "a.b.c:n", 5, 2) == [3, 2] == parts_of(pieces, "a.b:n", 5, 2)
     assert parts_of({"a.w": pieces["a.w"], "w": pieces["w"]}, "a.b.c:n", 63, 2) == [36, 27]
     for label in ("a.b:n", "a.b.c:n", "a.b.c.d:n"):
-        assert parts_of({"a.w": pieces["a.w"], "b.w": pieces["w"]}, label, 7, 2) == [4, 3]
+        assert parts_of({"a.w": pieces["a.w"], "b.w": pieces["w"]}, label, 63, 2) == [36, 27]
     assert parts_of({"b.w": pieces["w"]}, "a.b:n", 9, 2) == [5, 4]
