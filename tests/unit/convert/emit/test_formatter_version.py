@@ -67,7 +67,7 @@ def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path, monkeypatc
     (tmp_path / "ruff").chmod(0o700)
     set_own(monkeypatch, tmp_path / "ruff")
     settings = dataclasses.replace(profile_settings(), pinned_formatter=None)
-    with pytest.raises(ConversionError, match="MC115.*could not be started"):
+    with pytest.raises(ConversionError, match=r"MC115.*could not be started: \w"):
         format_files({"a.py": "x = 1\n"}, settings)
     with pytest.raises(ConversionError, match="MC115.*tells no version"):
         wrong_version(profile_settings())
@@ -226,3 +226,18 @@ def test_the_stamp_of_a_program_changes_with_its_size_and_both_ends(tmp_path: Pa
 def test_ruff_sees_only_the_variables_that_a_program_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"TMPDIR": "/t", "RUFF_CONFIG": "x", "TOKEN": "y", "PATH": "/p"})
     assert environment() == {"TMPDIR": "/t", "NO_COLOR": "1"}
+
+
+@pytest.mark.parametrize("name", ["ruff.toml", "base.toml"])
+def test_a_version_that_the_configuration_requires_holds_where_no_other_is_settled(tmp_path: Path, name: str) -> None:
+    (tmp_path / "ruff.toml").write_text('extend = "base.toml"\n')
+    (tmp_path / "base.toml").touch()
+    with (tmp_path / name).open("a") as file:
+        file.write('required-version = "==0.1.0"\n')
+    settings, files = load_settings(tmp_path), {str(tmp_path / "a.py"): "x  = 1\n"}
+    with pytest.raises(ConversionError, match="MC118"):
+        format_files(files, settings)
+    assert [*format_files(files, settings.with_any_formatter).texts.values()] == ["x = 1\n"]
+    judging = dataclasses.replace(settings, pinned_formatter=PinnedFormatter("ruff", ""))
+    with pytest.raises(ConversionError, match="MC115"):
+        format_files(files, judging)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from modular_converter.convert.inherit.merge import merge_class
+from modular_converter.convert.inherit.super_calls import ROUNDS
 from tests.unit.convert.inherit.merging import NAMES, SETTINGS, child_text, class_text, findings, merge
 
 
@@ -364,6 +365,15 @@ def test_what_a_line_changes_is_changed_before_the_next_line_reads_it(change: st
     parent = "def f(self, c):\n    self.a = type('Box', (), {'x': 1, 'y': [1, lambda: 1]})\n    self.b = 0\n    self.late = 1"
     child = f"def f(self, c):\n    super().f(c)\n    {change}\n    self.b = vars(self.a)['x'], self.a.y[:-1], dict(vars(self.a.y[-1])), [*c]"
     inherited, merged = run(child, parent, "new.f([9]) or new.b")
+    assert merged == inherited
+
+
+@pytest.mark.parametrize("number", [1, ROUNDS - 2, ROUNDS, ROUNDS + 3])
+def test_lines_that_each_hold_the_next_one_back(number: int) -> None:
+    parent = "def f(self):\n    self.a0 = 0\n" + "".join(f"    self.a{i} = {i}\n" for i in range(1, number + 1))
+    lines = "".join(f"    self.a{i} = self.a{i - 1} + 1\n" for i in range(1, number + 1))
+    child = f"def f(self):\n    super().f()\n    self.t = 5\n    self.a0 = self.t\n{lines}"
+    inherited, merged = run(child, parent, "new.f() or vars(new)")
     assert merged == inherited
 
 
