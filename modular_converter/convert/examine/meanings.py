@@ -150,7 +150,7 @@ class _Names:
     def change(self, name: str, source: str, user: EmittedDefinition, file: GeneratedFile) -> Change | None:
         """How a name that code from `source` uses has changed its meaning, None where it has not."""
         wanted = self.meaning(name, source)
-        if wanted is None or name == user.name:
+        if wanted is None:
             return None
         found = self._found(name, file)
         if found is None or _is_replacement(wanted, found, self.library.settings):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from modular_converter.convert.examine.lost import SHOWN
 from tests.unit.convert.examine.test_report import convert
 
 
@@ -122,3 +123,36 @@ def test_a_decorator_enters_what_comes_along_into_what_does_not(tmp_path, above,
 def test_every_spelling_of_all_counts(tmp_path, extension):
     modular = CHILD + f'\n\nclass NewHead:\n    pass\n\n\n__all__ = ["NewMLP"]\n{extension}\n'
     assert execute(convert(tmp_path, modular, neighbour=NEIGHBOUR))["__all__"] == ["NewMLP", "NewHead"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "cure"),
+    [
+        ("NewMLP.flag = True\n", "Write what it sets into the body of `NewMLP`."),
+        ("A, B = 1, 2\n", "Write definitions at the top level, one name to an assignment"),
+        ("REGISTRY.update(new=NewMLP)\n", "Write definitions at the top level, one name to an assignment"),
+    ],
+)
+def test_the_cure_of_a_statement_that_would_vanish(tmp_path, statement, cure):
+    [found] = [one for one in convert(tmp_path, CHILD + statement, neighbour=NEIGHBOUR).diagnostics if one.is_error]
+    assert found.help.startswith(cure) and f"`{statement.strip()}`" in found.message
+
+
+@pytest.mark.parametrize(
+    ("changed", "cure"),
+    [
+        ("OldMLP.flag = True\n", "Write what is set there into the body of the class that inherits from `OldMLP`."),
+        ("for i in (1, 2):\n    TABLE[i] = i\n", "Write `TABLE` out in the modular file"),
+    ],
+)
+def test_the_cure_of_a_change_in_the_neighbour(tmp_path, changed, cure):
+    conversion = convert(tmp_path, CHILD, neighbour=NEIGHBOUR + changed)
+    [found] = [one for one in conversion.diagnostics if one.is_error]
+    place = NEIGHBOUR.count("\n") + 1
+    assert found.help.startswith(cure) and f"modeling_old.py:{place}" in found.message
+
+
+def test_a_long_statement_is_shown_in_part(tmp_path):
+    long = f"A, B = 1, {'2' * SHOWN}\n"
+    [found] = [one for one in convert(tmp_path, CHILD + long, neighbour=NEIGHBOUR).diagnostics if one.is_error]
+    assert f"`{long[:SHOWN]}…`" in found.message
