@@ -70,7 +70,8 @@ class _Merger:
         else:
             found = [self.attributes[name] for name in member.binds if name in self.attributes]
             place = min(found, key=lambda one: one[0])[1] if found else None
-            self._put([_completed(member, place) if place else member], place)
+            alone = not any(member.binds & one.binds for one in self.own if one is not member)
+            self._put([_completed(member, place, alone) if place else member], place)
 
     def _add_method(self, member: Member) -> None:
         key = method_key(member.function)
@@ -87,15 +88,15 @@ class _Merger:
 
     def _put(self, members: list[Member], place: Member | None) -> None:
         self.placed += members
-        if place is not None and place in self.gone and not self._is_bound_below(place):
+        if place is not None and place in self.gone and not self._are_bound_below(place, _bound(members)):
             self.places.setdefault(place, []).extend(members)
         else:
             self.added += members
 
-    def _is_bound_below(self, place: Member) -> bool:
-        """Whether a statement of the parent that stays binds the name of a method again: `f = wrap(g)` below `f`."""
+    def _are_bound_below(self, place: Member, names: frozenset[str]) -> bool:
+        """Whether a statement of the parent below a place, one that stays, binds some names: `f = wrap(g)` below `f`."""
         below = self.inherited[self.inherited.index(place) + 1 :]
-        return any(place.binds & one.binds for one in below if not (one.is_function or one in self.gone))
+        return any(names & one.binds for one in below if not (one.is_function or one in self.gone))
 
     def _deletions(self, names: Iterable[str]) -> list[Member]:
         """`del` statements for the names that members which stay still bind."""
@@ -133,8 +134,7 @@ def _effective(members: list[Member]) -> list[Member]:
     found: list[Member] = []
     for position, member in enumerate(members):
         may_go = member.is_attribute and member.touches == member.binds
-        is_repeated = may_go and any(member.text == other.text for other in found)
-        if not is_repeated and not (may_go and _assigned_again(member, members[position + 1 :])):
+        if not (may_go and (_is_repeated(member, found) or _assigned_again(member, members[position + 1 :]))):
             found.append(member)
     return found
 
@@ -148,11 +148,21 @@ def _changes_others(member: Member, names: frozenset[str]) -> bool:
     return not member.is_function and not names.isdisjoint(member.touches - member.binds)
 
 
+def _is_repeated(member: Member, above: Sequence[Member]) -> bool:
+    """Whether the same statement stands above, and nothing between the two changes what it reads or binds."""
+    for other in reversed(above):
+        if other.text == member.text:
+            return True
+        if other.touches & (member.binds | member.reads):
+            return False
+    return False
+
+
 def _assigned_again(member: Member, following: Sequence[Member]) -> bool:
     for other in following:
         if other.reads & member.binds or other.text == member.text:
             return False
-        if other.is_attribute and other.binds >= member.binds:
+        if other.is_attribute and not _is_bare(other) and other.binds >= member.binds:
             return True
     return False
 
@@ -252,11 +262,14 @@ def _only_raises(function: Function) -> bool:
     return isinstance(raised, ast.Call) and isinstance(raised.func, ast.Name) and raised.func.id.endswith("Error")
 
 
-def _completed(member: Member, place: Member) -> Member:
-    """An attribute with what it leaves to the parent's: the documentation below it, the value of a bare annotation."""
+def _completed(member: Member, place: Member, alone: bool) -> Member:
+    """An attribute with what it leaves to the parent's: the documentation below it, the value of a bare annotation.
+
+    `alone` tells that no other statement of the child binds its name, and so gives it a value.
+    """
     member = replace(member, documentation=member.documentation or place.documentation, overridden=place)
     node, value = member.node, getattr(place.node, "value", None)
-    if isinstance(node, ast.AnnAssign) and _is_bare(member) and value is not None and place.is_attribute:
+    if isinstance(node, ast.AnnAssign) and _is_bare(member) and alone and value is not None and place.is_attribute:
         text = f"{INDENT}{ast.unparse(node.target)}: {ast.unparse(node.annotation)} = {ast.unparse(value)}\n"
         return replace(member, text=text)
     return member

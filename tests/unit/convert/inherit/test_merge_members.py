@@ -113,6 +113,16 @@ ALIKE = {
         "@property\ndef x(self):\n    return 1\nif True:\n    x = 3",
         "new.x()",
     ),
+    "an assignment repeated behind a change of its list": (
+        "a = []\na.append(1)\na = []\na.append(2)",
+        "a = 1",
+        "new.a",
+    ),
+    "an assignment repeated behind a change of what it reads": ("b = 1\na = b\nb = 2\na = b", "c = 1", "new.a, new.b"),
+    "an annotation below a value": ("y = 1", "x = 3\nx: int", "new.x"),
+    "an annotation below two values": ("x2 = 1", "x = 3\nx: int = 4\nx: int", "new.x"),
+    "an annotation below a value of the child": ("x = 3\nx: int", "x = 1", "new.x"),
+    "two names, one of which the parent changes": ("a = b = 3", "a = 1\nb = []\nb.append(3)", "new.a, new.b"),
     "a method that the parent wraps": (
         "def x(self):\n    return 2",
         "def x(self):\n    return 1\nx = property(x)",
