@@ -1,0 +1,82 @@
+"""What statements do by the methods of their class that they use, and which give the instance away."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from modular_converter.convert.inherit.effects import effects_of
+from modular_converter.convert.inherit.hidden_effects import HiddenEffects, hands_over
+
+
+CLASS = """\
+def plain(self, x):
+    x.y = self.a
+    self.b = x
+def other(this):
+    this.c.append(this.plain(1))
+def circle(self):
+    self.circle()
+    self.round()
+def round(self):
+    self.circle()
+    self.d = 1
+def static(): ...
+def shadow(self):
+    return self.e
+def shadow(self):
+    self.f = 1
+def first(self, /, x):
+    return self.g
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reads", "binds", "changes"),
+    [
+        ("x = 1", "", "", ""),
+        ("me.plain(1)", "a", "b", ""),
+        ("x = me.plain", "a", "b", ""),  # a property
+        ("me.other()", "a c plain", "b", "c"),
+        ("me.round()", "circle round", "d", ""),
+        ("me.circle()", "circle round", "d", ""),
+        ("me.static()", "", "", ""),
+        ("me.shadow()", "e", "f", ""),  # of both classes
+        ("me.first(x)", "g", "", ""),
+        ("me.unknown(), self.plain(), you.plain()", "", "", ""),
+        ("me.x.plain()", "", "", ""),
+    ],
+)
+def test_what_the_methods_do_that_a_statement_uses(text: str, reads: str, binds: str, changes: str) -> None:
+    methods: dict[str, list[ast.FunctionDef]] = {}
+    for node in ast.parse(CLASS).body:
+        assert isinstance(node, ast.FunctionDef)
+        methods.setdefault(node.name, []).append(node)
+    hidden = HiddenEffects(methods, "me")
+    for _ in range(2):  # the second time from memory
+        found = hidden.of(effects_of(*ast.parse(text).body))
+        assert {path.removeprefix("me.") for path in found.reads} - {"c.append"} == set(reads.split())
+        assert found.binds == {f"me.{name}" for name in binds.split()}
+        assert {path for path in found.changes if path != "me"} - {""} == {f"me.{name}" for name in changes.split()}
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("count(self)", True),
+        ("x = [self]", True),
+        ("x.y = self", True),
+        ("x = lambda: self", True),
+        ("count(self, self.a)", True),
+        ("count(self.a)", False),
+        ("self.a = self.b(1)", False),
+        ("super(New, self).f(1)", False),
+        ("super(New, self).f(self)", True),
+        ("super().f(1)", False),
+        ("x = other", False),
+        ("del self", False),
+    ],
+)
+def test_statements_that_give_the_instance_away(text: str, given: bool) -> None:
+    assert hands_over(ast.parse(text).body[0], "self") is given
