@@ -211,3 +211,23 @@ def test_the_loader_runs_a_derived_plan():
         assert (row.outcome, row.loader) == ("same", "verified"), row
         eager = compare_committed("expert", "openai_privacy_filter", pool)
         assert "Class values must be smaller" in eager.loader
+
+
+class Fixed(nn.Module):
+    """A stack of matrices that the code takes one by one, and none by what it computes."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.stack, self.norm = nn.Parameter(torch.randn(4, 8, 8)), nn.LayerNorm(8)
+
+    def forward(self, x):
+        first = self.stack[int(torch.tensor(1))]
+        return self.norm(
+            x @ first + sum(x @ self.stack[number] for number in range(2)) + x @ self.stack[torch.tensor([2])][0]
+        )
+
+
+def test_matrices_that_are_taken_in_turn_are_no_experts():
+    plan = derive_experts(record(Fixed(), {"x": torch.randn(3, 8)}, "fixed"))
+    assert plan.rules == () and plan.whole == ()

@@ -28,7 +28,7 @@ def layer_norm(flow: Flow, op: Op) -> None:
     count = len(integer_arguments(op.args[1]))
     for seq in dims[-count:]:
         flow.whole(seq, "a norm over its full width")
-    for arg in op.args[2:4]:
+    for arg in op.args[2:]:
         if isinstance(arg, Ref):
             for left, right in zip(flow.of(arg.id), dims[-count:]):
                 flow.axes.unify(left, right)
