@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import PlanError, RankError  # noqa: E402
-from modular_converter.parallel.proof.on_processes import RankPool, Task  # noqa: E402
+from modular_converter.parallel.proof.on_processes import RankPool, Task, _answer  # noqa: E402
+from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from modular_converter.parallel.tiny.target import Target  # noqa: E402
 
 
@@ -137,3 +139,44 @@ def test_no_rank_outlives_a_main_process_that_is_killed():
     script.stdout.close()
     assert len(pids) == 2
     assert all_gone(pids)
+
+
+class _Alone:
+    """One rank of one."""
+
+    rank, size = 0, 1
+
+    def all_reduce(self, tensor):
+        return tensor.clone()
+
+    def all_gather(self, tensor):
+        return [tensor]
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """What a rank answers, without a process for it."""
+    monkeypatch.setattr("modular_converter.parallel.shard.collectives.ProcessGroup", _Alone)
+    task = Task(target_of("gpt2"), "", (("n_layer", 1),), "plan x\n")
+    return lambda **changes: _answer(dataclasses.replace(task, **changes))
+
+
+def test_a_rank_answers_with_both_draws(alone):
+    strategy = build(target_of("gpt2")).strategy
+    verdict = alone(strategy=strategy, plan="plan x\nrule h.*.mlp.c_fc colwise dim=1\n")
+    assert verdict.passed and verdict.ranks == 1
+    assert (verdict.evidence.draws, verdict.evidence.places) == (2, ("gloo processes",))
+    assert "n_layer=1" in verdict.evidence.sizes
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({"plan": "rule a colwise\n"}, "a plan begins with a line `plan MODEL`"),
+        ({"plan": "plan x\nrule gone colwise\n"}, "gone: matches no module and no parameter of the model"),
+        ({"overrides": 5}, "TypeError: 'int' object is not iterable"),
+    ],
+)
+def test_an_answer_is_owed_whatever_happens(alone, changes, reason):
+    verdict = alone(**{"strategy": build(target_of("gpt2")).strategy} | changes)
+    assert not verdict.passed and verdict.ranks == 1 and verdict.reason == reason
