@@ -5,6 +5,7 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.shard.sequence import ScatteringRegion
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +40,12 @@ def test_booleans_travel_as_bytes(group, monkeypatch):
     for kind in (torch.bool, torch.float32, torch.int64):
         assert group.from_first(torch.ones(2).to(kind)).dtype is kind
     assert sent == [torch.uint8, torch.float32, torch.int64]
+
+
+def test_a_sum_of_parts_is_this_ranks_part(group):
+    given = torch.arange(6.0).view(2, 3)
+    found = group.sum_of_parts([given])
+    assert torch.equal(found, given) and found.data_ptr() != given.data_ptr()
+    x = given[None].clone().requires_grad_()
+    ScatteringRegion(group).sum(x * 2).sum().backward()
+    assert torch.equal(x.grad, torch.full_like(x, 2.0))

@@ -192,3 +192,23 @@ class Tied(nn.Module):
 
     def forward(self, x):
         return self.up(x).diff(dim=-1)
+
+
+class Thinned(nn.Module):
+    """Every fourth entry between two layers."""
+
+    def __init__(self, start):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up, self.down, self.norm, self.start = nn.Linear(8, 64), nn.Linear(16, 8), nn.LayerNorm(8), start
+
+    def forward(self, x):
+        return self.norm(self.down(torch.tanh(self.up(self.norm(x)))[..., self.start :: 4]))
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_entries_at_a_distance_are_shared_out_by_the_groups_that_they_stand_for(start):
+    model, x = Thinned(start), {"x": torch.randn(2, 8)}
+    plan = derive_plan(record(model, x, "thinned"))
+    assert {rule.pattern: rule.style for rule in plan.rules} == {"up": "colwise", "down": "rowwise"}
+    assert check_model_on_threads(model, plan, x, 2).passed
