@@ -164,7 +164,8 @@ def check_keywords(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFindi
     for keyword, value in _keywords(parent).items():
         if keyword not in INHERITED_KEYWORDS and own.get(keyword) != value:
             reason = f"`{keyword}={value}` in its header is for the parent alone, and there is one header"
-            cure = f"Write `{keyword}={value}` in the header of your class too, or write the class out."
+            repeat = f"Write `{keyword}={value}` in the header of your class too, or write the class out."
+            cure = WRITE_OUT if keyword in own else repeat
             yield not_mergeable(child.node, child.node.name, reason, cure)
 
 

@@ -68,6 +68,13 @@ def test_what_two_classes_may_be_and_one_may_not(child: str, parent: str, codes:
     assert told(child, parent) == codes
 
 
+@pytest.mark.parametrize(("header", "repeats"), [("OldMLP", True), ("OldMLP, tag='b'", False)])
+def test_a_keyword_that_the_child_gives_another_value_cannot_be_repeated(header: str, repeats: bool) -> None:
+    (finding,) = merged(f"{header}:: b = 1", "Root, tag='a':: a = 1").findings
+    cure = finding.diagnose(Location("modular")).help
+    assert cure.endswith("rite the class out.") and ("`tag='a'`" in cure) is repeats
+
+
 def test_the_metaclass_of_the_parent_stays_beside_keywords_of_the_child() -> None:
     text = merged("OldMLP, tag='b':: b = 1", "Root, metaclass=ABCMeta:: a = 1").text
     assert text.startswith("class NewMLP(Root, tag='b', metaclass=ABCMeta):\n")
