@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from modular_converter.convert.inherit.hidden_effects import HiddenEffects, hands_over
+from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.scopes import own_nodes
 from modular_converter.convert.inherit.statements import Line
 
@@ -122,7 +122,7 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
     written, history = order.written, History(merged, order.instance, order.hidden)
     deleted = {target: line for line in order.after for target in line.deleted}
     found = _needed_above(order, deleted) | _behind_returns(order, merged) | {*_above_changes(order, history)}
-    found |= {*_above_own_returns(order, history)}
+    found |= {*_above_own_returns(order, history)} | {*_set_below(order, history)}
     for line in order.after:
         place = history.place(line)
         if place is None:
@@ -145,7 +145,7 @@ def _read_by(line: Line, order: Order) -> frozenset[str]:
     Where it gives the instance to something else, these are all attributes that the parent's lines bind.
     """
     reads = line.effects.reads | order.hidden.of(line.effects).reads
-    if not hands_over(line.node, order.instance):
+    if not order.hidden.may_read_any(line.node, line.effects):
         return reads
     return reads.union(*(one.effects.binds for one in order.inherited))
 
@@ -169,6 +169,19 @@ def _above_own_returns(order: Order, history: History) -> Iterator[Line]:
             yield line
         if first is None and any(returns_in(line.node)):
             first = place
+
+
+def _set_below(order: Order, history: History) -> Iterator[Line]:
+    """The child's lines whose attributes a line of the parent below may set by a name that it does not say."""
+    inherited = set(order.inherited)
+    last = -1
+    for place, line in enumerate(history.lines):
+        if line in inherited and order.hidden.may_set_any(line.node, line.effects):
+            last = place
+    for line in order.after if last >= 0 else ():
+        at = history.place(line)
+        if at is not None and at < last and order.attributes(line.effects.binds):
+            yield line
 
 
 def _above_changes(order: Order, history: History) -> Iterator[Line]:

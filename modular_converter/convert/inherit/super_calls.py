@@ -68,7 +68,8 @@ def merge_statements(merge: Merge) -> list[Line]:
         before.insert(0, inherited.pop(0))
     after = _without_repeated(merge, after)
     instance = first_parameter(merge.child, merge.parent)
-    hidden = HiddenEffects({name: some for name, some in merge.shape.methods.items() if name != merge.name}, instance)
+    methods = {name: some for name, some in merge.shape.methods.items() if name != merge.name}
+    hidden = HiddenEffects(methods, instance, is_init=merge.name == "__init__")
     order = Order(before, inherited, after, instance, merge.available, hidden)
     body = _merge_behind(merge, order)
     merged, appended = body.merged, body.appended

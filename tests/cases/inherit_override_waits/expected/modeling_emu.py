@@ -55,3 +55,30 @@ class EmuLate(EmuRoot):
         self.size = 1
         super().__init__(size)
         self.size = 3
+
+
+class EmuGiven:
+    def __init__(self, head=1, **kwargs):
+        self.head = head
+        for key, value in kwargs.items():
+            setattr(self, key, value)
+        self.head = 3
+
+
+def attach(module, size):
+    module.size = size
+
+
+class EmuAttached:
+    def __init__(self, size):
+        self.size = 0
+        self.copied = 0
+        self.counted = 0
+        attach(self, size)
+        self.late = size * 2
+        self.size = 7
+        self.copied = dict(self.__dict__)
+        self.counted = len(self.named())
+
+    def named(self):
+        return self.__dict__.items()

@@ -1,4 +1,4 @@
-from ..llama.modeling_llama import LlamaCount, LlamaLate, LlamaSet
+from ..llama.modeling_llama import LlamaAttached, LlamaCount, LlamaGiven, LlamaLate, LlamaSet
 
 
 def count(counter):
@@ -25,3 +25,17 @@ class EmuLate(LlamaLate):
     def __init__(self, size=1):
         super().__init__(size)
         self.size = 3
+
+
+class EmuGiven(LlamaGiven):
+    def __init__(self, head=1, **kwargs):
+        super().__init__(head, **kwargs)
+        self.head = 3
+
+
+class EmuAttached(LlamaAttached):
+    def __init__(self, size):
+        super().__init__(size)
+        self.size = 7
+        self.copied = dict(self.__dict__)
+        self.counted = len(self.named())

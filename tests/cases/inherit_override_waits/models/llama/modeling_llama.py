@@ -36,3 +36,26 @@ class LlamaLate(LlamaRoot):
     def __init__(self, size=1):
         self.size = 1
         super().__init__(size)
+
+
+class LlamaGiven:
+    def __init__(self, head=1, **kwargs):
+        self.head = head
+        for key, value in kwargs.items():
+            setattr(self, key, value)
+
+
+class LlamaAttached:
+    def __init__(self, size):
+        self.size = 0
+        self.copied = 0
+        self.counted = 0
+        attach(self, size)
+        self.late = size * 2
+
+    def named(self):
+        return self.__dict__.items()
+
+
+def attach(module, size):
+    module.size = size
