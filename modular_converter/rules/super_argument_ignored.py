@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
 
 
@@ -27,9 +29,10 @@ RULE = Rule(
 The parent's lines take the place of the call, and there they read your method's own parameters and variables. An
 argument that is anything else than the name of the parent's parameter has no effect where your method has a name of
 that kind. Where it has none, the converter writes the assignment `name = argument` for you. A parameter that the call
-leaves out does not get the parent's default, but your value of that name.
+leaves out does not get the parent's default, but your value of that name. So it is with `*args` and `**kwargs`.
 
-Assign the value to that name before the call, and pass it.
+Assign the value to that name before the call, and pass it: with one tuple assignment (`q, k = k, q`) where arguments
+read each other's names.
 """,
     bad=(
         NEIGHBOUR,
@@ -71,21 +74,30 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, method: str, parameter: str, argument: str) -> Diagnostic:
-    """`argument` is the text that is given for the parent's `parameter`."""
+def diagnose(
+    location: Location, method: str, parameter: str, argument: str, assignment: str, passed: Sequence[str]
+) -> Diagnostic:
+    """`argument` is the text that is given for the parent's `parameter`.
+
+    It reaches the parent behind `assignment` in a call that passes `passed`: one tuple for arguments that read each
+    other's names.
+    """
+    names = ", ".join(f"`{name}`" for name in passed)
     return Diagnostic(
         RULE,
         location,
         f"`{argument}` does not reach the parent's `{method}`: its lines read your `{parameter}`",
-        help=f"Write `{parameter} = {argument}` above the call, and pass `{parameter}`.",
+        help=f"Write `{assignment}` above the call, and pass {names}.",
     )
 
 
 def not_passed(location: Location, method: str, parameter: str) -> Diagnostic:
-    """The call leaves `parameter` to the parent's default."""
+    """The call leaves `parameter`, which has its stars, to the parent's default, or passes nothing more."""
+    name = parameter.lstrip("*")
+    passed = parameter if name != parameter else f"{name}={name}"
     return Diagnostic(
         RULE,
         location,
-        f"the call does not pass `{parameter}`, but the lines of the parent's `{method}` read your `{parameter}`",
-        help=f"Pass `{parameter}={parameter}`, or give your `{parameter}` another name.",
+        f"the call does not pass `{parameter}`, but the lines of the parent's `{method}` read your `{name}`",
+        help=f"Pass `{passed}`, or give your `{name}` another name.",
     )

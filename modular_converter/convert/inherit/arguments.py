@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from modular_converter.convert.inherit.calls import SUPER_KWARGS, first_parameter, method_call
 from modular_converter.convert.inherit.class_findings import (
@@ -13,7 +13,7 @@ from modular_converter.convert.inherit.class_findings import (
     argument_unpacked,
     parameter_missing,
 )
-from modular_converter.convert.inherit.scopes import Function, names_of, parameters_of
+from modular_converter.convert.inherit.scopes import Function, all_reads, names_of, parameters_of
 from modular_converter.convert.inherit.statements import Line, line
 
 
@@ -50,16 +50,15 @@ def bind_arguments(
     ]
     read = frozenset[str]().union(*(part.reads for part in body)) if lacking else ()
     bindings: dict[str, ast.expr] = {}
-    told: set[str] = set()
-    for name in (name for name in lacking if name in read):
+    ignored = {name: given[name] for name in lacking if name in read and name in names and name in given}
+    told = {*ignored}
+    for name in (name for name in lacking if name in read and name not in ignored):
         value = given.get(name)
         finding: ClassFinding | None = None
         if name in left_out:
-            finding = argument_not_passed(statement, child.name, name)
+            finding = argument_not_passed(statement, child.name, _as_passed(name, parent))
         elif name in unpacked:
             finding = argument_unpacked(statement, child.name, name)
-        elif name in names and value is not None:
-            finding = argument_ignored(value, child.name, name)
         elif value is None and not any(_reads_argument(part.node, name) for part in body):
             continue
         elif value is None and not _passes_more(call):
@@ -69,10 +68,39 @@ def bind_arguments(
         else:
             told.add(name)
             findings.append(finding or parameter_missing(statement, child.name, name))
+    findings += _tell_ignored(ignored, bindings, child.name, parent)
     lines = _in_order(call, given, bindings, told, statement)
     hidden = frozenset[str]().union(*(names_of(part.node).read for part in lines)) & bindings.keys()
     findings += [parameter_missing(statement, child.name, name) for name in sorted(hidden)]
     return lines
+
+
+def _tell_ignored(
+    ignored: Mapping[str, ast.expr], bindings: Mapping[str, ast.expr], method: str, parent: Function
+) -> Iterator[ClassFinding]:
+    """The arguments for which the child has names of its own, each with the assignment that makes it count.
+
+    Where one of them reads the name of another, as in `super().f(k, q)` of `f(self, q, k)`, it is one for all.
+    """
+    reading = {
+        name: value
+        for name, value in (*ignored.items(), *bindings.items())
+        if (all_reads(value) & ignored.keys()) - {name}
+    }
+    together = {**ignored, **reading} if reading else {}
+    for name, value in ignored.items():
+        assigned = together or {name: value}
+        values = ", ".join(map(ast.unparse, assigned.values()))
+        passed = [_as_passed(one, parent) for one in assigned]
+        yield argument_ignored(value, method, name, f"{', '.join(assigned)} = {values}", passed)
+
+
+def _as_passed(name: str, function: Function) -> str:
+    """A parameter of a function as a call passes a variable of that name: `x`, `*args`, `**kwargs`."""
+    arguments = function.args
+    if arguments.vararg is not None and name == arguments.vararg.arg:
+        return f"*{name}"
+    return f"**{name}" if arguments.kwarg is not None and name == arguments.kwarg.arg else name
 
 
 def _in_order(
@@ -150,8 +178,16 @@ def _left_out(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -
 
     There are none where the call would fail, as `super().f()` may.
     """
-    required, optional = _required(parent), _optional(parent.args)
-    return optional - given.keys() if _passes_more(call) or required <= given.keys() else frozenset()
+    left_out = (_optional(parent.args) | _not_unpacked(call, parent.args)) - given.keys()
+    return left_out if _passes_more(call) or _required(parent) <= given.keys() else frozenset()
+
+
+def _not_unpacked(call: ast.Call, arguments: ast.arguments) -> frozenset[str]:
+    """`*args` and `**kwargs` of the parent, as far as nothing that the call unpacks can come in there."""
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    mapping = any(keyword.arg is None for keyword in call.keywords)
+    variadic = ((arguments.vararg, starred), (arguments.kwarg, mapping))
+    return frozenset(one.arg for one, is_unpacked in variadic if one is not None and not is_unpacked)
 
 
 def _unpacked(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -> frozenset[str]:

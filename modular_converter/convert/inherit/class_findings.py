@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from modular_converter.diagnostics import Diagnostic, Location
@@ -53,14 +53,24 @@ def argument_unpacked(node: ast.AST, method: str, parameter: str) -> ClassFindin
     )
 
 
-def argument_ignored(argument: ast.expr, method: str, parameter: str) -> ClassFinding:
-    """An argument for a parameter of the parent for which the child has a name of its own."""
+def argument_ignored(
+    argument: ast.expr, method: str, parameter: str, assignment: str, passed: Sequence[str]
+) -> ClassFinding:
+    """An argument for a parameter of the parent for which the child has a name of its own.
+
+    `assignment` makes it count where the call then passes `passed`.
+    """
     text = ast.unparse(argument)
-    return ClassFinding(argument, lambda place: super_argument_ignored.diagnose(place, method, parameter, text))
+    return ClassFinding(
+        argument, lambda place: super_argument_ignored.diagnose(place, method, parameter, text, assignment, passed)
+    )
 
 
 def argument_not_passed(node: ast.AST, method: str, parameter: str) -> ClassFinding:
-    """A parameter of the child that a call does not pass, and that reaches the parent's lines by its name."""
+    """A parameter of the child that a call does not pass, and that reaches the parent's lines by its name.
+
+    `parameter` has its stars: `*args`, `**kwargs`.
+    """
     return ClassFinding(node, lambda place: super_argument_ignored.not_passed(place, method, parameter))
 
 

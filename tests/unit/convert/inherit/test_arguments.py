@@ -1,0 +1,77 @@
+"""Arguments of a replaced `super()` call: what the findings advise makes one class do what two do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from modular_converter.diagnostics import Location
+from tests.unit.convert.inherit.merging import child_text, class_text, findings, merge, merged
+
+
+def value(text: str, call: str) -> Any:
+    """What a call on an instance of the class `NewMLP` gives."""
+    scope: dict[str, Any] = {}
+    exec(text, scope)
+    return eval(f"NewMLP().{call}", scope)
+
+
+def cures(child: str, parent: str) -> list[str]:
+    """What the warnings advise."""
+    told = [finding.diagnose(Location("modular")) for finding in merged(child, parent, bases="object").findings]
+    assert {one.code for one in told} == {"MC315"}
+    return [one.help for one in told]
+
+
+IGNORED = {
+    "one": ("q + 1, k", "q, k", "q = q + 1"),
+    "two that read others": ("x, x", "q, k", "q = x|k = x"),
+    "two that are exchanged": ("k, q", "q, k", "q, k = k, q"),
+    "one that reads another": ("q * 2, q", "q, k", "q, k = q * 2, q"),
+    "one for a parameter that the child lacks": ("k, 1, q", "q, k, scale", "q, k, scale = k, 1, q"),
+    "one that reads another in a comprehension": ("k, [q for _ in 'a']", "q, k", "q, k = k, [q for _ in 'a']"),
+    "more keywords": ("q, k, x=x, **kw", "q, k, **kw", "kw = dict(x=x, **kw)"),
+    "more keywords and what they read": ("k, 1, x=q, **kw", "q, k, **kw", "q, k, kw = k, 1, dict(x=q, **kw)"),
+}
+
+
+@pytest.mark.parametrize(("passed", "cured", "assignments"), IGNORED.values(), ids=IGNORED)
+def test_the_advised_assignments_make_the_arguments_count(passed: str, cured: str, assignments: str) -> None:
+    last = "**kw" if "kw" in passed else "scale=2"
+    parent = f"def f(self, q, k, {last}):\n    return q, k, {last.strip('*').partition('=')[0]}"
+    start = "def f(self, q, k, x, **kw):\n"
+    child = f"{start}    return super().f({passed})"
+    helps = cures(child, parent)
+    found = [re.search("Write `(.*)` above the call, and pass (.*)[.]", help) for help in helps]
+    assert {match[1] for match in found if match} == {*assignments.split("|")}
+    assert {name.strip("`") for match in found if match for name in match[2].split(", ")} <= {*cured.split(", ")}
+    above = "".join(f"    {line}\n" for line in assignments.split("|"))
+    cured_text = merge(f"{start}{above}    return super().f({cured})", parent, bases="object")
+    wanted = value(class_text("class OldMLP:", parent) + child_text(child), "f(3, 4, 5, y=6)")
+    assert value(cured_text, "f(3, 4, 5, y=6)") == wanted
+
+
+NOT_PASSED = {
+    "neither": ("x", "*args **kwargs"),
+    "no keywords": ("x, *args", "**kwargs"),
+    "no positional arguments": ("x, **kwargs", "*args"),
+    "both": ("x, *args, **kwargs", ""),
+}
+
+
+@pytest.mark.parametrize(("passed", "missing"), NOT_PASSED.values(), ids=NOT_PASSED)
+def test_further_arguments_that_are_not_passed_on(passed: str, missing: str) -> None:
+    parent = "def f(self, x, *args, **kwargs):\n    return x, args, kwargs"
+    child = f"def f(self, x, *args, **kwargs):\n    return super().f({passed})"
+    told = [message for code, _, message in findings(child, parent, "object") if "does not pass" in message]
+    assert [re.findall("`(.*?)`", message)[0] for message in told] == missing.split()
+    if missing:
+        assert [one.split("`")[1] for one in cures(child, parent)] == missing.split()
+
+
+def test_further_arguments_of_another_name_are_not_passed_on() -> None:
+    parent = "def f(self, x, *args, **kwargs):\n    return x, args, kwargs"
+    child = "def f(self, x, *more, **others):\n    return super().f(x)"
+    assert value(merge(child, parent, bases="object"), "f(1, 2, y=3)") == (1, (), {})
