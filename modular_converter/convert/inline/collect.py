@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
@@ -96,8 +97,24 @@ class _Collector:
         imports = self._sibling_imports(dotted, self.settings.copied_kinds[kind]) if siblings else ()
         beside = self._imports_beside(dotted, kind) if dotted else ()
         return Scope(
-            parent, self.table, self.classes, lambda name: self._kind(name) != kind, siblings, imports, beside
+            parent,
+            self.table,
+            self.classes,
+            lambda name: self._kind(name) != kind,
+            siblings,
+            imports,
+            beside,
+            lambda symbol: self._is_copied_here(symbol, kind),
         )
+
+    def _is_copied_here(self, symbol: Symbol, kind: str) -> bool:
+        """Whether a neighbour defines a class in a file of this kind, or no file exists from which to import it."""
+        stem = os.path.splitext(os.path.basename(self.neighbours.neighbours[symbol.source].neighbour.path))[0]
+        if (split_stem(stem, self.settings.file_kinds) or ("",))[0] == kind:
+            return True
+        other = self._kind(symbol.name)
+        beside = os.path.join(os.path.dirname(self.target.path), module_name(other, self.target.model) + ".py")
+        return other not in self.kinds.values() and not self.library.exists(beside)
 
     def _imports_beside(self, dotted: str, kind: str) -> set[str]:
         """The names that a neighbour imports from files of its folder which the target has too.

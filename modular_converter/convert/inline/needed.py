@@ -66,6 +66,8 @@ class Scope:
     """The names that the parent's module or the modular file import from that sibling."""
     imported: Collection[str] = ()
     """The names that the parent's module imports from other files of its model, so that this one imports them too."""
+    is_copied_here: Callable[[Symbol], bool] = lambda symbol: False
+    """Whether a neighbour's class is copied into this file although it has the name of another kind of file."""
 
     def needs(self, name: str, uses: Collection[str], child_uses: Collection[str]) -> Needs:
         """Follow what a class uses through functions and assignments; classes are only noted.
@@ -105,7 +107,7 @@ class Scope:
         return use not in self.parent and (source == SIBLING or use in self.sibling_imports)
 
     def _note_class(self, symbol: Symbol, needs: Needs) -> None:
-        if self.is_elsewhere(symbol.name):
+        if self.is_elsewhere(symbol.name) and not self.is_copied_here(symbol):
             needs.other_kinds.add(symbol.name)
         else:
             needs.classes[symbol.name] = symbol
