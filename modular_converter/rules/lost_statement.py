@@ -26,7 +26,8 @@ RULE = Rule(
 A generated file is put together from imports, functions, classes and assignments to one name each, with the changes
 that follow an assignment or a function (`TABLE["x"] = 1`, `TABLE.update(…)`, `helper.calls = 0`). Any other statement
 has no name under which it could be carried along: a class or function under `if`, a loop, `A, B = 1, 2`, a change of a
-class below it.
+class below it. Nor is there a place for a change of what a neighbour defines (`TABLE["x"] = 1` below an import of
+`TABLE`), or of an imported object that no class uses.
 
 Write each definition at the top level, one name to an assignment, and what belongs to a class inside of it.
 """,
@@ -75,6 +76,18 @@ def diagnose(location: Location, statement: str, changed_class: str = "") -> Dia
     else:
         cure = "Write definitions at the top level, one name to an assignment; move other code into a function."
     return Diagnostic(RULE, location, f"`{statement}` would reach no generated file", help=cure)
+
+
+def of_neighbours(location: Location, statement: str, changed: str, *, is_class: bool) -> Diagnostic:
+    """`statement` is the first line of one that changes a definition `changed` of a neighbour."""
+    if is_class:
+        cure = f"Write what it sets into the body of the class that inherits from `{changed}`."
+    else:
+        cure = (
+            f"Write what `{changed}` shall be in the modular file under another name, and override what has to use it."
+        )
+    message = f"`{statement}` changes what a neighbour defines, and would reach no generated file"
+    return Diagnostic(RULE, location, message, help=cure)
 
 
 def in_neighbour(location: Location, changed: str, place: str, *, is_class: bool) -> Diagnostic:

@@ -26,14 +26,32 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
     """An error for each statement of the modular file, and for each change of a neighbour's class, that would be lost."""
     target = neighbours.target
     text = library.text(target.path)
+    rows = text.split("\n")
     used = frozenset[str]().union(*(one.uses for file in files.files for one in file.definitions.values()))
+    own = {name for file in files.files for name, one in file.definitions.items() if one.origin.path == target.path}
     for statement in target.module.statements:
-        if _is_lost(statement) or (statement.role is Role.PROTECTED_IMPORT and _is_lost_with_imports(statement, used)):
+        is_lost = statement.name not in own if statement.is_store else _is_lost(statement)
+        if is_lost or (statement.role is Role.PROTECTED_IMPORT and _is_lost_with_imports(statement, used)):
             changed = statement.name if statement.name in neighbours.classes else ""
-            first = statement.text.lstrip().partition("\n")[0]
+            # The statement itself has the names of the generated files.
+            first = (
+                rows[statement.line - 1].strip() if statement.is_store else statement.text.lstrip().partition("\n")[0]
+            )
             shown = first if len(first) <= SHOWN else first[:SHOWN] + "…"
-            yield lost_statement.diagnose(Location(target.path, statement.line), shown, changed).with_source(text)
+            place, role = Location(target.path, statement.line), _taken_role(statement.name, neighbours)
+            if role is None:
+                yield lost_statement.diagnose(place, shown, changed).with_source(text)
+            else:
+                is_class = role is Role.CLASS
+                yield lost_statement.of_neighbours(place, shown, statement.name, is_class=is_class).with_source(text)
     yield from _changed_parents(neighbours, files, text)
+
+
+def _taken_role(name: str, neighbours: Neighbourhood) -> Role | None:
+    """What a name is that the modular file imports from a neighbour; None for another name."""
+    dotted, new = neighbours.taken.get(name, ("", ""))
+    definitions = neighbours.neighbours[dotted].definitions if dotted else {}
+    return definitions[new].role if new in definitions else None
 
 
 def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str) -> Iterator[Diagnostic]:

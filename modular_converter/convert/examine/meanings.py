@@ -201,9 +201,12 @@ class _Names:
         return package, imported.rpartition(".")[2]
 
     def displaced(self, definition: EmittedDefinition) -> Iterator[Change]:
-        """The modular file's own definition that a neighbour's of the same name keeps out of a generated file."""
+        """The modular file's own definition that a neighbour's of the same name keeps out of a generated file.
+
+        A change of an imported object is none: see `report_lost_statements`.
+        """
         own = self.neighbours.target.module.definitions.get(definition.name)
-        if own is None or definition.origin.how != "copied" or same_code(own.text, definition.text):
+        if own is None or own.is_store or definition.origin.how != "copied" or same_code(own.text, definition.text):
             return
         found = Meaning(origin_of(definition, self.neighbours), _statement(definition))
         if found.source != OWN:

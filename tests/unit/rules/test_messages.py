@@ -196,6 +196,16 @@ WORDED = [
     (lost_statement.diagnose(AT, "A, B = 1, 2"), "`A, B = 1, 2` would reach", "one name to an assignment"),
     (lost_statement.diagnose(AT, "NewMLP.x = 1", "NewMLP"), "`NewMLP.x = 1` would", "body of `NewMLP`"),
     (
+        lost_statement.of_neighbours(AT, "OldMLP.x = 1", "OldMLP", is_class=True),
+        "`OldMLP.x = 1` changes",
+        "inherits from `OldMLP`",
+    ),
+    (
+        lost_statement.of_neighbours(AT, "TABLE[1] = 1", "TABLE", is_class=False),
+        "`TABLE[1] = 1` changes",
+        "under another name",
+    ),
+    (
         lost_statement.in_neighbour(AT, "OldMLP", "old.py:3", is_class=True),
         "`OldMLP` is changed below",
         "inherits from `OldMLP`",

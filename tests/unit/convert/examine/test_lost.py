@@ -94,6 +94,32 @@ def test_what_makes_no_difference_is_none(tmp_path, statement):
     assert codes(convert(tmp_path, CHILD + statement, neighbour=NEIGHBOUR)) == []
 
 
+@pytest.mark.parametrize(
+    ("imported", "statement"),
+    [
+        ("from ..old.modeling_old import TABLE", "TABLE['x'] = 1"),
+        ("from ..old.modeling_old import TABLE as T", "T['x'] = 1"),
+        ("from ..old.modeling_old import TABLE", "TABLE |= {'x': 1}"),
+        ("from ..old.modeling_old import TABLE", "TABLE.update(x=1)"),
+        ("from ..old.modeling_old import helper", "helper.calls = 3"),
+        ("from ..old.modeling_old import OldMLP", "OldMLP.flag = True"),
+        ("import os", "os.environ['x'] = '1'"),
+    ],
+)
+def test_a_change_of_what_another_file_defines(tmp_path, imported, statement):
+    conversion = convert(tmp_path, f"{imported}\n{CHILD}\n\n{statement}\n", neighbour=NEIGHBOUR)
+    (error,) = (one for one in conversion.diagnostics if one.is_error)
+    assert (error.code, error.location.line) == ("MC506", 9) and f"`{statement}`" in error.message
+    assert {one.code for one in conversion.diagnostics} <= {"MC506", "MC308"}
+
+
+def test_a_change_of_an_imported_object_comes_along_with_its_user(tmp_path):
+    child = CHILD.replace("pass", "def forward(self, x):\n        return os.environ['new_x']")
+    names = execute(convert(tmp_path, f"import os\nos.environ['new_x'] = '1'\n{child}", neighbour=NEIGHBOUR))
+    assert names["NewMLP"]().forward(0) == "1"
+    del names["os"].environ["new_x"]
+
+
 def test_a_parent_that_is_changed_below_its_definition(tmp_path):
     changed = NEIGHBOUR + "OldMLP.flag = True\n"
     assert codes(convert(tmp_path, CHILD, neighbour=changed)) == [("MC506", 4)]
