@@ -95,3 +95,13 @@ def diagnose(
         f"{place} imports `{name}` from `{module}`, which does not have it",
         help=f"{define}, or override the method whose annotation names it.",
     )
+
+
+def circular(location: Location, name: str, file: str) -> Diagnostic:
+    """`file` needs the class `name`, and the file with the class needs classes of `file`: neither can come first."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"{file} would import `{name}` from a file that imports from {file}: the import fails",
+        help=f"Take `{name}` out of the classes of {file}: only one of the two files can import from the other.",
+    )

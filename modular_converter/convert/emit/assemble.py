@@ -73,7 +73,7 @@ class _Assembler:
         return "".join((self.banner, self.header, imports, body, self._all(file.kind)))
 
     def _kind(self, name: str) -> str:
-        return kind_of(name, self.target.cased, self.settings)
+        return self.collection.kinds.get(name) or kind_of(name, self.target.cased, self.settings)
 
     def _siblings(self, file: GeneratedFile) -> list[tuple[str, str]]:
         """The classes of the other generated files that this one refers to: `(module, name)`."""

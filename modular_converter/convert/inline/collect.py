@@ -16,6 +16,8 @@ from modular_converter.convert.inline.order import Positions, emission_order
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role, Statement
 from modular_converter.convert.source.rename import RenamedModule
+from modular_converter.diagnostics import ConversionError, locate_word
+from modular_converter.rules import missing_in_sibling
 from modular_converter.settings.kinds import kind_of, module_name, split_stem
 from modular_converter.settings.values import Settings
 
@@ -23,23 +25,44 @@ from modular_converter.settings.values import Settings
 def collect_definitions(
     neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], library: Library
 ) -> GeneratedFiles:
-    """Put each class into the file of its kind, after the definitions that it needs."""
-    collector = _Collector(neighbours, classes, library)
-    # A file that copies from its sibling comes after it.
-    for name in sorted(classes, key=lambda name: collector.kinds[name] in library.settings.copied_kinds):
-        collector.add(classes[name])
-    files = sorted(collector.files.values(), key=lambda file: file.kind)
-    return GeneratedFiles(tuple(files))
+    """Put each class into the file of its kind, after the definitions that it needs.
+
+    Raises `ConversionError` where two files would import from each other.
+    """
+    moved: dict[str, str] = {}
+    while True:
+        collector = _Collector(neighbours, classes, library, moved)
+        # A file that copies from its sibling comes after it.
+        for name in sorted(classes, key=lambda name: collector.kinds[name] in library.settings.copied_kinds):
+            collector.add(classes[name])
+        circle = collector.circle()
+        if circle is None:
+            files = sorted(collector.files.values(), key=lambda file: file.kind)
+            return GeneratedFiles(tuple(files), collector.kinds)
+        file, names = circle
+        owns = {name for name, kind in collector.kinds.items() if kind == file.kind}
+        if any(classes[name].uses & owns for name in names):
+            text, path = library.text(neighbours.target.path), neighbours.target.path
+            found = missing_in_sibling.circular(locate_word(path, names[0], text), names[0], file.name)
+            raise ConversionError(found.with_source(text))
+        moved.update(dict.fromkeys(names, file.kind))
 
 
 class _Collector:
-    def __init__(self, neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], library: Library) -> None:
+    def __init__(
+        self,
+        neighbours: Neighbourhood,
+        classes: Mapping[str, BuiltClass],
+        library: Library,
+        moved: Mapping[str, str],
+    ) -> None:
         self.neighbours = neighbours
         self.classes = classes
         self.library = library
         self.settings = library.settings
         self.target = neighbours.target
-        self.kinds = {name: self._kind(name) for name in classes}
+        self.kinds = {name: kind_of(name, self.target.cased, self.settings) for name in classes}
+        self.kinds.update(moved)
         self.files: dict[str, GeneratedFile] = {}
 
     def add(self, built: BuiltClass) -> None:
@@ -84,7 +107,18 @@ class _Collector:
                 file.definitions[symbol.name] = self._definition(symbol)
 
     def _kind(self, name: str) -> str:
-        return kind_of(name, self.target.cased, self.settings)
+        return self.kinds.get(name) or kind_of(name, self.target.cased, self.settings)
+
+    def circle(self) -> tuple[GeneratedFile, list[str]] | None:
+        """A file that imports classes from the file of the default kind, which imports from it; with these classes."""
+        default = self.settings.default_kind
+        first = self.files.get(default)
+        needed = {self._kind(name) for name in first.other_kinds} if first else set()
+        for kind in sorted(needed & self.files.keys()):
+            names = self.files[kind].other_kinds & self.classes.keys()
+            if found := sorted(name for name in names if self.kinds[name] == default):
+                return self.files[kind], found
+        return None
 
     def _copies(self, kind: str) -> Mapping[str, EmittedDefinition]:
         """The definitions that a file of this kind may copy from its sibling."""

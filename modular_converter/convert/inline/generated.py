@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -71,6 +71,8 @@ class GeneratedFiles:
     """All files generated from one modular file."""
 
     files: tuple[GeneratedFile, ...]
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """The kind of file of each class of the modular file."""
 
     def file(self, kind: str) -> GeneratedFile | None:
         """The file of a kind."""
