@@ -11,6 +11,7 @@ from modular_converter.rules._examples import OLD_MLP
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
+    from modular_converter.facts.members import Method, SuperCall
 
 
 RULE = Rule(
@@ -19,11 +20,13 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="`super().m()` is part of another statement, so it is not replaced",
     explanation="""\
-The parent's code replaces only a statement `super().m(…)` or `return super().m(…)` at the top level of a method. In an
-expression, an assignment or a block, or in a method under `if`, the call stays. The generated class does not inherit
-from your parent, but from the parent's bases, so the call reaches those: most likely it fails or does something else.
+The parent's code replaces only a statement `super().m(…)` or `return super().m(…)` at the top level of the method `m`.
+In an expression, an assignment or a block, in a method under `if`, or in another method, the call stays. The generated
+class does not inherit from your parent, but from the parent's bases, so the call reaches those: most likely it fails
+or does something else.
 
 Write the parent's lines out and change what you need, or put the call on a line of its own and your lines around it.
+In another method `self.m(…)` reaches the parent's lines, where your class has no `m`.
 """,
     bad=(
         OLD_MLP,
@@ -76,17 +79,35 @@ def diagnose(location: Location, method: str, parent: str, *, is_call: bool = Tr
     )
 
 
+def of_another_method(location: Location, method: str, parent: str, own: str) -> Diagnostic:
+    """A call of `method` in a method of another name; `own` calls it on the instance, "" where the child replaces it."""
+    cure = f"Write `{own}(…)`, which your class does not override, or write" if own else "Write"
+    return Diagnostic(
+        RULE,
+        location,
+        f"`super().{method}()` calls another method than it stands in; in the generated class it does not reach `{parent}`",
+        help=f"{cure} the lines of `{parent}.{method}` out.",
+    )
+
+
 def check(facts: Facts) -> Iterator[Diagnostic]:
     """Find calls on `super()` of what the parent binds, but for the call that the converter replaces."""
     for heir, parent in facts.heirs:
         if "super(" not in heir.text:
             continue
-        calls = list(heir.members.hidden_super_calls)
+        calls: list[tuple[SuperCall, Method | None]] = [(call, None) for call in heir.members.hidden_super_calls]
         for method in heir.members.methods:
             replaced = method.replaced_call if parent.defines(method.name) else None
             # That of the method itself, where the parent has none, is MC301.
             others = (call for call in method.super_calls if call.node is not replaced)
-            calls += [call for call in others if call.method != method.name or parent.defines(call.method)]
-        for call in calls:
-            if parent.defines(call.method) or call.method in parent.members.names:
-                yield diagnose(facts.at_node(heir, call.node), call.method, parent.written)
+            calls += [(call, method) for call in others if call.method != method.name or parent.defines(call.method)]
+        for call, caller in calls:
+            if not (parent.defines(call.method) or call.method in parent.members.names):
+                continue
+            place = facts.at_node(heir, call.node)
+            if caller is None or caller.name == call.method:
+                yield diagnose(place, call.method, parent.written)
+            else:
+                instance = next((one.arg for one in (*caller.node.args.posonlyargs, *caller.node.args.args)), "self")
+                own = "" if heir.members.binds(call.method) else f"{instance}.{call.method}"
+                yield of_another_method(place, call.method, parent.written, own)

@@ -162,6 +162,7 @@ WORDED = [
     (several_assignments_replaced.diagnose(AT, "size", "f", "g"), "that in `g` too", "the parent's `g`"),
     (super_call_not_in_parent.diagnose(AT, "forward", "OldMLP"), "`super().forward()` stays", "Base.forward(self, …)"),
     (super_call_not_a_statement.diagnose(AT, "forward", "OldMLP"), "does not reach `OldMLP`", "OldMLP.forward"),
+    (super_call_not_a_statement.of_another_method(AT, "g", "OldMLP", ""), "another method", "Write the lines of"),
     (super_call_not_a_statement.diagnose(AT, "width", "OldMLP", is_call=False), "`super().width` is", "OldMLP.width"),
     (del_unknown_attribute.diagnose(AT, "x", "__init__", "OldMLP"), "`OldMLP.__init__` does not assign", "drop"),
     (

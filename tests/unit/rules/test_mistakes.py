@@ -117,6 +117,16 @@ MISTAKES = {
         "            return super().forward(x)\n        return x\n",
         (7, "MC302", "Write the lines of `LlamaMLP.forward` out"),
     ),
+    "a call of super for another method": (
+        MODELING + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def twice(this, x):\n"
+        "        return super().forward(2 * x)\n",
+        (6, "MC302", "Write `this.forward(…)`, which your class does not override, or write the lines"),
+    ),
+    "a call of super for another method that is overridden": (
+        MODELING + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def twice(self, x):\n"
+        "        return super().forward(2 * x)\n\n    def forward(self, x):\n        return x\n",
+        (6, "MC302", "Write the lines of `LlamaMLP.forward` out."),
+    ),
     "a new head that is not exported": (
         MODELING
         + "LlamaPreTrainedModel\n\n\nclass YakPreTrainedModel(LlamaPreTrainedModel)"
