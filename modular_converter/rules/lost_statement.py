@@ -100,3 +100,9 @@ def in_neighbour(location: Location, changed: str, place: str, *, is_class: bool
         )
     message = f"`{changed}` is changed below its definition, at {place}, which would reach no generated file"
     return Diagnostic(RULE, location, message, help=cure)
+
+
+def computed_names(location: Location) -> Diagnostic:
+    """An `__all__` with names that are not written there as strings."""
+    message = "`__all__` holds names that are not written as strings, which would reach no generated file"
+    return Diagnostic(RULE, location, message, help="Write the names out: a list of strings in quotes.")

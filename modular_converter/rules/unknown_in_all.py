@@ -59,9 +59,10 @@ def diagnose(location: Location, name: str, *, candidates: Iterable[str] = ()) -
 
 
 def check(facts: Facts) -> Iterator[Diagnostic]:
-    """Find names in `__all__` that are neither generated nor bound by the modular file."""
+    """Find names in `__all__` that no generated file defines, nor imports because it uses them."""
     for name in facts.exported:
-        if not any(name in bound for bound in (facts.generated, facts.definitions, facts.imported)):
+        is_used = name in facts.imported and any(name in one.uses for one in facts.generated.values())
+        if name not in facts.generated and not is_used:
             yield diagnose(facts.at(name, facts.definitions["__all__"].line), name, candidates=facts.generated)
 
 

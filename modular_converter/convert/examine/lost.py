@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
+from modular_converter.convert.source.exports import has_unread_names
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Role, Statement
 from modular_converter.diagnostics import Diagnostic, Location, locate_word
@@ -44,6 +45,9 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
             else:
                 is_class = role is Role.CLASS
                 yield lost_statement.of_neighbours(place, shown, statement.name, is_class=is_class).with_source(text)
+    exports = target.module.definitions.get("__all__")
+    if exports is not None and has_unread_names(exports):
+        yield lost_statement.computed_names(Location(target.path, exports.line)).with_source(text)
     yield from _changed_parents(neighbours, files, text)
 
 

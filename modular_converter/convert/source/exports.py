@@ -14,6 +14,31 @@ def exported_names(statement: Statement | None) -> list[str]:
     return list(_names_in(statement.text)) if statement is not None else []
 
 
+def has_unread_names(statement: Statement) -> bool:
+    """Whether an `__all__` holds more than what `exported_names` reads: a name that is computed, say."""
+    return any(not _is_read(node) for node in ast.parse(statement.text).body)
+
+
+def _is_read(node: ast.stmt) -> bool:
+    """Whether a statement is one of those that `_strings_of` reads, and all that it adds are strings."""
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        return node.value is None or _are_strings(node.value)
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return isinstance(call, ast.Constant)
+    if call.func.attr == "append":
+        return _are_strings(ast.List(call.args))
+    return call.func.attr == "extend" and all(map(_are_strings, call.args))
+
+
+def _are_strings(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _are_strings(node.left) and _are_strings(node.right)
+    if not isinstance(node, (ast.List, ast.Tuple)):
+        return False
+    return all(isinstance(item, ast.Constant) and isinstance(item.value, str) for item in node.elts)
+
+
 @functools.lru_cache(maxsize=1024)  # the checks ask for the names of one neighbour once for each of its heirs
 def _names_in(text: str) -> tuple[str, ...]:
     return tuple(name for node in ast.parse(text).body for name in _strings_of(node))

@@ -182,3 +182,21 @@ def test_a_long_statement_is_shown_in_part(tmp_path):
     long = f"A, B = 1, {'2' * SHOWN}\n"
     [found] = [one for one in convert(tmp_path, CHILD + long, neighbour=NEIGHBOUR).diagnostics if one.is_error]
     assert f"`{long[:SHOWN]}…`" in found.message
+
+
+@pytest.mark.parametrize(
+    ("exports", "is_lost"),
+    [
+        ('__all__ = [NewMLP.__name__, "NewMLP"]\n', True),
+        ('__all__ = [*["NewMLP"]]\n', True),
+        ('__all__ = sorted(["NewMLP"])\n', True),
+        ('__all__ = ["NewMLP"]\n__all__ += [NewMLP.__name__]\n', True),
+        ("__all__ = []\n__all__.append(NewMLP.__name__)\n", True),
+        ('__all__ = ["NewMLP"] + ["NewMLP"]\n', False),
+        ('__all__: list[str] = ("NewMLP",)\n__all__ += ["NewMLP"]\n', False),
+        ('__all__ = []\n__all__.extend(["NewMLP"])\n__all__.append("NewMLP")\n', False),
+    ],
+)
+def test_names_in_all_that_are_no_strings(tmp_path, exports, is_lost):
+    conversion = convert(tmp_path, CHILD + exports, neighbour=NEIGHBOUR)
+    assert codes(conversion) == [("MC506", CHILD.count("\n") + 1)] * is_lost

@@ -173,6 +173,10 @@ SAID = {
         'class NewMLP(OldMLP):\n    pass\n\n\n__all__ = ["NewMLP", "NewMPL"]\n',
         ("MC310", 10, 23, '__all__ = ["NewMLP", "NewMPL"]'),
     ),
+    "a class in __all__ that is only inherited from": (
+        'class NewMLP(OldMLP):\n    pass\n\n\n__all__ = ["NewMLP", "OldMLP"]\n',
+        ("MC310", 10, 23, '__all__ = ["NewMLP", "OldMLP"]'),
+    ),
 }
 
 
