@@ -75,6 +75,12 @@ class _Assembler:
     def _kind(self, name: str) -> str:
         return self.collection.kinds.get(name) or kind_of(name, self.target.cased, self.settings)
 
+    def _home(self, name: str) -> str:
+        """The kind of the file that exports a name: of the one that its name tells, if that file has it."""
+        kinds = [file.kind for file in self.collection.files if name in file.definitions]
+        kind = self._kind(name)
+        return kind if kind in kinds or not kinds else kinds[0]
+
     def _siblings(self, file: GeneratedFile) -> list[tuple[str, str]]:
         """The classes of the other generated files that this one refers to: `(module, name)`."""
         names = sorted(file.other_kinds - set(file.definitions))
@@ -88,7 +94,7 @@ class _Assembler:
 
     def _all(self, kind: str) -> str:
         statement = self.target.module.definitions.get("__all__")
-        names = [name for name in exported_names(statement) if self._kind(name) == kind]
+        names = [name for name in exported_names(statement) if self._home(name) == kind]
         return statement.lead + render_all(names) if statement and names else ""
 
     def _optional_libraries(self) -> OptionalLibraries:

@@ -25,4 +25,4 @@ class NewConfig(ConfigBase):
         self.mode = NewMode(mode)
 
 
-__all__ = ["NewConfig"]
+__all__ = ["NewConfig", "NewMode"]

@@ -6,4 +6,4 @@ class NewConfig(OldConfig):
         super().__init__(mode, **kwargs)
 
 
-__all__ = ["NewConfig"]
+__all__ = ["NewConfig", "NewMode"]
