@@ -30,7 +30,15 @@ def complaints(proof: Proof) -> Iterator[tuple[str, str]]:
         return  # of which the definitions that are too much are often a consequence
     for difference in proof.differences:
         for name in difference.extra:
-            yield from ((heir, f"with it came {name}") for heir in _pullers(name, difference, proof))
+            heirs = [*_pullers(name, difference, proof)] or [*_heirs_beside(name, proof)]
+            yield from ((heir, f"with it came {name}") for heir in heirs)
+
+
+def _heirs_beside(name: str, proof: Proof) -> Iterator[str]:
+    """The heirs of classes that stand in one file with a definition which nothing in the model uses."""
+    for heir, placed in proof.draft.placed.items():
+        if proof.draft.how[heir] is How.HEIR and name in placed.source.definitions:
+            yield heir
 
 
 def _at_line(proof: Proof, place: Location) -> Iterator[str]:
