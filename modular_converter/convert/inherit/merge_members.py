@@ -51,10 +51,16 @@ class _Merger:
         self.methods = {method_key(member.function): member for member in self.inherited if member.is_function}
         self.attributes: dict[str, tuple[int, Member]] = {}
         """Name -> position and member of the first attribute of the parent that binds it and goes."""
-        for position, one in enumerate(self.inherited):
-            if one in self.gone and not one.is_function:
-                for name in one.binds:
+        self.positions = {one: position for position, one in enumerate(self.inherited)}
+        self.bound_last: dict[str, int] = {}
+        """Name -> position of the last statement of the parent, but for functions, that binds it and stays."""
+        for one, position in self.positions.items():
+            for name in () if one.is_function else one.binds:
+                if one in self.gone:
                     self.attributes.setdefault(name, (position, one))
+                else:
+                    self.bound_last[name] = position
+        self.times = Counter(name for one in self.own for name in one.binds)
         self.last = {method_key(member.function): member for member in self.own if member.is_function}
         self.waiting: dict[str, list[Member]] = {}
         self.places: dict[Member, list[Member]] = {}
@@ -70,7 +76,7 @@ class _Merger:
         else:
             found = [self.attributes[name] for name in member.binds if name in self.attributes]
             place = min(found, key=lambda one: one[0])[1] if found else None
-            alone = not any(member.binds & one.binds for one in self.own if one is not member)
+            alone = all(self.times[name] == 1 for name in member.binds)
             self._put([_completed(member, place, alone) if place else member], place)
 
     def _add_method(self, member: Member) -> None:
@@ -95,8 +101,7 @@ class _Merger:
 
     def _are_bound_below(self, place: Member, names: frozenset[str]) -> bool:
         """Whether a statement of the parent below a place, one that stays, binds some names: `f = wrap(g)` below `f`."""
-        below = self.inherited[self.inherited.index(place) + 1 :]
-        return any(names & one.binds for one in below if not (one.is_function or one in self.gone))
+        return any(self.bound_last.get(name, -1) > self.positions[place] for name in names)
 
     def _deletions(self, names: Iterable[str]) -> list[Member]:
         """`del` statements for the names that members which stay still bind."""
