@@ -121,7 +121,7 @@ def test_a_constant_with_the_name_of_a_plan_is_no_class(tmp_path: pathlib.Path) 
     modular.write_text(
         "from ..old.configuration_old import OldConfig\n\n\n"
         'base_model_tp_plan = {"layers.*.mlp.up": "colwise"}\n\n\n'
-        "class NewConfig(OldConfig):\n    mark = base_model_tp_plan\n"
+        "class NewConfig(OldConfig):\n    def mark(self):\n        return base_model_tp_plan\n"
     )
     conversion = convert(str(modular), Library(profile_settings()))
     [text] = conversion.files.values()
