@@ -64,6 +64,8 @@ def inherited_decorators(function: Function, parent: Function) -> list[ast.expr]
     Those that its parameters contradict are left out, `@abstractmethod`, since an override is concrete, and
     `@contextmanager` over a method that yields nothing.
     """
+    if not parent.decorator_list:
+        return []
     positional = [*function.args.posonlyargs, *function.args.args]
     first = positional[0].arg if positional else ""
     contradicted = {"abstractmethod"}
