@@ -3,30 +3,52 @@
 from __future__ import annotations
 
 import ast
-from collections import deque
-from collections.abc import Iterator
+from functools import cache
 
 
 BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr"})
 """The functions that take the name of an attribute as a text."""
+_NO_NODES = frozenset(
+    ["arg", "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "level", "module", "simple"]
+    + ["type_comment"]
+)
+"""Fields that hold texts, numbers or a context, whatever the node."""
 
 
-def walk(*roots: ast.AST) -> Iterator[ast.AST]:
+def walk(*roots: ast.AST) -> list[ast.AST]:
     """All nodes of some trees in the order of `ast.walk`, contexts left out: in a third of its time."""
-    todo = deque(roots)
-    while todo:
-        node = todo.popleft()
-        yield node
-        todo += children(node)
+    found = list(roots)
+    for node in found:
+        _add_children(node, found)
+    return found
+
+
+def walk_until(inner: tuple[type[ast.AST], ...], *roots: ast.AST) -> list[ast.AST]:
+    """The nodes of some trees without those below nodes of some types."""
+    found = list(roots)
+    for node in found:
+        if not isinstance(node, inner):
+            _add_children(node, found)
+    return found
 
 
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes directly below a node, in order, without its context."""
     found: list[ast.AST] = []
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if isinstance(value, list):
-            found += [part for part in value if isinstance(part, ast.AST)]
-        elif isinstance(value, ast.AST) and name != "ctx":
-            found.append(value)
+    _add_children(node, found)
     return found
+
+
+def _add_children(node: ast.AST, found: list[ast.AST]) -> None:
+    for name in _fields(type(node)):  # type: ignore[arg-type]  # to mypy, classes have no hash
+        value = getattr(node, name, None)
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif isinstance(value, list):
+            found += [part for part in value if isinstance(part, ast.AST)]
+
+
+@cache
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a kind of node that may hold nodes."""
+    return tuple(name for name in kind._fields if name not in _NO_NODES and (name, kind) != ("value", ast.Constant))

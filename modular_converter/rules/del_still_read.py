@@ -109,8 +109,8 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
 def _readers(facts: Facts, name: str, attribute: str) -> tuple[str, ...]:
     """The methods of a generated class that read an attribute which neither it nor a visible ancestor binds."""
     generated = facts.generated[name]
-    is_mentioned = re.search(rf"\bself\s*\.\s*{attribute}\b", generated.text)
-    if is_mentioned is None or any(members.binds(attribute) for members in facts.lineage(name)):
+    is_mentioned = attribute in generated.text and re.search(rf"\bself\s*\.\s*{attribute}\b", generated.text)
+    if not is_mentioned or any(members.binds(attribute) for members in facts.lineage(name)):
         return ()
     methods = generated.members.methods
     return tuple(dict.fromkeys(method.name for method in methods if method.reads(attribute)))

@@ -98,12 +98,18 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
     """Find calls that look up names, and attributes by an f-string with the name of a neighbour's model."""
     models = {one.model for one in facts.neighbours}
     for name, definition in facts.generated.items():
-        text = definition.text
-        if _LOOKUP.search(text) or (_BY_NAME.search(text) and _F_STRING.search(text)):
+        if _may_look_up(definition.text):
             for call in _lookups(definition, models):
                 mentioned = name if name in facts.definitions else next(iter(facts.definitions), name)
                 line = facts.definitions[mentioned].line if mentioned in facts.definitions else 1
                 yield diagnose(facts.at(mentioned, line), name, call)
+
+
+def _may_look_up(text: str) -> bool:
+    """Whether a text needs to be parsed; the plain searches, which come first, take a fiftieth of the time."""
+    if any(f"{name}(" in text for name in LOOKUPS) and _LOOKUP.search(text):
+        return True
+    return "attr(" in text and bool(_BY_NAME.search(text) and _F_STRING.search(text))
 
 
 def _lookups(definition: GeneratedDefinition, models: set[str]) -> list[str]:

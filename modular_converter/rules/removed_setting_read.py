@@ -134,8 +134,8 @@ def _readers(facts: Facts, name: str, attribute: str) -> tuple[str, ...]:
     """The definitions of the other generated files that read `config.<attribute>`, whatever the object that holds it."""
     read = re.compile(rf"\bconfig\s*\.\s*{attribute}\b")
     beside = facts.file_of(name)
-    others = (one for one in facts.generated.values() if one.name not in beside and read.search(one.text))
-    return tuple(one.name for one in others if _reads(one.text, attribute))
+    others = (one for one in facts.generated.values() if one.name not in beside and attribute in one.text)
+    return tuple(one.name for one in others if read.search(one.text) and _reads(one.text, attribute))
 
 
 def _reads(text: str, attribute: str) -> bool:

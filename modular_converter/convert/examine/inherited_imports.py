@@ -13,7 +13,7 @@ from modular_converter.convert.inherit.resolve import module_path
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.index import relative_imports
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Role
+from modular_converter.convert.source.module import ImportedName, Role, Statement
 from modular_converter.facts.conversion import MissingModule
 
 
@@ -30,23 +30,26 @@ def inherited_missing_modules(
     bound = {name.bound for name in target.module.imported.values()}
     for dotted, renamed in neighbours.neighbours.items():
         found: dict[str, MissingModule] = {}
-        home = os.path.dirname(renamed.neighbour.path)
-        for statement in renamed.neighbour.module.statements if not renamed.neighbour.package else ():
-            is_top = statement.role is Role.IMPORT
-            for name in relative_imports(statement):
-                here = renamed.import_in_target(name)
-                there, path = _path(name, home), _path(here, folder)
-                if here.module in found or there == path or (is_top and here.bound in bound):
-                    continue
-                is_missing = not exists(path, here.name, library) and not is_given(path, target, kinds, library)
-                if is_missing and exists(there, name.name, library) and _is_used(here, is_top, files):
-                    place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
-                    instead = _instead(name, here, renamed) if is_top else ""
-                    line = next(one.line for one in target.module.statements if _imports_from(one.imports, dotted))
-                    module = here.module if here.module.strip(".") else here.module + here.name
-                    found[here.module] = MissingModule(module, looked_for(path, folder), line, place, instead)
+        for statement, name in _relative_imports(renamed):
+            here, is_top = renamed.import_in_target(name), statement.role is Role.IMPORT
+            there, path = _path(name, os.path.dirname(renamed.neighbour.path)), _path(here, folder)
+            if here.module in found or there == path or (is_top and here.bound in bound):
+                continue
+            is_missing = not exists(path, here.name, library) and not is_given(path, target, kinds, library)
+            if is_missing and exists(there, name.name, library) and _is_used(here, is_top, files):
+                place = f"{os.path.basename(renamed.neighbour.path)}:{statement.line}"
+                instead = _instead(name, here, renamed) if is_top else ""
+                line = next(one.line for one in target.module.statements if _imports_from(one.imports, dotted))
+                module = here.module if here.module.strip(".") else here.module + here.name
+                found[here.module] = MissingModule(module, looked_for(path, folder), line, place, instead)
         bound |= {renamed.import_in_target(name).bound for name in renamed.neighbour.module.imported.values()}
         yield from found.values()
+
+
+def _relative_imports(renamed: RenamedNeighbour) -> Iterator[tuple[Statement, ImportedName]]:
+    """The names that a neighbour imports from beside it, each with the statement that does."""
+    for statement in renamed.neighbour.module.statements if not renamed.neighbour.package else ():
+        yield from ((statement, name) for name in relative_imports(statement))
 
 
 def _path(name: ImportedName, folder: str) -> str:

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator
 
 from modular_converter.convert.inherit.resolve import module_path
+from modular_converter.convert.inherit.scopes import attributes_set
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Role, Statement
 from modular_converter.diagnostics import ConversionError
 from modular_converter.facts.members import class_node
-from modular_converter.facts.nodes import walk
 
 
 DEEPEST = 20
@@ -62,13 +62,4 @@ def sets_attribute(statement: Statement, method: str, attribute: str) -> bool:
     if f"def {method}(" not in statement.text or attribute not in statement.uses:
         return False
     functions = (node for node in class_node(statement.text).body if isinstance(node, ast.FunctionDef))
-    return any(
-        isinstance(node, ast.Attribute)
-        and node.attr == attribute
-        and isinstance(node.ctx, ast.Store)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == function.args.args[0].arg
-        for function in functions
-        if function.name == method and function.args.args
-        for node in walk(function)
-    )
+    return any(function.name == method and attribute in attributes_set(function) for function in functions)

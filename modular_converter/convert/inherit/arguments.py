@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from modular_converter.convert.inherit.calls import SUPER_KWARGS, first_parameter, method_call
+from modular_converter.convert.inherit.calls import SUPER_KWARGS, first_parameter, mappings, method_call, starred
 from modular_converter.convert.inherit.class_findings import (
     ClassFinding,
     argument_ignored,
@@ -15,6 +15,7 @@ from modular_converter.convert.inherit.class_findings import (
 )
 from modular_converter.convert.inherit.scopes import Function, all_reads, names_of, parameters_of
 from modular_converter.convert.inherit.statements import Line, line
+from modular_converter.facts.nodes import children, walk
 
 
 def bind_arguments(
@@ -40,34 +41,28 @@ def bind_arguments(
     call = method_call(statement, child.name)
     assert call is not None
     names = available.union(*(names_of(part.node).bound for part in before))
-    given, defaults = _given(call, child, parent), _defaults(parent.args)
+    given = _given(call, child, parent)
+    defaults = _defaults(parent.args) if not (starred(call) or mappings(call)) else {}
     written = parameters_of(child).union(*(names_of(part.node).bound for part in before))
-    left_out, unpacked = _left_out(call, given, parent) & written, _unpacked(call, given, parent)
+    problems = {name: argument_unpacked(statement, child.name, name) for name in _unpacked(call, given, parent)}
+    for name in _left_out(call, given, parent) & written:
+        problems[name] = argument_not_passed(statement, child.name, _as_passed(name, parent))
     lacking = [
-        name
-        for name in _parameters(parent)
-        if name in left_out or name in unpacked or not _has_its_name(given.get(name), name, names)
+        name for name in _parameters(parent) if name in problems or not _has_its_name(given.get(name), name, names)
     ]
     read = frozenset[str]().union(*(part.reads for part in body)) if lacking else ()
+    lacking = [name for name in lacking if name in read]
+    arguments_read = _arguments_read([part.node for part in body]) if {*lacking} - given.keys() else ()
     bindings: dict[str, ast.expr] = {}
-    ignored = {name: given[name] for name in lacking if name in read and name in names and name in given}
+    ignored = {name: given[name] for name in lacking if name in names and name in given}
     told = {*ignored}
-    for name in (name for name in lacking if name in read and name not in ignored):
-        value = given.get(name)
-        finding: ClassFinding | None = None
-        if name in left_out:
-            finding = argument_not_passed(statement, child.name, _as_passed(name, parent))
-        elif name in unpacked:
-            finding = argument_unpacked(statement, child.name, name)
-        elif value is None and not any(_reads_argument(part.node, name) for part in body):
-            continue
-        elif value is None and not _passes_more(call):
-            value = defaults.get(name)
-        if finding is None and value is not None:
-            bindings[name] = value
-        else:
+    for name in (name for name in lacking if name not in ignored):
+        value = given.get(name, defaults.get(name))
+        if name in problems or (value is None and name in arguments_read):
             told.add(name)
-            findings.append(finding or parameter_missing(statement, child.name, name))
+            findings.append(problems.get(name) or parameter_missing(statement, child.name, name))
+        elif value is not None and (name in given or name in arguments_read):
+            bindings[name] = value
     findings += _tell_ignored(ignored, bindings, child.name, parent)
     lines = _in_order(call, given, bindings, told, statement)
     hidden = frozenset[str]().union(*(names_of(part.node).read for part in lines)) & bindings.keys()
@@ -113,8 +108,9 @@ def _in_order(
     """The assignments, and the other arguments that call something, as Python evaluates the arguments of the call."""
     texts: list[str] = []
     waiting = dict(bindings)
+    owners = {id(part): name for name, value in reversed([*given.items()]) for part in walk(value)}
     for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
-        name = next((name for name, value in given.items() if argument in ast.walk(value)), "")
+        name = owners.get(id(argument), "")
         if name in waiting:
             texts.append(f"{name} = {ast.unparse(waiting.pop(name))}")
         elif name not in bindings and name not in told and _calls(argument):
@@ -136,15 +132,22 @@ def _has_its_name(value: ast.expr | None, name: str, names: Container[str]) -> b
     return name in names if value is None else ast.unparse(value) == name
 
 
-def _reads_argument(node: ast.AST, name: str) -> bool:
-    """Whether a statement reads a parameter, and not only what a `for` of that name has put in its place."""
-    if isinstance(node, (ast.For, ast.AsyncFor)) and isinstance(node.target, ast.Name) and node.target.id == name:
-        return any(_reads_argument(part, name) for part in (node.iter, *node.orelse))
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
-        return True
-    if isinstance(node, ast.Name):
-        return node.id == name and isinstance(node.ctx, ast.Load)
-    return any(_reads_argument(part, name) for part in ast.iter_child_nodes(node))
+def _arguments_read(nodes: Sequence[ast.AST]) -> set[str]:
+    """The names that statements read, but for what a `for` of a name has put in the place of an argument."""
+    found: set[str] = set()
+    todo: list[tuple[ast.AST, frozenset[str]]] = [(node, frozenset()) for node in nodes]
+    while todo:
+        node, replaced = todo.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.update({node.id} - replaced)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            found.update({node.target.id} - replaced)
+        within = replaced
+        if isinstance(node, (ast.For, ast.AsyncFor)) and isinstance(node.target, ast.Name):
+            todo += ((part, replaced) for part in (node.iter, *node.orelse))
+            within |= {node.target.id}
+        todo += ((part, within) for part in children(node))
+    return found
 
 
 def _given(call: ast.Call, child: Function, parent: Function) -> dict[str, ast.expr]:
@@ -160,13 +163,17 @@ def _given(call: ast.Call, child: Function, parent: Function) -> dict[str, ast.e
         given[positional[position]] = argument
     given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg in named and keyword.arg}
     if parent.args.kwarg is not None:
-        others = [keyword for keyword in call.keywords if keyword.arg not in given and not _is_super_kwargs(keyword)]
+        others = [
+            one
+            for one in call.keywords
+            if one.arg not in given and not (one.arg is None and _is_super_kwargs(one.value))
+        ]
         if len(others) == 1 and others[0].arg is None:
             given[parent.args.kwarg.arg] = others[0].value
         elif others:
             given[parent.args.kwarg.arg] = ast.Call(ast.Name("dict", ast.Load()), [], others)
-    starred = next((at for at, one in enumerate(arguments) if isinstance(one, ast.Starred)), len(arguments))
-    if parent.args.vararg is not None and len(arguments) > len(positional) <= starred:
+    told = next((at for at, one in enumerate(arguments) if isinstance(one, ast.Starred)), len(arguments))
+    if parent.args.vararg is not None and len(arguments) > len(positional) <= told:
         rest = arguments[len(positional) :]
         only = rest[0].value if len(rest) == 1 and isinstance(rest[0], ast.Starred) else None
         given[parent.args.vararg.arg] = only or ast.Tuple(rest, ast.Load())
@@ -179,14 +186,13 @@ def _left_out(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -
     There are none where the call would fail, as `super().f()` may.
     """
     left_out = (_optional(parent.args) | _not_unpacked(call, parent.args)) - given.keys()
-    return left_out if _passes_more(call) or _required(parent) <= given.keys() else frozenset()
+    is_complete = _required(parent) <= given.keys()
+    return left_out if is_complete or starred(call) or mappings(call) else frozenset()
 
 
 def _not_unpacked(call: ast.Call, arguments: ast.arguments) -> frozenset[str]:
     """`*args` and `**kwargs` of the parent, as far as nothing that the call unpacks can come in there."""
-    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
-    mapping = any(keyword.arg is None for keyword in call.keywords)
-    variadic = ((arguments.vararg, starred), (arguments.kwarg, mapping))
+    variadic = ((arguments.vararg, starred(call)), (arguments.kwarg, mappings(call)))
     return frozenset(one.arg for one, is_unpacked in variadic if one is not None and not is_unpacked)
 
 
@@ -195,10 +201,9 @@ def _unpacked(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -
 
     So is `*rest` of the parent where the unpacked argument brings others of its parameters first.
     """
-    mapping = any(keyword.arg is None and not _is_super_kwargs(keyword) for keyword in call.keywords)
-    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
-    rest = {parent.args.vararg.arg} if starred and parent.args.vararg is not None else frozenset()
-    return (_required(parent) | rest) - given.keys() if mapping or starred else frozenset()
+    rest = {parent.args.vararg.arg} if starred(call) and parent.args.vararg is not None else frozenset()
+    unpacks = starred(call) or not all(map(_is_super_kwargs, mappings(call)))
+    return (_required(parent) | rest) - given.keys() if unpacks else frozenset()
 
 
 def _required(function: Function) -> frozenset[str]:
@@ -216,15 +221,8 @@ def _optional(arguments: ast.arguments) -> frozenset[str]:
     return frozenset(parameter.arg for parameter in optional)
 
 
-def _is_super_kwargs(keyword: ast.keyword) -> bool:
-    return keyword.arg is None and ast.unparse(keyword.value) == SUPER_KWARGS
-
-
-def _passes_more(call: ast.Call) -> bool:
-    """Whether a call passes arguments that cannot be told: `*args`, `**kwargs`."""
-    return any(isinstance(argument, ast.Starred) for argument in call.args) or any(
-        keyword.arg is None for keyword in call.keywords
-    )
+def _is_super_kwargs(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id == SUPER_KWARGS
 
 
 def _parameters(function: Function) -> list[str]:

@@ -10,6 +10,8 @@ from modular_converter.convert.inherit.scopes import Function, is_generator
 
 SUPER_KWARGS = "super_kwargs"
 """The parameter `**super_kwargs` stands for the parent's parameters."""
+CONTEXTS = frozenset({"contextmanager", "asynccontextmanager"})
+"""The decorators that make context managers of generators."""
 NO_DECORATORS = "no_inherit_decorator"
 """The decorator of an override that takes none from the parent."""
 
@@ -30,10 +32,14 @@ def method_call(node: ast.stmt, method: str, class_name: str = "") -> ast.Call |
     return value if isinstance(value, ast.Call) and super_attribute(value.func, class_name) == method else None
 
 
-def unpacked_mappings(node: ast.stmt, method: str) -> list[ast.expr]:
-    """The `**mapping` arguments of a `super()` statement: the parent's body gets copies of these."""
-    call = method_call(node, method)
-    return [keyword.value for keyword in call.keywords if keyword.arg is None] if call else []
+def starred(call: ast.Call) -> list[ast.expr]:
+    """The iterables that a call unpacks: `x` of `*x`."""
+    return [argument.value for argument in call.args if isinstance(argument, ast.Starred)]
+
+
+def mappings(call: ast.Call) -> list[ast.expr]:
+    """The mappings that a call unpacks, `x` of `**x`: what is called gets copies of these."""
+    return [keyword.value for keyword in call.keywords if keyword.arg is None]
 
 
 def super_attribute(node: ast.AST, class_name: str = "") -> str:
@@ -55,7 +61,7 @@ def is_super(node: ast.AST) -> bool:
 
 def calls_base(text: str, method: str) -> bool:
     """Whether a method may call `Base.method(…)`: a quick test, since most need not be looked at."""
-    return re.search(rf"\w\s*\.\s*{method}\s*\(", text) is not None
+    return any(text[found.start() - 1] not in ")]" for found in re.finditer(rf"\.\s*{method}\s*\(", text))
 
 
 def inherited_decorators(function: Function, parent: Function) -> list[ast.expr]:
@@ -73,10 +79,12 @@ def inherited_decorators(function: Function, parent: Function) -> list[ast.expr]
         contradicted |= {"classmethod", "staticmethod"}
     if len(positional) - len(function.args.defaults) > 1:
         contradicted |= {"property", "cached_property"}
+    named = [(one, ast.unparse(one).rpartition(".")[2]) for one in parent.decorator_list]
     takes_body = any(is_super_statement(node, function.name) for node in function.body)
-    if is_generator(parent) and not (takes_body or is_generator(function)):
-        contradicted |= {"contextmanager", "asynccontextmanager"}
-    named = ((one, ast.unparse(one).rpartition(".")[2]) for one in parent.decorator_list)
+    if not (takes_body or CONTEXTS.isdisjoint(dict(named).values()) or is_generator(function)) and is_generator(
+        parent
+    ):
+        contradicted |= CONTEXTS
     return [one for one, name in named if name not in contradicted]
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from modular_converter.convert.inherit.calls import super_attribute
+from modular_converter.convert.inherit.calls import first_parameter, super_attribute
 from modular_converter.convert.inherit.effects import Effects, effects_of
 from modular_converter.convert.inherit.scopes import Function, dotted
 from modular_converter.facts.nodes import walk
 
 
-NOTHING = Effects(frozenset(), frozenset(), frozenset())
+MOST_FOLLOWED = 50
+"""Methods that one may use, and they in turn, and that are still followed: time stays proportional to the input."""
+_NO_EFFECTS = Effects(frozenset(), frozenset(), frozenset())
+Test = Callable[[ast.AST, str], bool]
+"""A question about code in which the instance has some name."""
 
 
 class HiddenEffects:
@@ -28,35 +32,29 @@ class HiddenEffects:
         self._methods = methods
         self._is_init = is_init
         self._instance = instance
-        self._known: dict[str, Effects] = {}
+        self._names = {f"{instance}.{name}": name for name in methods}
+        self._reached: dict[str, frozenset[str]] = {}
+        self._own: dict[str, Effects] = {}
+        self._effects: dict[frozenset[str], Effects] = {}
+        self._answers: dict[tuple[Test, str | frozenset[str]], bool] = {}
 
     def of(self, effects: Effects) -> Effects:
         """What a statement with these effects reads and changes by the methods that it uses, as paths of the instance."""
-        used = {path.split(".")[1] for path in effects.reads if path.startswith(f"{self._instance}.")}
-        return _together([self._of_method(name) for name in sorted(used & self._methods.keys())])
+        return _together(map(self._effects_of, self._used(effects)))
+
+    def uses_too_many(self, effects: Effects) -> bool:
+        """Whether a statement uses more methods than are followed: what it does to attributes is not known."""
+        return any(len(methods) > MOST_FOLLOWED for methods in self._used(effects))
 
     def may_set_any(self, node: ast.AST, effects: Effects) -> bool:
         """Whether a statement, or a method that it uses, may set any attribute: `setattr(self, key, value)`."""
-        if hands_over(node, self._instance) or _sets_any(node, self._instance):
-            return True
-        return any(
-            _sets_any(function, argument)
-            for name in self._used(effects)
-            for function in self._methods[name]
-            for argument in _instance_of(function)
-        )
+        if self._instance not in effects.reads:
+            return False
+        return hands_over(node, self._instance) or self._is_so(_sets_any, node, effects)
 
     def may_read_any(self, node: ast.AST, effects: Effects) -> bool:
         """Whether a statement, or a method that it uses, may read any attribute: `count(self)`, `self.__dict__`."""
-        if _reads_any(node, self._instance) or (self._is_init and self._calls_base(node)):
-            return True
-        return any(
-            _reads_any(part, argument)
-            for name in self._used(effects)
-            for function in self._methods[name]
-            for argument in _instance_of(function)
-            for part in function.body
-        )
+        return self._is_so(_reads_any, node, effects) or (self._is_init and self._calls_base(node))
 
     def _calls_base(self, node: ast.AST) -> bool:
         """Whether a statement calls a method that only a base can have, or one of a base: `super().parameters()`."""
@@ -70,68 +68,87 @@ class HiddenEffects:
             for part in walk(node)
         )
 
-    def _used(self, effects: Effects) -> set[str]:
-        """The methods that a statement uses, with those that these use."""
-        found: set[str] = set()
-        todo = [path.split(".")[1] for path in effects.reads if path.startswith(f"{self._instance}.")]
-        while todo:
-            name = todo.pop()
-            if name in self._methods and name not in found:
-                found.add(name)
-                own = (self._own(function) for function in self._methods[name])
-                todo += (path.split(".")[1] for one in own for path in one.reads)
-        return found
+    def _is_so(self, test: Test, node: ast.AST, effects: Effects) -> bool:
+        """Whether a test holds for a statement or for a method that it uses."""
+        return test(node, self._instance) or any(self._is_so_in(test, methods) for methods in self._used(effects))
 
-    def _of_method(self, name: str) -> Effects:
-        """The effects of a method and of all that it uses."""
-        if name not in self._known:
-            reads = frozenset((f"{self._instance}.{name}",))
-            used = sorted(self._used(Effects(reads, frozenset(), frozenset())))
-            self._known[name] = _together([self._own(function) for one in used for function in self._methods[one]])
-        return self._known[name]
+    def _is_so_in(self, test: Test, methods: str | frozenset[str]) -> bool:
+        """Whether a test holds for the bodies of the functions of a name, or of one of some names."""
+        if (answer := self._answers.get((test, methods))) is None:
+            if isinstance(methods, str):
+                pairs = ((part, first_parameter(one)) for one in self._methods[methods] for part in one.body)
+                answer = any(bool(instance) and test(part, instance) for part, instance in pairs)
+            else:
+                answer = any(self._is_so_in(test, name) for name in methods)
+            self._answers[test, methods] = answer
+        return answer
 
-    def _own(self, function: Function) -> Effects:
-        """What the body of one method does to attributes of its instance, under the name that the instance has here."""
-        start = next((f"{argument}." for argument in _instance_of(function)), "")
-        if not start:
-            return NOTHING
+    def _used(self, effects: Effects) -> list[frozenset[str]]:
+        """For each method that a statement uses: its name and those of the methods that it uses in turn."""
+        return [self._reached_from(self._names[path]) for path in sorted(effects.reads & self._names.keys())]
+
+    def _reached_from(self, name: str) -> frozenset[str]:
+        if name not in self._reached:
+            found, todo = {name}, [name]
+            while todo and len(found) <= MOST_FOLLOWED:
+                reads = self._own_effects(todo.pop()).reads
+                todo += sorted({self._names[path] for path in reads & self._names.keys()} - found)
+                found.update(todo)
+            self._reached[name] = frozenset(found)
+        return self._reached[name]
+
+    def _effects_of(self, methods: frozenset[str]) -> Effects:
+        if methods not in self._effects:
+            self._effects[methods] = _together(map(self._own_effects, sorted(methods)))
+        return self._effects[methods]
+
+    def _own_effects(self, name: str) -> Effects:
+        """What the bodies of the functions of a name do to attributes of their instance."""
+        if name not in self._own:
+            self._own[name] = _together(map(self._on_instance, self._methods[name]))
+        return self._own[name]
+
+    def _on_instance(self, function: Function) -> Effects:
+        """The effects of a method on attributes, under the name that the instance has here."""
+        start = f"{first_parameter(function)}."
 
         def attributes(paths: frozenset[str]) -> frozenset[str]:
             return frozenset(f"{self._instance}.{path[len(start) :]}" for path in paths if path.startswith(start))
 
-        return Effects(*map(attributes, effects_of(*function.body)))
+        return Effects(*map(attributes, effects_of(*function.body))) if start != "." else _NO_EFFECTS
 
 
-def _together(some: Sequence[Effects]) -> Effects:
-    return Effects(*(frozenset().union(*paths) for paths in zip(*some))) if some else NOTHING
-
-
-def _instance_of(function: Function) -> list[str]:
-    """The first parameter, as a list of one or none."""
-    return [one.arg for one in (*function.args.posonlyargs, *function.args.args)][:1]
+def _together(some: Iterable[Effects]) -> Effects:
+    first, *others = [*some] or [_NO_EFFECTS]
+    return Effects(*(paths.union(*more) for paths, *more in zip(first, *others))) if others else first
 
 
 def _reads_any(node: ast.AST, instance: str) -> bool:
-    if hands_over(node, instance):
-        return True
-    return any(isinstance(part, ast.Attribute) and dotted(part) == f"{instance}.__dict__" for part in walk(node))
+    """Whether code gives an instance away, or asks for all attributes of it."""
+    return hands_over(node, instance) or any(_holds_all(part, instance) for part in walk(node))
 
 
 def _sets_any(node: ast.AST, instance: str) -> bool:
     """Whether code sets attributes of an instance whose names it does not say."""
-    holders = (f"{instance}.__dict__", f"vars({instance})")
     for part in walk(node):
         if isinstance(part, ast.Call) and dotted(part.func) == "setattr" and len(part.args) == 3:
             if dotted(part.args[0]) == instance and not isinstance(part.args[1], ast.Constant):
                 return True
-        elif isinstance(part, (ast.Attribute, ast.Subscript)) and ast.unparse(part.value) in holders:
+        elif isinstance(part, (ast.Attribute, ast.Subscript)) and _holds_all(part.value, instance):
             return True
     return False
 
 
+def _holds_all(node: ast.AST, instance: str) -> bool:
+    """Whether this is the dictionary of the attributes: `self.__dict__`, `vars(self)`."""
+    if isinstance(node, ast.Call):
+        return dotted(node.func) == "vars" and [dotted(one) for one in node.args] == [instance]
+    return isinstance(node, ast.Attribute) and node.attr == "__dict__" and dotted(node.value) == instance
+
+
 def hands_over(node: ast.AST, name: str) -> bool:
     """Whether a statement gives an object away as a whole, as in `count(self)`; not by `super(New, self)`."""
-    parts = list(walk(node))
+    parts = walk(node)
     held = {id(part.value) for part in parts if isinstance(part, ast.Attribute)}
     held |= {
         id(one) for part in parts if isinstance(part, ast.Call) and dotted(part.func) == "super" for one in part.args

@@ -59,16 +59,18 @@ def _check_captured(child: Function, order: Order, merged: Sequence[Line]) -> It
     """
     own = {line.origin for line in order.own.lines}
     replaced = {target for line in order.inherited for target in line.targets}
-    for place, line in enumerate(merged):
+    binders: dict[bool, dict[str, Line]] = {True: {}, False: {}}  # the next line below, of the child and of the parent
+    found: list[ClassFinding] = []
+    for line in reversed(merged):
         is_own = line.origin in own
-        names = captured_by(line.node) - (frozenset() if is_own else replaced)
-        for name in sorted(names):
-            others = (one for one in merged[place + 1 :] if (one.origin in own) is not is_own)
-            binder = next((one for one in others if name in one.effects.binds), None)
-            if binder is not None:
-                reason = f"an inner function reads `{name}`, to which the parent's lines and yours both assign"
-                node = line.node if is_own else binder.node
-                yield not_mergeable(node, child.name, reason, f"Give your `{name}` another name.")
+        others = binders[not is_own]
+        names = captured_by(line.node) & others.keys() if others else frozenset()
+        for name in sorted(names if is_own else names - replaced, reverse=True):
+            reason = f"an inner function reads `{name}`, to which the parent's lines and yours both assign"
+            node = line.node if is_own else others[name].node
+            found.append(not_mergeable(node, child.name, reason, f"Give your `{name}` another name."))
+        binders[is_own].update(dict.fromkeys(line.effects.binds, line))
+    yield from reversed(found)
 
 
 def _names_from_above(line: Line) -> set[str]:

@@ -16,7 +16,10 @@ from modular_converter.convert.inherit.statements import Line
 
 
 FARTHEST = 50
-"""Writers of one attribute that are compared, from the last one back: time stays proportional to the input."""
+"""Writers of one attribute that are compared, from the last one back, and lines that may read any attribute.
+
+Time stays proportional to the input.
+"""
 
 
 NO_METHODS = HiddenEffects({}, "")
@@ -103,6 +106,27 @@ class Order:
         """The child's lines."""
         return History([*self.before, *self.after], self.instance, self.hidden)
 
+    @cached_property
+    def of_parent(self) -> frozenset[Line]:
+        """The parent's lines."""
+        return frozenset(self.inherited)
+
+    @cached_property
+    def bound_by_parent(self) -> frozenset[str]:
+        """The paths that the parent's lines bind."""
+        return frozenset[str]().union(*(line.effects.binds for line in self.inherited))
+
+    @cached_property
+    def is_too_large(self) -> bool:
+        """Whether too much would have to be compared: then the child's lines stay behind the parent's."""
+        lines = (*self.before, *self.inherited, *self.after)
+        return len(self.readers_of_all) > FARTHEST or any(self.hidden.uses_too_many(one.effects) for one in lines)
+
+    @cached_property
+    def readers_of_all(self) -> frozenset[Line]:
+        """The child's lines behind its `super()` statement that may read any attribute."""
+        return frozenset(line for line in self.after if self.hidden.may_read_any(line.node, line.effects))
+
     def attributes(self, paths: Collection[str]) -> list[str]:
         """The attributes of the instance among some paths."""
         return sorted(path for path in paths if path.startswith(f"{self.instance}."))
@@ -119,6 +143,8 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
     """
     if not order.after:
         return set()
+    if order.is_too_large:
+        return set(order.after)
     written, history = order.written, History(merged, order.instance, order.hidden)
     deleted = {target: line for line in order.after for target in line.deleted}
     found = _needed_above(order, deleted) | _behind_returns(order, merged) | {*_above_changes(order, history)}
@@ -145,9 +171,7 @@ def _read_by(line: Line, order: Order) -> frozenset[str]:
     Where it gives the instance to something else, these are all attributes that the parent's lines bind.
     """
     reads = line.effects.reads | order.hidden.of(line.effects).reads
-    if not order.hidden.may_read_any(line.node, line.effects):
-        return reads
-    return reads.union(*(one.effects.binds for one in order.inherited))
+    return reads | order.bound_by_parent if line in order.readers_of_all else reads
 
 
 def _behind_returns(order: Order, merged: Sequence[Line]) -> set[Line]:
@@ -155,9 +179,8 @@ def _behind_returns(order: Order, merged: Sequence[Line]) -> set[Line]:
 
     Local names are left out, since the corpus replaces them behind such a `return` (vivit).
     """
-    inherited, own = set(order.inherited), set(order.after)
-    lines = itertools.dropwhile(lambda line: line not in inherited or not any(returns_in(line.node)), merged)
-    return {line for line in lines if line in own and order.attributes(line.effects.writes)}
+    lines = itertools.dropwhile(lambda line: line not in order.of_parent or not any(returns_in(line.node)), merged)
+    return {line for line in {*lines}.intersection(order.after) if order.attributes(line.effects.writes)}
 
 
 def _above_own_returns(order: Order, history: History) -> Iterator[Line]:
@@ -173,10 +196,9 @@ def _above_own_returns(order: Order, history: History) -> Iterator[Line]:
 
 def _set_below(order: Order, history: History) -> Iterator[Line]:
     """The child's lines whose attributes a line of the parent below may set by a name that it does not say."""
-    inherited = set(order.inherited)
     last = -1
     for place, line in enumerate(history.lines):
-        if line in inherited and order.hidden.may_set_any(line.node, line.effects):
+        if line in order.of_parent and order.hidden.may_set_any(line.node, line.effects):
             last = place
     for line in order.after if last >= 0 else ():
         at = history.place(line)
@@ -186,10 +208,9 @@ def _set_below(order: Order, history: History) -> Iterator[Line]:
 
 def _above_changes(order: Order, history: History) -> Iterator[Line]:
     """The child's lines that would stand above another line that changes in place what they read."""
-    inherited = set(order.inherited)
     last: dict[str, int] = {}
     for place, line in enumerate(history.lines):
-        if line in inherited:
+        if line in order.of_parent:
             last.update(dict.fromkeys(line.effects.objects_changed - {order.instance}, place))
     for line in order.after:
         at = history.place(line)
@@ -202,20 +223,22 @@ def _above_changes(order: Order, history: History) -> Iterator[Line]:
 
 def _needed_above(order: Order, deleted: Mapping[str, Line]) -> set[Line]:
     """The `del` statements below lines of the child that read the parent's value, and those lines."""
-    turn, inherited = order.written.turn, set(order.inherited) if deleted else set()
+    turn = order.written.turn
     own = {path for line in order.before for path in line.effects.binds}  # these stay (bamba)
     found: set[Line] = set()
     for line in order.after if deleted else ():
         for path in line.effects.reads & (deleted.keys() - own) if not only_removes(line) else ():
             is_above = turn[line.origin] < turn[deleted[path].origin]
-            if is_above and inherited.intersection(order.written.writers(path, turn[line.origin])):
+            if is_above and order.of_parent.intersection(order.written.writers(path, turn[line.origin])):
                 found |= {line, deleted[path]}
     return found
 
 
 def only_removes(line: Line) -> bool:
     """Whether this is `self.x = self.x`, which takes the parent's assignment away, as the corpus has it (qwen3_omni)."""
-    return ast.unparse(getattr(line.node, "value", None) or ast.Pass()) in line.targets
+    if not isinstance(line.node, (ast.Assign, ast.AnnAssign)) or isinstance(line.node.value, (ast.Call, ast.Constant)):
+        return False
+    return ast.unparse(line.node.value or ast.Pass()) in line.targets
 
 
 def _is_too_high(name: str, line: Line, place: int, order: Order, history: History) -> bool:

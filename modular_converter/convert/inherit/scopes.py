@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from modular_converter.facts.nodes import children, walk
+from modular_converter.facts.nodes import walk, walk_until
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -124,14 +124,19 @@ def declared_global(function: Function | ast.ClassDef) -> frozenset[str]:
     return frozenset(name for node in own_nodes(function) if isinstance(node, ast.Global) for name in node.names)
 
 
-def own_nodes(function: Function | ast.ClassDef) -> Iterator[ast.AST]:
-    """The nodes of a function's body without those of inner functions and classes."""
-    todo: list[ast.AST] = list(reversed(function.body))
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
-            todo += reversed(children(node))
+def own_nodes(function: Function | ast.ClassDef) -> list[ast.AST]:
+    """The nodes of a function's body in the order of `ast.walk`, without those of inner functions and classes."""
+    return walk_until((*FUNCTIONS, ast.Lambda, ast.ClassDef), *function.body)
+
+
+def attributes_set(function: Function) -> set[str]:
+    """The attributes that a method sets of its first parameter."""
+    first = next((one.arg for one in (*function.args.posonlyargs, *function.args.args)), "")
+    return {
+        node.attr
+        for node in (walk(function) if first else ())
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and dotted(node.value) == first
+    }
 
 
 def is_generator(function: Function) -> bool:

@@ -12,6 +12,7 @@ from modular_converter.convert.inherit.bases import INHERITED_KEYWORDS
 from modular_converter.convert.inherit.calls import NO_DECORATORS, is_super
 from modular_converter.convert.inherit.class_findings import ClassFinding, counts_for_both, not_mergeable
 from modular_converter.convert.inherit.members import ClassBlock, Member
+from modular_converter.convert.inherit.scopes import attributes_set
 from modular_converter.facts.nodes import walk
 
 
@@ -115,7 +116,7 @@ def check_named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFi
         elif isinstance(member.node, ast.AnnAssign):
             reason = "it would become a field of the named tuple, and below one it is none"
             yield not_mergeable(member.node, name, reason, WRITE_OUT)
-        elif member.is_function and _sets_attributes(member):
+        elif member.is_function and attributes_set(member.function):
             reason = "instances of a named tuple take no attributes, and those of your class do"
             yield not_mergeable(member.node, name, reason, WRITE_OUT)
         elif "super(" in member.text and not member.binds & inherited:
@@ -124,18 +125,6 @@ def check_named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFi
 
 def _inherits(block: ClassBlock, name: str) -> bool:
     return any(base.partition("[")[0].rpartition(".")[2] == name for base in block.bases)
-
-
-def _sets_attributes(member: Member) -> bool:
-    """Whether a method sets an attribute of its first parameter."""
-    arguments = [*member.function.args.posonlyargs, *member.function.args.args]
-    return any(
-        isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Store)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == arguments[0].arg
-        for node in (walk(member.node) if arguments else ())
-    )
 
 
 def check_protocol(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:

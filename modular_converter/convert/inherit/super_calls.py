@@ -11,7 +11,7 @@ import libcst as cst
 
 from modular_converter.convert.inherit.arguments import bind_arguments
 from modular_converter.convert.inherit.bases import ClassShape
-from modular_converter.convert.inherit.calls import first_parameter, is_super_statement, unpacked_mappings
+from modular_converter.convert.inherit.calls import first_parameter, is_super_statement, mappings, method_call
 from modular_converter.convert.inherit.checks import check_captures, check_kinds, check_scopes
 from modular_converter.convert.inherit.class_findings import (
     ClassFinding,
@@ -75,7 +75,7 @@ def merge_statements(merge: Merge) -> list[Line]:
     merged, appended = body.merged, body.appended
     told = [*_check_replacements(merge, body.replaced)]
     names = merge.shape.module_names
-    copied = {one.id for one in unpacked_mappings(call.node, merge.name) if isinstance(one, ast.Name)}
+    copied = {one.id for one in mappings(_super_call(merge, call)) if isinstance(one, ast.Name)}
     told = told or [*check_names(merge.child, merge.parent, order, [*before, *merged, *appended], names, copied)]
     merge.findings.extend(told)
     if inherited and merge.parent_body.footer:
@@ -90,6 +90,12 @@ def merge_statements(merge: Merge) -> list[Line]:
     bindings = bind_arguments(merge.child, merge.parent, call.node, merge.available, before, merged, merge.findings)
     lines = [*before, *bindings, *merged, *appended]
     return _moved_last(lines, merge.shape.last_statement) if merge.name == "__init__" else lines
+
+
+def _super_call(merge: Merge, line: Line) -> ast.Call:
+    call = method_call(line.node, merge.name)
+    assert call is not None
+    return call
 
 
 def _calls_base_first(merge: Merge, inherited: Sequence[Line]) -> bool:

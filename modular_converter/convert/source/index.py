@@ -168,7 +168,9 @@ def _imports_in(node: ast.AST, skip: tuple[type[ast.stmt], ...] = ()) -> Iterato
 
 def imports_within(text: str, word: str) -> tuple[ImportedName, ...]:
     """The names that imports in the body of a definition bind, if an absolute one has `word` in its line."""
-    if not re.search(rf"(?im)^[ \t]*(?:from[ \t]+(?=[^\s.])|import\b)[^\n]*{re.escape(word)}", text):
+    if "import" not in text or not re.search(
+        rf"(?im)^[ \t]*(?:from[ \t]+(?=[^\s.])|import\b)[^\n]*{re.escape(word)}", text
+    ):
         return ()
     return tuple(
         name for node in ast.parse(text).body for child in _imports_in(node) for name in imported_names(child)

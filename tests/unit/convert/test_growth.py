@@ -97,6 +97,35 @@ CASES: dict[str, Callable[[int], tuple[str, str]]] = {
     ),
     "neighbours": lambda n: (BASE, lines("from ..n{}.modeling_n{} import N{}MLP\n", range(n)) + HEIR),
     "protected imports": lambda n: (lines("if is_{}_available():\n    import m{}\n", range(n)) + BASE, HEIR),
+    "calls with the instance": lambda n: (
+        assigned(n) + lines("        count(self, {})\n", range(n)),
+        INIT + lines("        self.b{} = measure(self)\n", range(n)),
+    ),
+    "methods that a line uses": lambda n: (
+        f"{assigned(n)}        self.m0()\n\n" + lines("    def m{}(self):\n        self.n{} = vars(self)\n", range(n)),
+        INIT + lines("        self.a{} = self.m{}()\n", range(n)),
+    ),
+    "a chain of methods": lambda n: (
+        f"{assigned(n)}\n"
+        + "".join(f"    def m{i}(self):\n        self.m{i + 1}()\n        self.n{i} = 1\n" for i in range(n)),
+        INIT + lines("        self.a{} = self.m{}()\n", range(n)),
+    ),
+    "inner functions": lambda n: (
+        assigned(n) + lines("        y{} = 1\n", range(n)),
+        INIT + lines("        x{} = {}\n        self.f{} = lambda: x{}\n", range(n)),
+    ),
+    "arguments": lambda n: (
+        f"class BaseMLP:\n    def __init__(self, {', '.join(f'p{i}' for i in range(n))}):\n"
+        + lines("        self.a{} = p{}\n", range(n)),
+        f"{IMPORT}class NewMLP(BaseMLP):\n    def __init__(self, config):\n"
+        f"        super().__init__({', '.join(f'f({i})' for i in range(n))})\n",
+    ),
+    "arguments by name": lambda n: (
+        f"class BaseMLP:\n    def __init__(self, {', '.join(f'p{i}' for i in range(n))}):\n"
+        + lines("        self.a{} = p{}\n", range(n)),
+        f"{IMPORT}class NewMLP(BaseMLP):\n    def __init__(self, config):\n"
+        f"        super().__init__({', '.join(f'p{i}=config.p{i}' for i in range(n))})\n",
+    ),
     "strings": lambda n: (BASE + f"\n    names = {[f'Base {i}' for i in range(n)]}\n", HEIR),
 }
 
