@@ -115,7 +115,7 @@ def _may_look_up(text: str) -> bool:
 def _lookups(definition: GeneratedDefinition, models: set[str]) -> list[str]:
     """The calls in question, each once."""
     found = []
-    for node in walk(ast.parse(definition.text)):
+    for node in walk(definition.members.node if definition.is_class else ast.parse(definition.text)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id in LOOKUPS:
                 found.append(f"{node.func.id}(…)")

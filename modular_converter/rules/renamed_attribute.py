@@ -159,10 +159,12 @@ def _check_elsewhere(
 
     A parameter counts in a method that overrides one, and in a function that is handed to inherited code.
     """
-    own, theirs = _words(heir), frozenset(_words(parent)).union(*(one.uses for one in copies))
-    for old, node in own.items():
-        new = facts.renamed(parent, old)
-        if new != old and new in theirs and old not in theirs and new not in own:
+    own = _words(heir)
+    renamed = {old: new for old in own if (new := facts.renamed(parent, old)) != old and new not in own}
+    theirs = frozenset(_words(parent)).union(*(one.uses for one in copies)) if renamed else frozenset()
+    for old, new in renamed.items():
+        if new in theirs and old not in theirs:
+            node = own[old]
             yield diagnose(facts.at_node(heir, node), old, new, parent.written)
 
 
@@ -170,9 +172,10 @@ def _words(owner: ClassFacts | Parent) -> dict[str, ast.AST]:
     """The attributes, keywords and parameters in a class, each with its first place."""
     found: dict[str, ast.AST] = {}
     for node in walk(owner.members.node):
-        for kind, name in ((ast.Attribute, "attr"), (ast.keyword, "arg"), (ast.arg, "arg")):
-            if isinstance(node, kind) and getattr(node, name):
-                found.setdefault(getattr(node, name), node)
+        if isinstance(node, ast.Attribute):
+            found.setdefault(node.attr, node)
+        elif isinstance(node, (ast.keyword, ast.arg)) and node.arg:
+            found.setdefault(node.arg, node)
     return found
 
 

@@ -32,8 +32,10 @@ def inherited_missing_modules(
         found: dict[str, MissingModule] = {}
         for statement, name in _relative_imports(renamed):
             here, is_top = renamed.import_in_target(name), statement.role is Role.IMPORT
+            if here.module in found or (is_top and here.bound in bound):
+                continue
             there, path = _path(name, os.path.dirname(renamed.neighbour.path)), _path(here, folder)
-            if here.module in found or there == path or (is_top and here.bound in bound):
+            if there == path:
                 continue
             is_missing = not exists(path, here.name, library) and not is_given(path, target, kinds, library)
             if is_missing and exists(there, name.name, library) and _is_used(here, is_top, files):

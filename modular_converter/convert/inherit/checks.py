@@ -163,7 +163,7 @@ def check_class_names(child: ClassBlock, parent: ClassBlock, module_names: Set[s
 def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
     """Fields that lose their annotation, and properties that keep the parent's setter beside a getter of the child."""
     annotations = {
-        node.target.id: ast.unparse(node.annotation)
+        node.target.id: node.annotation
         for node in (member.node for member in parent.members)
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
@@ -173,7 +173,7 @@ def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding
         node = member.node
         for target in node.targets if isinstance(node, ast.Assign) and not is_removal(member) else ():
             if isinstance(target, ast.Name) and target.id in annotations:
-                yield loses_annotation(node, target.id, annotations[target.id])
+                yield loses_annotation(node, target.id, ast.unparse(annotations[target.id]))
     for accessor in (member.function for member in parent.members if member.is_function):
         name = accessor.name
         getter = next((one for one in methods if one.name == name and not decorated_by(one)), None)

@@ -33,6 +33,7 @@ class HiddenEffects:
         self._is_init = is_init
         self._instance = instance
         self._names = {f"{instance}.{name}": name for name in methods}
+        self._paths = frozenset(self._names)
         self._reached: dict[str, frozenset[str]] = {}
         self._own: dict[str, Effects] = {}
         self._effects: dict[frozenset[str], Effects] = {}
@@ -42,9 +43,11 @@ class HiddenEffects:
         """What a statement with these effects reads and changes by the methods that it uses, as paths of the instance."""
         return _together(map(self._effects_of, self._used(effects)))
 
-    def uses_too_many(self, effects: Effects) -> bool:
-        """Whether a statement uses more methods than are followed: what it does to attributes is not known."""
-        return any(len(methods) > MOST_FOLLOWED for methods in self._used(effects))
+    def are_too_many(self, some: Iterable[Effects]) -> bool:
+        """Whether a statement with one of these effects uses more methods than are followed."""
+        if len(self._methods) <= MOST_FOLLOWED:
+            return False
+        return any(len(methods) > MOST_FOLLOWED for effects in some for methods in self._used(effects))
 
     def may_set_any(self, node: ast.AST, effects: Effects) -> bool:
         """Whether a statement, or a method that it uses, may set any attribute: `setattr(self, key, value)`."""
@@ -54,6 +57,8 @@ class HiddenEffects:
 
     def may_read_any(self, node: ast.AST, effects: Effects) -> bool:
         """Whether a statement, or a method that it uses, may read any attribute: `count(self)`, `self.__dict__`."""
+        if effects.reads.isdisjoint((self._instance, "super")):
+            return False
         return self._is_so(_reads_any, node, effects) or (self._is_init and self._calls_base(node))
 
     def _calls_base(self, node: ast.AST) -> bool:
@@ -85,14 +90,14 @@ class HiddenEffects:
 
     def _used(self, effects: Effects) -> list[frozenset[str]]:
         """For each method that a statement uses: its name and those of the methods that it uses in turn."""
-        return [self._reached_from(self._names[path]) for path in sorted(effects.reads & self._names.keys())]
+        return [self._reached_from(self._names[path]) for path in sorted(effects.reads & self._paths)]
 
     def _reached_from(self, name: str) -> frozenset[str]:
         if name not in self._reached:
             found, todo = {name}, [name]
             while todo and len(found) <= MOST_FOLLOWED:
                 reads = self._own_effects(todo.pop()).reads
-                todo += sorted({self._names[path] for path in reads & self._names.keys()} - found)
+                todo += sorted({self._names[path] for path in reads & self._paths} - found)
                 found.update(todo)
             self._reached[name] = frozenset(found)
         return self._reached[name]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from modular_converter.convert.inherit.pieces import TakenLines
-from modular_converter.convert.inherit.scopes import FUNCTIONS, Function, Names, names_of
+from modular_converter.convert.inherit.scopes import FUNCTIONS, Function, Names, names_of, written
 from modular_converter.convert.source.index import end_with_footer, first_line, is_docstring
 from modular_converter.facts.members import class_node
 
@@ -106,7 +106,7 @@ class ClassBlock:
     @property
     def bases(self) -> list[str]:
         """Its bases as text."""
-        return [ast.unparse(base) for base in self.node.bases]
+        return [written(base) for base in self.node.bases]
 
 
 def parse_class(text: str) -> ClassBlock:

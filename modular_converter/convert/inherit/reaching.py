@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects
-from modular_converter.convert.inherit.scopes import own_nodes
+from modular_converter.convert.inherit.scopes import own_nodes, written
 from modular_converter.convert.inherit.statements import Line
 
 
@@ -119,8 +119,8 @@ class Order:
     @cached_property
     def is_too_large(self) -> bool:
         """Whether too much would have to be compared: then the child's lines stay behind the parent's."""
-        lines = (*self.before, *self.inherited, *self.after)
-        return len(self.readers_of_all) > FARTHEST or any(self.hidden.uses_too_many(one.effects) for one in lines)
+        effects = (one.effects for one in (*self.before, *self.inherited, *self.after))
+        return len(self.readers_of_all) > FARTHEST or self.hidden.are_too_many(effects)
 
     @cached_property
     def readers_of_all(self) -> frozenset[Line]:
@@ -238,7 +238,7 @@ def only_removes(line: Line) -> bool:
     """Whether this is `self.x = self.x`, which takes the parent's assignment away, as the corpus has it (qwen3_omni)."""
     if not isinstance(line.node, (ast.Assign, ast.AnnAssign)) or isinstance(line.node.value, (ast.Call, ast.Constant)):
         return False
-    return ast.unparse(line.node.value or ast.Pass()) in line.targets
+    return line.node.value is not None and written(line.node.value) in line.targets
 
 
 def _is_too_high(name: str, line: Line, place: int, order: Order, history: History) -> bool:

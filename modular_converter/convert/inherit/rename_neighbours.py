@@ -42,6 +42,17 @@ class RenamedNeighbour:
 
     def import_in_target(self, name: ImportedName) -> ImportedName:
         """An import of the neighbour as the target has it."""
+        found = self._imports.get(name)
+        if found is None:
+            found = self._imports[name] = self._import_in_target(name)
+        return found
+
+    @cached_property
+    def _imports(self) -> dict[ImportedName, ImportedName]:
+        """The imports so far: most are asked for several times."""
+        return {}
+
+    def _import_in_target(self, name: ImportedName) -> ImportedName:
         renamer = self.definitions.renamer
         module = name.module
         if name.is_relative and not self.neighbour.package:

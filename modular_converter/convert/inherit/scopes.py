@@ -111,6 +111,11 @@ def dotted(node: ast.expr) -> str:
     return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
 
 
+def written(node: ast.expr) -> str:
+    """An expression as text: as `ast.unparse`, and a path in a tenth of its time."""
+    return dotted(node) or ast.unparse(node)
+
+
 def parameters_of(function: Function | ast.Lambda) -> frozenset[str]:
     """The names of all parameters."""
     arguments = function.args

@@ -141,8 +141,9 @@ def check_total(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]
     Without one the child takes over the parent's for its own fields, as in the corpus (muse_glimmer).
     """
     own = _keywords(child).get("total")
-    inherited = _fields(parent) - _fields(child)
-    if own is not None and own != _keywords(parent).get("total", "True") and inherited:
+    if own is None or own == _keywords(parent).get("total", "True"):
+        return
+    if inherited := _fields(parent) - _fields(child):
         reason = f"`total={own}` would count for the parent's {_listed(inherited)} too"
         yield not_mergeable(child.node, child.node.name, reason, WRITE_OUT)
 
@@ -168,6 +169,8 @@ def check_dataclass(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFind
     A child without decorators has the parent's, and its annotations become fields, as in the corpus (aria).
     """
     own, theirs = _options(child), _options(parent)
+    if own is None and theirs is None:
+        return
     fields, inherited = _fields(child), _fields(parent)
     place = child.node
     if theirs is None:

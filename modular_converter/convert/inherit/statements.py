@@ -10,7 +10,7 @@ from functools import cached_property
 import libcst as cst
 
 from modular_converter.convert.inherit.effects import Effects, effects_of
-from modular_converter.convert.inherit.scopes import Function, all_reads
+from modular_converter.convert.inherit.scopes import Function, all_reads, written
 from modular_converter.convert.source.index import is_docstring
 
 
@@ -47,14 +47,14 @@ class Line:
     def targets(self) -> tuple[str, ...]:
         """What an assignment assigns to, each target as text (`a = b = 1` has two); () for any other statement."""
         if isinstance(self.node, ast.Assign):
-            return tuple(map(ast.unparse, self.node.targets))
+            return tuple(map(written, self.node.targets))
         has_value = isinstance(self.node, ast.AnnAssign) and self.node.value is not None
-        return (ast.unparse(self.node.target),) if has_value and isinstance(self.node, ast.AnnAssign) else ()
+        return (written(self.node.target),) if has_value and isinstance(self.node, ast.AnnAssign) else ()
 
     @cached_property
     def deleted(self) -> tuple[str, ...]:
         """The targets of a `del` statement, as text."""
-        return tuple(map(ast.unparse, self.node.targets)) if isinstance(self.node, ast.Delete) else ()
+        return tuple(map(written, self.node.targets)) if isinstance(self.node, ast.Delete) else ()
 
     @cached_property
     def reads(self) -> frozenset[str]:

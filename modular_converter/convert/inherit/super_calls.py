@@ -23,8 +23,9 @@ from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.reaching import Order, counts_twice, misplaced, only_removes, returns_in
-from modular_converter.convert.inherit.scopes import Function, parameters_of
+from modular_converter.convert.inherit.scopes import Function, parameters_of, written
 from modular_converter.convert.inherit.statements import Body, Line
+from modular_converter.facts.nodes import walk
 
 
 ROUNDS = 10
@@ -217,8 +218,12 @@ def _deleted_elsewhere(removed: set[str], inherited: Sequence[Line]) -> set[str]
 
 def _bound(lines: Sequence[Line]) -> set[str]:
     """The names and attributes that statements bind, in their blocks too."""
-    nodes = (node for part in lines for node in ast.walk(part.node))
-    return {ast.unparse(node) for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store)}
+    nodes = (node for part in lines for node in walk(part.node))
+    return {written(node) for node in nodes if isinstance(node, ast.expr) and _is_store(node)}
+
+
+def _is_store(node: ast.expr) -> bool:
+    return isinstance(getattr(node, "ctx", None), ast.Store)
 
 
 def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:

@@ -17,6 +17,7 @@ from modular_converter.facts.nodes import walk
 
 _PLAIN_HEADER = re.compile(r"(?:@[\w.]+\n)*class \w+(?:\([^()\n#]*\))?:")
 """The header of most classes, which are read without a syntax tree."""
+_CLASS_LINE = re.compile(r"^class \w+(?:\([^()\n#]*\))?:", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,18 @@ class EmittedDefinition:
         header = _PLAIN_HEADER.match(self.text)
         if header is not None:
             return lexer.identifiers(header[0])
-        node = class_node(self.text)
+        node = _header_node(self.text)
         parts = walk(*node.decorator_list, *node.bases, *node.keywords)
         return frozenset(part.id for part in parts if isinstance(part, ast.Name))
+
+
+def _header_node(text: str) -> ast.ClassDef:
+    """The syntax tree of a class, without its body where the line that begins with `class` is easily found."""
+    line = _CLASS_LINE.search(text)
+    try:
+        return class_node(f"{text[: line.end()]} ..." if line else text)
+    except SyntaxError:  # the line is one of a string
+        return class_node(text)
 
 
 @dataclass
