@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from modular_converter.parallel.proof.precision import Subject, in_fitting_preci
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.arguments import optional_arguments
 from modular_converter.parallel.tiny.build import Small, Target
+from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.tiny.uses import arguments_of_use, untried_branches, uses_of
 
 
@@ -77,8 +77,6 @@ def variants_in_use(target: Target, instance: Small, overrides: Mapping[str, Any
     found = []
     for use in uses_of(target, instance, overrides):
         numbers = in_fitting_precision if use.learns else outputs_alone
-        small = replace(
-            use.small, model=copy.deepcopy(use.small.model)
-        )  # a model may remember what it was called with
+        small = replace(use.small, model=copy_of(use.small.model))  # a model may remember what it was called with
         found.append(HeadVariant(small, numbers(small.model, small.inputs), use.said))
     return tuple(found)

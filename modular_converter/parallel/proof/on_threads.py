@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from modular_converter.parallel.proof.subject import situation_of, subject_of
 from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.shard.collectives import ThreadGroup, run_on_threads
 from modular_converter.parallel.shard.units import plan_for_ranks
+from modular_converter.parallel.tiny.copies import copy_of
 
 
 def check_model_on_threads(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], ranks: int) -> Verdict:
@@ -43,7 +43,7 @@ def _checked(subject: Subject, plan: Plan, ranks: int) -> Verdict:
     with unchanged(subject.model):  # a forward may write to buffers, from which the ranks begin
         plan = plan_for_ranks(plan, subject.model, subject.inputs, ranks)
     verdicts: list[Verdict | None] = [None] * ranks
-    copies = [copy.deepcopy(subject.model) for _ in range(ranks)]
+    copies = [copy_of(subject.model) for _ in range(ranks)]
     evidence = replace(subject.evidence, places=("threads",))
 
     def work(group: ThreadGroup) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.prove import Derived, derived_from
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, SEED, Small, Target, randomise
+from modular_converter.parallel.tiny.copies import copy_of
 
 
 def derive(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any], ranks: int = 2) -> Derived:
@@ -39,7 +39,7 @@ def derive(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any], r
         raise BuildError(f"{name}: more than {limit}; give a smaller instance, whose plan holds for larger ones")
     given = inputs if isinstance(inputs, Mapping) else _by_name(module, inputs)
     with torch.random.fork_rng(devices=[]):
-        made = copy.deepcopy(module).eval()
+        made = copy_of(module).eval()
         randomise(made, SEED)
         kind = f"{type(module).__module__}.{type(module).__qualname__}"
         small = Small(name, "", made, dict(given))

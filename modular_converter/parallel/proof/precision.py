@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +18,7 @@ from modular_converter.parallel.proof.judge import (
     gradient_errors,
 )
 from modular_converter.parallel.proof.unchanged import unchanged
+from modular_converter.parallel.tiny.copies import copy_of
 
 
 Numbers = Callable[[torch.nn.Module, Mapping[str, Any]], Reference]
@@ -62,7 +62,7 @@ def in_fitting_precision(model: torch.nn.Module, inputs: Mapping[str, Any]) -> S
 def in_float64(model: torch.nn.Module, inputs: Mapping[str, Any], numbers: Numbers = reference) -> Subject | None:
     """The same in float64; None for a model that fixes a type somewhere."""
     try:
-        fine = copy.deepcopy(model).double()
+        fine = copy_of(model).double()
         wide = {name: doubled(value) for name, value in inputs.items()}
         return Subject(fine, wide, numbers(fine, wide))
     except Exception:  # types that do not fit together fail in any way
@@ -131,7 +131,7 @@ def without_unstable(subject: Subject) -> Subject:
 
 def _with_noise(model: torch.nn.Module, seed: int) -> torch.nn.Module:
     generator = torch.Generator().manual_seed(seed)
-    noisy = copy.deepcopy(model)
+    noisy = copy_of(model)
     with torch.no_grad():
         for parameter in noisy.parameters():
             if parameter.is_floating_point():

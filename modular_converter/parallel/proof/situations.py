@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.proof.evidence import DECODING, LENGTHS, PADDING, TRAIN_MODE
+from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.call_names import forward_names
@@ -45,7 +45,7 @@ def other_situation(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Situat
     masked = (PADDING,) if padded.keys() != inputs.keys() else ()
     length = (LENGTHS,) if _lengths(longer) != _lengths(padded) else ()
     for given, special, train in _ladder(inputs, padded, longer, masked, length):
-        found = _training(model) if train else copy.deepcopy(model)
+        found = _training(model) if train else copy_of(model)
         if special and not _is_steady(found, given):
             continue
         return Situation(found, given, special)
@@ -96,7 +96,7 @@ def _lengths(inputs: Mapping[str, Any]) -> list[tuple[int, ...]]:
 
 def _training(model: torch.nn.Module) -> torch.nn.Module:
     """A copy in train mode that drops nothing: ranks would drop other entries of their shares."""
-    found = copy.deepcopy(model).train()
+    found = copy_of(model).train()
     records = {id(record): record for module in found.modules() for record in (module, *_configs(module))}
     for record in records.values():
         for name in dropout_rates(record):

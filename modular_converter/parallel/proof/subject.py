@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from modular_converter.parallel.proof.situations import other_situation, possibl
 from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.proof.watch import watched
 from modular_converter.parallel.tiny.build import SEED, randomise
+from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.tiny.fields import config_fields, is_config
 from modular_converter.parallel.trace.call_names import bound_arguments
 
@@ -50,7 +50,7 @@ def situation_of(subject: Subject) -> str:
 
 def _with_other_weights(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject | None:
     """One seed may hide a mistake, as a plain forward does: an expert that gets no token, a mask, a norm in training."""
-    other = copy.deepcopy(model)
+    other = copy_of(model)
     randomise(other, SEED + 1)
     situation = other_situation(other, inputs)
     double = in_float64(situation.model, situation.inputs)

@@ -6,7 +6,6 @@ Code may ask a tensor for a truth, or compare a number, a list, an array of nump
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.errors import BuildError
 from modular_converter.parallel.tiny.build import Small
+from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.trace.call_names import numbers_in_caller, site_of_call
 
 
@@ -228,7 +228,7 @@ def with_other_weights(small: Small, side: OtherSide) -> Small | None:
     """The model with larger or smaller weights, for which its own code takes the other side; None where none does."""
     usual = _answers(small, side.site)
     for factor in _FACTORS if side.far is None else ():
-        model = copy.deepcopy(small.model)
+        model = copy_of(small.model)
         with torch.no_grad():
             for parameter in filter(torch.is_floating_point, model.parameters()):
                 parameter.mul_(factor)

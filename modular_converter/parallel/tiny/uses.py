@@ -5,7 +5,6 @@ other side of a branch on data. A plan that holds in one use may break in anothe
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import inspect
 import operator
@@ -20,6 +19,7 @@ from modular_converter.parallel.errors import BuildError, TraceError
 from modular_converter.parallel.tiny.arguments import given_arguments
 from modular_converter.parallel.tiny.branches import OtherSide, other_sides, with_other_weights
 from modular_converter.parallel.tiny.build import Small, Target, fresh
+from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 from modular_converter.parallel.tiny.fields import config_fields
 from modular_converter.parallel.tiny.seed import seed_cpu
@@ -112,7 +112,7 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _runs(small: Small, bounded: bool = False) -> bool:
     """Whether it runs, twice with the same numbers; on a copy, since a model may remember what it was called with."""
     try:
-        model = copy.deepcopy(small.model)
+        model = copy_of(small.model)
         with torch.no_grad(), _Bounded() if bounded else contextlib.nullcontext():  # type: ignore[no-untyped-call]
             runs = []
             for _ in range(2):
@@ -256,7 +256,7 @@ def _embedded(small: Small) -> Iterator[Use]:
 
 
 def _training(small: Small) -> Small:
-    model = copy.deepcopy(small.model)
+    model = copy_of(small.model)
     for module in model.modules():
         for name in dropout_rates(module):
             setattr(module, name, 0.0)
@@ -278,7 +278,7 @@ class _InUse(torch.nn.Module):
 
 
 def _in_use(small: Small, use: Callable[..., Any]) -> Small:
-    model = copy.deepcopy(small.model)
+    model = copy_of(small.model)
     own = type(model)
     body = {"__module__": own.__module__, "__qualname__": own.__qualname__}
     model.__class__ = type(own.__name__, (_InUse, own), body)
