@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.exports import exported_names
@@ -86,23 +87,38 @@ def _imports_of(name: str, file: str, module: Module, library: Library) -> Itera
         if statement.role is not Role.IMPORT and not lazy:
             continue
         for one in statement.imports:
-            if one.bound == name or (one.name == "*" and _exports(one.module, file, name, library, MOST_STEPS)):
+            if one.bound == name or (one.name == "*" and name in _exported(one.module, file, library)):
                 yield one
 
 
-def _exports(module: str, path: str, name: str, library: Library, steps: int) -> bool:
-    """Whether everything of a module includes a name, by its `__all__` or, in a package, by those of its modules."""
+_EXPORTED: WeakKeyDictionary[Library, dict[tuple[str, str], frozenset[str]]] = WeakKeyDictionary()
+"""For each library: folder and module as a file in it imports it -> the names that `*` stands for."""
+
+
+def _exported(module: str, path: str, library: Library) -> frozenset[str]:
+    """The names that everything of a module includes, by its `__all__` and, in a package, by those of its modules.
+
+    They are read once: the package of all models imports everything of some thousand files.
+    """
+    known = _EXPORTED.setdefault(library, {})
+    key = os.path.dirname(path), module
+    if key not in known:
+        known[key] = frozenset()  # for packages that import everything of each other
+        known[key] = _read_exported(module, path, library)
+    return known[key]
+
+
+def _read_exported(module: str, path: str, library: Library) -> frozenset[str]:
     file = _file_of(module, path, library)
-    if not file or not steps:
-        return False
+    if not file:
+        return frozenset()
     try:
         found = library.module(file)
     except ConversionError:
-        return False
-    if name in exported_names(found.definitions.get("__all__")):
-        return True
-    stars = (one for statement in found.statements for one in statement.imports if one.name == "*")
-    return _is_package(file) and any(_exports(one.module, file, name, library, steps - 1) for one in stars)
+        return frozenset()
+    stars = [one for statement in found.statements for one in statement.imports if one.name == "*"]
+    below = (_exported(one.module, file, library) for one in stars) if _is_package(file) else ()
+    return frozenset(exported_names(found.definitions.get("__all__"))).union(*below)
 
 
 def _file_of(module: str, path: str, library: Library) -> str:

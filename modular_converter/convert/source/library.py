@@ -23,7 +23,7 @@ from modular_converter.settings.regular_file import FileTooLarge
 from modular_converter.settings.values import Settings
 
 
-@dataclass
+@dataclass(eq=False)
 class Library:
     """The sources that a run has read, and, in place of files on disk, the texts that it has generated.
 
