@@ -50,7 +50,8 @@ def convert_paths(
 ) -> list[Conversion]:
     """Convert modular files; nothing is written.
 
-    Files that depend on each other are converted in order, each on the texts that this run gives the others.
+    Files that depend on each other are converted in order, and each reads the texts that this run generates for the
+    others.
 
     Args:
         paths: modular files, in any order.
@@ -59,7 +60,7 @@ def convert_paths(
         progress: called with the number of files converted since the last call.
 
     Returns:
-        One result a file, sorted by path.
+        One result for each file, sorted by path.
     """
     absolute = sorted({os.path.abspath(path) for path in paths})
     if not absolute:

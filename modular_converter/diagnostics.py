@@ -23,7 +23,9 @@ Example = tuple[tuple[str, str], ...]
 
 
 MOST_CANDIDATES = 1000
-"""Names that a misspelt one is compared with. A comparison takes microseconds, and a file may misspell thousands."""
+"""The number of names that a misspelt name is compared with. A comparison takes microseconds, but a file may misspell
+thousands of names.
+"""
 
 
 class Severity(enum.Enum):
@@ -50,7 +52,7 @@ class Rule(NamedTuple):
     good: Example = ()
     """The same files put right; their conversion gives no diagnostic."""
     by_default: bool = True
-    """Whether it is reported without being asked for by its code."""
+    """Whether it is reported by default; else only when its code is selected."""
 
     @property
     def can_be_ignored(self) -> bool:
@@ -73,7 +75,7 @@ class Location:
 
 
 class Edit(NamedTuple):
-    """A text in place of what stands between two places. Lines and columns count from 1, and the end is exclusive."""
+    """A text that replaces the text between two places. Lines and columns count from 1, and the end is exclusive."""
 
     line: int
     column: int
@@ -86,10 +88,10 @@ class Fix(NamedTuple):
     """The cure of a finding: edits of its file."""
 
     title: str
-    """What it does, as an order: "Remove the comment"."""
+    """What it does, in the imperative: "Remove the comment"."""
     edits: tuple[Edit, ...]
     changes_generated: bool = False
-    """Whether the generated files change: the finding says that they are not what the author means."""
+    """Whether the generated files change, since the finding says that they are not as the author means them."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,9 @@ class Diagnostic:
     source_line: str = ""
     """The text of the line at `location`, without its line break."""
     severity_override: Severity | None = None
-    """Set where a setting or an option weighs the rule differently."""
+    """The severity that a setting or an option gives the rule in place of its own."""
     fix: Fix | None = field(default=None, compare=False)
-    """Set where the cure is plain; `modular-convert --fix` applies it if it keeps the generated files."""
+    """The cure, if it is plain; `modular-convert --fix` applies it if the generated files stay the same."""
     details: str = field(default="", compare=False)
     """A longer text that `modular-convert --verbose` prints behind the findings: the traceback of MC199."""
 
@@ -126,11 +128,11 @@ class Diagnostic:
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:
-        """Orders reports by path, line, column and code."""
+        """The key that orders reports by path, line, column and code."""
         return (self.location.path, self.location.line, self.location.column, self.code, self.message)
 
     def with_severity(self, severity: Severity) -> Diagnostic:
-        """The same finding, weighed differently (`--strict` makes errors of warnings)."""
+        """The same finding with another severity (`--strict` makes errors of warnings)."""
         return replace(self, severity_override=severity)
 
     def with_source(self, source: str) -> Diagnostic:
@@ -144,7 +146,7 @@ class Diagnostic:
 
 
 class ConversionError(Exception):
-    """Raised by a step that cannot go on with a file; carries the diagnostics that say why."""
+    """Raised by a step that cannot continue with a file; its diagnostics give the reasons."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__(*diagnostics)
@@ -161,7 +163,7 @@ class ConversionError(Exception):
 def exit_code(diagnostics: Iterable[Diagnostic], *, incomplete: bool = False, different: bool = False) -> int:
     """The exit code of a command: 2 when something could not be done, 1 with findings or differences, else 0.
 
-    Errors `MC1…` are about things that could not be done. Warnings do not count.
+    Errors `MC1…` mean that something could not be done. Warnings do not count.
     """
     errors = [diagnostic for diagnostic in diagnostics if diagnostic.is_error]
     if incomplete or any(error.code.startswith("MC1") for error in errors):
@@ -171,9 +173,8 @@ def exit_code(diagnostics: Iterable[Diagnostic], *, incomplete: bool = False, di
 
 @functools.lru_cache(maxsize=4)
 def split_lines(source: str) -> tuple[str, ...]:
-    """The lines of a source as Python counts them: a form feed or a Unicode line separator does not end one.
-
-    The last sources are kept: a file may have thousands of findings.
+    """The lines of a source as Python counts them: a form feed or a Unicode line separator ends none. The last results
+    are kept: a file may have thousands of findings.
     """
     return tuple(source.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 
@@ -190,7 +191,7 @@ def locate(path: str, node: ast.AST, source: str) -> Location:
 
 
 def character_column(line: str, column: int) -> int:
-    """The column, in characters, that the parser gives in UTF-8 bytes; both count from 0."""
+    """A column in characters, from a column of the parser in UTF-8 bytes; both count from 0."""
     return column if line.isascii() else len(line.encode("utf-8")[:column].decode("utf-8"))
 
 
@@ -230,9 +231,8 @@ def _word_places(source: str) -> dict[str, list[tuple[int, int]]]:
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that is most like `word`, before all one that differs in case alone.
-
-    None when none is close, or they are too many to compare.
+    """The candidate that is most similar to `word`; one that differs in case alone comes first. None when no candidate
+    is close, or there are too many to compare.
     """
     import difflib  # most runs misspell nothing
 

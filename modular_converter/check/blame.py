@@ -13,7 +13,7 @@ from modular_converter.git.work_tree import GitError, GitTimeout, Repository, Wo
 NAMED = 3
 """Files that a cause names; the rest are counted."""
 COMMITS = 20
-"""The number of commits of a file that are searched for one in which it was right."""
+"""The number of commits of a file that are searched for its last correct version."""
 
 
 class CommitHistory:
@@ -25,13 +25,13 @@ class CommitHistory:
         self._given_up = ""
 
     def cause(self, path: str, new: str, sources: Collection[str], outdated: Collection[str]) -> str:
-        """Why a generated file is out of date, or that git cannot tell.
+        """The reason why a generated file is out of date, or the sentence that git cannot tell.
 
         Args:
             path: the generated file.
-            new: what it should hold.
-            sources: the files that it is made from, without `outdated`.
-            outdated: generated files that it is made from and that are out of date themselves.
+            new: the text that it should have.
+            sources: the files that it is made from, except `outdated`.
+            outdated: the generated files that it is made from and that are out of date themselves.
         """
         stale = _made_from((), sorted(outdated))
         try:
@@ -74,7 +74,7 @@ class CommitHistory:
         *,
         is_changed: bool,
     ) -> str:
-        """The commit that made a right file wrong and changed none of its sources; "" if no commit did."""
+        """The commit that made a correct file wrong and changed none of its sources; "" if there is no such commit."""
         right = repository.first_with(new, file, commits)
         if right < 1:
             return ""
@@ -86,7 +86,7 @@ class CommitHistory:
         return f"it was edited by hand in {commit[:8]}{again}"
 
     def _since_last_commit(self, repository: Repository, sources: Sequence[str], commits: Sequence[str]) -> str:
-        """Which sources have changed since the last commit of the generated file."""
+        """The sources that have changed since the last commit of the generated file."""
         if not commits or repository.is_shallow:
             raise GitError("git does not know when it was last written")
         last = commits[0]
@@ -116,7 +116,7 @@ class CommitHistory:
 
 
 def _made_from(moved: Sequence[str], outdated: Sequence[str]) -> str:
-    """The cause that lies in the sources of a file; "" where none of them has changed."""
+    """The cause, if it lies in the sources of a file; "" if none of them has changed."""
     parts = [f"has changed: {_named(moved)}"] if moved else []
     parts += [f"is out of date itself: {_named(outdated)}"] if outdated else []
     return f"what it is made from {' and '.join(parts)}" if parts else ""

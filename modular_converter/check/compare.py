@@ -47,7 +47,7 @@ class Difference(NamedTuple):
 
 
 def compare(conversions: Iterable[Conversion], settings: Settings) -> tuple[list[StaleFile], list[Diagnostic]]:
-    """The generated files that differ from these conversions, sorted by path, and those that may not be read."""
+    """The generated files that differ from these conversions, sorted by path, and the findings about unreadable files."""
     stale: list[StaleFile] = []
     unreadable: list[Diagnostic] = []
     for conversion in conversions:
@@ -113,9 +113,9 @@ def _first_difference(old: Sequence[str], new: Sequence[str]) -> int:
 def changed_definitions(old: str, new: str) -> list[str]:
     """The top-level definitions whose code differs, or that only one of the texts has, in order of the new text."""
     olds, news = old.split(BETWEEN), new.split(BETWEEN)
-    same = set(olds).intersection(news)  # most of two large files, and not parsed
+    same = set(olds).intersection(news)  # the equal parts, mostly nearly all, are not parsed
     before, after = (_definitions(BETWEEN.join(one for one in some if one not in same)) for some in (olds, news))
-    if before is None or after is None:  # cut within a text
+    if before is None or after is None:  # the cut was inside of a string
         before, after = _definitions(old) or {}, _definitions(new) or {}
     return [name for name in {**after, **before} if before.get(name) != after.get(name)]
 

@@ -15,9 +15,9 @@ class Conversions(NamedTuple):
     """The conversions of all files of a check, by modular file."""
 
     known: Mapping[str, Conversion]
-    """Those of earlier runs. Their generated files are current on disk."""
+    """Conversions of earlier runs. Their generated files are current on disk."""
     made: Mapping[str, Conversion]
-    """Those of this run."""
+    """Conversions of this run."""
 
     @property
     def all(self) -> Sequence[Conversion]:
@@ -56,7 +56,7 @@ def find_conversions(
 
 
 def _form_cycle(known: Mapping[str, Conversion], settings: Settings) -> bool:
-    """Whether some of the files need each other. Each of them may be known from a run without the others."""
-    from modular_converter.convert.build_order import cycles, dependencies  # mostly the cache knows
+    """Whether some of the files need each other. The cache may know each of them from a run without the others."""
+    from modular_converter.convert.build_order import cycles, dependencies  # the cache mostly has the answer
 
     return bool(cycles(dependencies({path: one.requires for path, one in known.items()}, settings)))

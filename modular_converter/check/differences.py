@@ -1,4 +1,4 @@
-"""The generated files that are not what this run has converted: compare -> explain -> fix."""
+"""The generated files that differ from the conversions of this run: compare -> explain -> fix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Differences(NamedTuple):
-    """The differences of a check, and what became of them."""
+    """The differences of a check: written, left, or unreadable."""
 
     left: Sequence[Difference] = ()
     """Those that were not written, sorted by path."""

@@ -33,7 +33,8 @@ def differ_by_layout_alone(old: str, new: str) -> bool:
 
 
 def _differing_parts(old: str, new: str) -> tuple[str, str]:
-    """The texts without the definitions that both begin and end with; whole where their beginning ends in a string.
+    """The texts without their common definitions at the start and the end; the whole texts if the common start ends in
+    a string.
 
     Most stale files differ in one class, and the trees of two whole files take 0.1 s.
     """
@@ -49,7 +50,7 @@ def _differing_parts(old: str, new: str) -> tuple[str, str]:
 
 
 def _number_of_same(olds: Sequence[str], news: Sequence[str]) -> int:
-    """How many parts are the same in both from the start."""
+    """The number of equal parts at the start of both."""
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(olds, news)))
 
 

@@ -1,6 +1,5 @@
-"""A check, from the command line's values to its result:
-
-which files -> which formatter -> what still holds -> convert the rest -> compare -> explain -> fix -> look for orphans
+"""A check, from the values of the command line to its result: select files -> which formatter -> what still holds ->
+convert the rest -> compare -> explain -> fix -> look for orphans
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class CheckOptions(NamedTuple):
-    """The command line, as values; None where an option was left out."""
+    """The command line, as values; None for an option that is missing."""
 
     arguments: tuple[str, ...] = (ALL,)
     package: str | None = None
@@ -41,7 +40,7 @@ class CheckOptions(NamedTuple):
     cache: str | None = None
     """The folder of the cache; None to go without."""
     errors_only: bool = False
-    """Whether warnings are not asked for."""
+    """Whether warnings are left out."""
 
 
 class CheckResult(NamedTuple):
@@ -57,7 +56,7 @@ class CheckResult(NamedTuple):
     incomplete: bool = False
     """Whether something could not be checked or written."""
     converted: int = 0
-    """The number of conversions that the cache did not know."""
+    """The number of conversions that were not in the cache."""
     settings: Settings | None = None
     """The settings of the checked files; None where none were found."""
 
@@ -101,7 +100,7 @@ def check(options: CheckOptions) -> CheckResult:
 
 
 class _Unignored:
-    """`UnignoredFiles`, loaded where there is a hidden folder or an output folder: an ordinary check needs no git."""
+    """`UnignoredFiles`, imported only for a hidden folder or an output folder: an ordinary check needs no git."""
 
     @functools.cached_property
     def _files(self) -> Unignored:

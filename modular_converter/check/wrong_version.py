@@ -1,4 +1,4 @@
-"""The check under a formatter of another version: its own differences are counted, and the others are reported."""
+"""The check with another version of the formatter: its own differences are only counted, others are reported."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def leave_out_formatting(
 ) -> tuple[list[StaleFile], Sequence[Diagnostic]]:
     """The files whose code differs, and the errors about versions, the first with the number of the other files.
 
-    A file differs by formatting alone if the formatter at hand makes the new text of the old one, or if both texts have
-    the same syntax tree and comments.
+    A file differs by formatting alone if the available formatter turns the old text into the new one, or if both texts
+    have the same syntax tree and comments.
 
     Args:
         stale: the files that are not what their conversions give.
@@ -34,7 +34,7 @@ def leave_out_formatting(
 
 
 def _format_again(stale: Sequence[StaleFile], settings: Settings) -> dict[str, str]:
-    """The old texts of files under the formatter at hand, by target. A text that it cannot cope with is left out."""
+    """The old texts of files as the available formatter formats them, by target. A text that it rejects is left out."""
     olds: dict[str, dict[str, str]] = {}
     formattings = {"": settings}
     for one in stale:

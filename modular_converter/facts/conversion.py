@@ -67,14 +67,14 @@ class NeighbourFacts:
     """A module of another model that the modular file imports from."""
 
     dotted: str
-    """As the modular file writes it: `..llama.modeling_llama`."""
+    """Its name in the modular file: `..llama.modeling_llama`."""
     path: str
     definitions: Collection[str]
-    """The names that it defines, as it writes them."""
+    """The names that it defines, not renamed."""
     prefix: str
     """The prefix of the names that its definitions get: `EmuText`."""
     asked: tuple[str, ...]
-    """The prefixes that the names of the modular file's classes ask for, the most wanted first."""
+    """The prefixes that the class names of the modular file ask for, the most frequent first."""
     collides_with: str
     """The class of the neighbour that collides with the wanted prefix; "" for none."""
     model: str = ""
@@ -82,7 +82,7 @@ class NeighbourFacts:
     cased: str = ""
     """The name of that model in its classes: `Llama`."""
     free_prefix: str = ""
-    """A prefix that the copies from no other model have: `EmuLlama`."""
+    """A prefix that copies from other models do not have: `EmuLlama`."""
 
 
 class Grandparent(NamedTuple):
@@ -97,7 +97,7 @@ class Parent(_Parsed):
     """The class of a neighbour that a class inherits from."""
 
     written: str
-    """As the class names it among its bases."""
+    """Its name among the bases of the class."""
     original: str
     """Its name in the neighbour."""
     name: str
@@ -117,11 +117,13 @@ class MissingModule:
     path: str
     """Where it was looked for, relative to the modular file."""
     line: int
-    """Of the import; for one that comes along, of the modular file's import from that neighbour."""
+    """The line of the import; for an import of a neighbour, the line of the modular file's import from that neighbour.
+    """
     comes_from: str = ""
-    """The place of the neighbour's import (`modeling_llama.py:3`); "" for one of the modular file."""
+    """The place of the neighbour's import (`modeling_llama.py:3`); "" for an import of the modular file."""
     instead: str = ""
-    """The import for the modular file that takes the place of the neighbour's; "" for one in the body of a function."""
+    """The import of the modular file that would replace the neighbour's; "" for an import in the body of a function.
+    """
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class ClassFacts(_Parsed):
 
     name: str
     text: str
-    """As the modular file has it."""
+    """Its text in the modular file."""
     line: int
     """The line of the modular file that `text` begins on, from 1."""
     parent: Parent | None = None
@@ -138,7 +140,7 @@ class ClassFacts(_Parsed):
 
 @dataclass(frozen=True)
 class Facts:
-    """One conversion. Questions that make the conversion depend on more text are asked by a call."""
+    """One conversion. A fact for which more files must be read is a function, called only if a rule needs it."""
 
     path: str
     """The modular file."""
@@ -159,17 +161,17 @@ class Facts:
     """Gives the class attributes and methods of a parent and of all its ancestors, under their names before and after
     renaming; None where the source of one ancestor cannot be read."""
     renamed: Callable[[Parent, str], str]
-    """Gives the name that a member of a parent has in generated code."""
+    """Gives the name in generated code of a member of a parent."""
     missing_modules: Collection[MissingModule] = ()
-    """Modules that generated code imports from beside the model and that do not exist."""
+    """Modules beside the model that generated code imports and that do not exist."""
     customary_names: Collection[str] = ()
-    """Definitions that a file may have although nothing uses them."""
+    """Definitions that a file may have although they are unused."""
     plan_names: Collection[str] = ()
     """Class attributes that hold plans of parallelism."""
     model_base: str = "PreTrainedModel"
     """The base of every model; each model's own base has this name at its end."""
     replaced_dependency: Severity = Severity.ERROR
-    """How the settings weigh MC201."""
+    """The severity that the settings give MC201."""
 
     @cached_property
     def source(self) -> str:
@@ -187,14 +189,14 @@ class Facts:
         return {name: one for definitions in self.files.values() for name, one in definitions.items()}
 
     def names_unseen(self, neighbour: NeighbourFacts) -> bool:
-        """Whether copies from a neighbour have names that no author wrote."""
+        """Whether copies from a neighbour have names that the author did not choose."""
         copies = (one for one in self.generated.values() if one.copied_from == neighbour.path)
         return any(one.name not in neighbour.definitions for one in copies)
 
     def naming(self, neighbour: NeighbourFacts) -> tuple[str, str, str, str]:
         """The names that the heirs of a neighbour's classes should have, as `rules._cures.name_heirs` takes them.
 
-        Where the copies from another model get the same prefix, the advised prefix is one that no other can have.
+        If copies from another model get the same prefix, a prefix is advised that no other model can have.
         """
         meets = any(one.prefix == neighbour.prefix and one.model != neighbour.model for one in self.neighbours)
         prefix = neighbour.free_prefix if meets else neighbour.prefix

@@ -62,7 +62,7 @@ class Method:
 
     @property
     def is_stub(self) -> bool:
-        """Whether it only raises an `AttributeError`. A property that does so is there for `hasattr`, and no stub."""
+        """Whether it only raises an `AttributeError`. Such a property serves `hasattr` and is no stub."""
         if self.node.decorator_list:
             return False
         first, *rest = self.node.body
@@ -124,7 +124,7 @@ class Members:
         found: list[SuperCall] = []
         while todo:
             node = todo.pop()
-            if not isinstance(node, ast.ClassDef):  # in which `super()` means the bases of that class
+            if not isinstance(node, ast.ClassDef):  # inside of an inner class `super()` means the bases of that class
                 found += (
                     [SuperCall(node, method)] if isinstance(node, ast.Call) and (method := super_method(node)) else []
                 )
@@ -178,7 +178,7 @@ def makes_attribute_error(value: ast.AST | None) -> bool:
 
 @functools.lru_cache(maxsize=128)
 def class_node(text: str) -> ast.ClassDef:
-    """The syntax tree of a class, which nobody may change: building a class and the checks of rules share it."""
+    """The syntax tree of a class, which must not be changed: the merge and the checks of rules share it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is no finding
         (node,) = ast.parse(text).body

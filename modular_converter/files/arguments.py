@@ -22,7 +22,7 @@ class Found(NamedTuple):
     paths: tuple[str, ...]
     """Absolute paths, sorted."""
     findings: tuple[Diagnostic, ...]
-    """One for each argument that means no file."""
+    """A finding for each argument that means no file."""
 
 
 def discover(arguments: Iterable[str], models: str | None, listings: Listings | None = None) -> Found:
@@ -147,7 +147,7 @@ def _modular_files_below(folder: str | None, listings: Listings) -> list[str]:
 
 
 def folders_below(folder: str, listings: Listings) -> Sequence[str]:
-    """A folder and those below it that may hold modular files, found once in a run."""
+    """A folder and the folders below it that may hold modular files, searched once in a run."""
     top = os.path.abspath(folder)
     if top not in listings.searched:
         listings.searched[top] = [*ModelFolders(listings, is_modular_name).below(top)]

@@ -1,4 +1,4 @@
-"""Put generated files in place: each is the old one or the new one, never a part, and nothing else is left behind."""
+"""Write generated files atomically: a file is the old one or the new one, and no temporary file is left."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ LEFTOVER = re.compile(r"^\..+\.(\d+)\.modular-tmp$")
 STALE_SECONDS = 3600.0
 """A temporary file lives for milliseconds. One this old is a leftover, whatever process has its number now."""
 _NUMBERS = itertools.count()
-"""One for each temporary file of this process: its threads may write the same file."""
+"""A number for each temporary file of this process, since two of its threads may write the same file."""
 
 
 def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.PathLike[str]) -> bool:
     """Make `path` hold `text`, in UTF-8 and with the line breaks as they are. Returns whether that changed anything.
 
     The text goes to a temporary file beside the target, which then replaces it, so that a kill at any moment leaves
-    the old file or the new one. The mode of an existing file is kept, and a symbolic link goes on being one.
-    A folder that becomes a link during the call is not followed, so that nothing is ever written outside of `root`.
+    the old file or the new one. The mode of an existing file is kept, and a symbolic link stays a link.
+    A folder that becomes a link during the call is not followed, so nothing is ever written outside of `root`.
     Raises `ConversionError` (MC114) for a path that leads out of `root`, and (MC113) for one that cannot be written.
     """
     target = resolve_inside(path, root)
@@ -75,7 +75,7 @@ def sweep(folder: str | os.PathLike[str]) -> list[str]:
 
 
 def is_abandoned(process: int, path: str) -> bool:
-    """Whether the process that made the temporary file or folder `path` is gone, so that it may be removed."""
+    """Whether the process that made the temporary file or folder `path` has ended, so that `path` may be removed."""
     try:
         if time.time() - os.lstat(path).st_mtime > STALE_SECONDS:
             return True
@@ -93,7 +93,7 @@ def is_abandoned(process: int, path: str) -> bool:
 
 
 class Folder(NamedTuple):
-    """An open folder. What is done through it stays in it, whatever its path leads to by now."""
+    """An open folder. Operations through it stay in this folder, even if its path leads elsewhere by now."""
 
     path: str
     handle: int | None
@@ -145,7 +145,7 @@ def _holds(name: str, content: bytes, folder: Folder) -> bool:
 
 
 def _refuse_read_only(name: str, folder: Folder) -> None:
-    """Raise for a target or folder without write permission, also for a user who could write it all the same."""
+    """Raise for a target or folder without write permission, also for root, who could write it anyway."""
     here = folder.at(".")
     if not os.access(here, os.W_OK, dir_fd=folder.handle) or (
         os.name != "nt" and not folder.stat(here).st_mode & 0o222
@@ -157,9 +157,8 @@ def _refuse_read_only(name: str, folder: Folder) -> None:
 
 
 def replace_file(target: str, content: bytes) -> None:
-    """Write a temporary file beside `target`, with its mode, and let it take its place: in one step, or not at all.
-
-    Any number of threads and processes may do so at once; the last one counts. Raises `OSError`.
+    """Write a temporary file beside `target`, with the same mode, and rename it to `target` in one step. Threads and
+    processes may do so at the same time; the last one wins. Raises `OSError`.
     """
     path, name = os.path.split(target)
     with opened_folder(os.path.realpath(path)) as folder:
@@ -181,12 +180,12 @@ def _replace(name: str, content: bytes, folder: Folder) -> None:
 
 
 def _create(name: str, folder: Folder) -> tuple[str, int]:
-    """Open a new file in a folder, under a name that nobody else has. Links are not followed."""
+    """Open a new file in a folder, under a name that no other process uses. Links are not followed."""
     short = os.fsdecode(os.fsencode(os.path.basename(name))[:200])
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     while True:
         path = folder.at(f".{short}.{next(_NUMBERS)}.{os.getpid()}.modular-tmp")
-        with contextlib.suppress(FileExistsError):  # of an earlier process with our number
+        with contextlib.suppress(FileExistsError):  # a file of an earlier process with the same number
             return path, os.open(path, flags, 0o666, dir_fd=folder.handle)
 
 

@@ -1,4 +1,4 @@
-"""Where generated files go, and putting them there: never into an installed package, never out of the root."""
+"""Where generated files go, and how they are written: never into an installed package, never out of the root."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def current_text(target: str, settings: Settings) -> str | None:
 def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bool:
     """Write a generated file; return whether that changed anything.
 
-    Raises `ConversionError` when it may not or cannot be written, and when its modular file is there no more: a model
-    that was removed during the run does not come back.
+    Raises `ConversionError` when it may not or cannot be written, and when its modular file is gone: a model that was
+    removed during the run must not come back.
     """
     from modular_converter.files.atomic_write import resolve_inside, sweep, write_atomically
 

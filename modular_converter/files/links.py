@@ -29,8 +29,8 @@ def root_of(path: str, settings: Settings) -> str:
 def refuse_link_out(path: str, settings: Settings) -> None:
     """Raise `ConversionError` (MC114) for a model's file that is, or lies behind, a link out of the root.
 
-    A file of the same name may lie outside: build tools and package caches lay out trees of such links. Looks at the
-    file and its folder only, and follows nothing unless one of them is a link.
+    A file of the same name may lie outside: build tools and package caches make trees of such links. Only the file and
+    its folder are looked at, and only a link is followed.
     """
     if not (is_link(path) or is_link(os.path.dirname(path))) or is_installed(path):
         return

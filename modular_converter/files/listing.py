@@ -1,4 +1,4 @@
-"""The contents of folders. One walk serves all who look for files in the same folders."""
+"""The contents of folders. One walk serves all searches in the same folders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modular_converter.rules import missing_file
 
 
 _NEVER_A_FOLDER = frozenset({errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR})
-"""Errors of a link that leads nowhere. Any other error of a link hides a file or a folder."""
+"""Errors that mean a dangling link. Behind a link with any other error there is a file or a folder."""
 
 
 class Listing(NamedTuple):
@@ -22,7 +22,7 @@ class Listing(NamedTuple):
     links: tuple[str, ...] = ()
     """Links to folders."""
     files: tuple[str, ...] = ()
-    """All others, links that lead nowhere included."""
+    """All other entries, dangling links included."""
 
 
 Unignored = Callable[[str, Sequence[str]], "Collection[str] | None"]
@@ -34,10 +34,12 @@ class Listings:
     """The names in folders at the time when each is first asked for."""
 
     def __init__(self, unignored: Unignored | None = None) -> None:
-        """`unignored` decides what is searched of hidden and output folders: nothing below them when it is left out."""
+        """`unignored` tells which files in hidden and output folders are searched; without it, these folders are
+        skipped.
+        """
         self.unignored = unignored
         self.searched: dict[str, Sequence[str]] = {}
-        """Folder -> the folders below it that may hold modular files, for those who search (see `folders_below`)."""
+        """Folder -> the folders below it that may hold modular files; `files.arguments.folders_below` fills it."""
         self._known: dict[str, Listing] = {}
         self._unreadable: dict[str, str] = {}
 
@@ -57,7 +59,7 @@ class Listings:
 
     @property
     def findings(self) -> list[Diagnostic]:
-        """One for each folder so far that exists and cannot be listed, sorted."""
+        """A finding for each folder so far that exists and cannot be listed, sorted."""
         return [missing_file.folder(Location(path), reason) for path, reason in sorted(self._unreadable.items())]
 
     def _list(self, folder: str) -> Listing:

@@ -1,4 +1,4 @@
-"""The folders that may hold models, below a folder: all but those that hold no sources of the project."""
+"""The folders below a folder that may hold models: all folders with sources of the project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEVER = ".git"
 OUTPUTS = frozenset({"build", "dist", "node_modules"})
 """Folders with these names mostly hold copies of other files if they stand at the top of a project."""
 PROJECT_FILES = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "package.json", ".git"})
-"""The top folder of a project has one of these files or folders."""
+"""The files and folders by which the top folder of a project is recognised."""
 ENVIRONMENT = "pyvenv.cfg"
 """The file at the top of a virtual environment."""
 
@@ -77,7 +77,7 @@ class ModelFolders:
             yield from self._alone(link)
 
     def _alone(self, folder: str) -> Iterator[str]:
-        """A folder without those below it, if it directly holds a wanted file."""
+        """A folder, without the folders below it, if it directly holds a wanted file."""
         real = os.path.realpath(folder)
         if real not in self._seen and any(map(self._wanted, self._listings.of(folder).files)):
             yield folder

@@ -1,4 +1,4 @@
-"""Packages on disk, by where `__init__.py` lies and by name. Nothing is imported or executed."""
+"""Find packages on disk, by their `__init__.py` and by name. Nothing is imported or executed."""
 
 from __future__ import annotations
 

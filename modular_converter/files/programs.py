@@ -1,4 +1,4 @@
-"""Programs that are run, found without trust in the tree that is read."""
+"""Find programs on PATH, but none that the tree under check brings along."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def program_on_path(name: str, forbidden: str) -> str:
     Args:
         name: such as `ruff`, without a suffix.
         forbidden: the folder of the project that is read; programs inside of it are not run, unless it is the topmost
-            folder. Nor are those in relative folders of PATH, which lead into whatever folder the command was started in.
+            folder. Relative folders of PATH are skipped, too: they depend on the folder in which the command was
+            started.
     """
     top = os.path.realpath(forbidden) if forbidden else ""
     top = "" if top == os.path.dirname(top) else top

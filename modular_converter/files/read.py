@@ -14,7 +14,7 @@ from modular_converter.settings.values import Settings
 
 
 _IS_LINK = (errno.ELOOP, errno.EMLINK)
-"""What the system says when a link is opened that may not be followed."""
+"""The error when a link is opened that may not be followed."""
 _BY_HANDLE = bool(NO_FOLLOW) and os.open in os.supports_dir_fd
 """Whether files can be opened relative to an open folder."""
 _Read = Callable[..., bytes]
@@ -47,7 +47,9 @@ def _whole(settings: Settings) -> _Read:
 def _each(
     folder: str, names: Iterable[str], settings: Settings, read: _Read
 ) -> Iterator[tuple[str, bytes | Exception]]:
-    """Read files of one folder. It is opened once, unless it is a link, so that what it becomes meanwhile is not read."""
+    """Read files of one folder. The folder is opened once, unless it is a link; if it is replaced meanwhile, the new
+    one is not read.
+    """
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | NO_FOLLOW) if _BY_HANDLE else None
     except OSError:
@@ -62,7 +64,7 @@ def _each(
                 if not isinstance(found, OSError) or found.errno not in _IS_LINK:
                     yield name, found
                     continue
-            try:  # a link, or a file of a folder that is one, is looked at by its path
+            try:  # for a link, or a folder that is a link, the path decides
                 yield name, _inside(f"{folder}{os.sep}{name}", settings, read)
             except (OSError, ConversionError) as error:
                 yield name, error

@@ -1,4 +1,4 @@
-"""Which modular files a command line means, and which settings hold for them: the start of every command."""
+"""The modular files that a command line means, with their settings: the start of every command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class Selection(NamedTuple):
     paths: tuple[str, ...]
     """Absolute paths of modular files, sorted."""
     findings: tuple[Diagnostic, ...]
-    """One for each argument that means no file, for each folder that cannot be listed, and for files of one target."""
+    """A finding for each argument that means no file, each folder that cannot be listed, and each pair of files with
+    one target.
+    """
 
 
 def select_files(

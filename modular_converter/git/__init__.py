@@ -1,1 +1,1 @@
-"""What git knows of the work trees that models lie in."""
+"""Questions to git about the work trees of models."""

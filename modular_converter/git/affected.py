@@ -23,7 +23,7 @@ from modular_converter.settings.values import Settings
 
 SETTINGS_FILES = frozenset({"pyproject.toml", "ruff.toml", ".ruff.toml"})
 PINS = (".pre-commit-config.yaml", "requirements*.txt", "constraints*.txt", "pylock*.toml", "*.lock")
-"""Files that settle which version of this tool, or of the formatter, is at work."""
+"""Files that pin the version of this tool or of the formatter."""
 PACKAGE = os.path.dirname(os.path.realpath(modular_converter.__file__))
 """The real folder of this tool's own files."""
 
@@ -31,13 +31,13 @@ PACKAGE = os.path.dirname(os.path.realpath(modular_converter.__file__))
 def touched_since(ref: str, paths: Collection[str], library: Library) -> list[str]:
     """The modular files that changes since a commit affect, directly or through others, sorted.
 
-    A modular file is affected when one of the files that it is made from has changed, come or gone: itself, its
-    generated files, its neighbours, what these are generated from in turn, and, where it removes attributes, the files
-    that the ancestors of its neighbours' classes are imported from. That is told from texts, not from a cache, so that
-    it is the same everywhere, and is rather too much than too little. A change of settings, of what pins versions, of
-    the tables of model names or of this tool affects all.
+    A modular file is affected when one of its files was changed, added or removed: the file itself, its generated
+    files, its neighbours, the sources of these in turn, and, where it removes attributes, the files of the ancestors of
+    its neighbours' classes. The answer comes from texts, not from a cache, so it is the same everywhere; in doubt a
+    file counts as affected. A change of settings, of what pins versions, of the tables of model names or of this tool
+    affects all.
 
-    Files may lie in several work trees. What git cannot tell of counts as changed; installed packages do not.
+    Files may lie in several work trees. Files unknown to git count as changed, installed packages do not.
 
     Raises `ConversionError` when git knows nothing of the folders of models, or no such commit there.
     """
@@ -64,7 +64,7 @@ class _Grounds:
     def __init__(self, library: Library) -> None:
         self.settings = library.settings
         self.unreadable: set[str] = set()
-        """Modular files that cannot be read or are not Python, so that their sources are unknown."""
+        """Modular files that cannot be read or parsed, so their sources are unknown."""
         self._library = library
         self._direct: dict[str, frozenset[str]] = {}
         self._ancestors: dict[str, frozenset[str]] = {}
@@ -132,7 +132,7 @@ def _links_of(path: str, settings: Settings) -> Iterator[str]:
 
 
 def _changed_since(ref: str, paths: Collection[str], grounds: _Grounds) -> set[str]:
-    """The files that decide about these and have changed, and the folders that git knows nothing of.
+    """The files that decide these conversions and have changed, and the folders unknown to git.
 
     Raises `GitError` when the changes of the models' own tree are unknown.
     """
@@ -194,7 +194,7 @@ def _tables(paths: Collection[str], settings: Settings) -> set[str]:
 
 
 def named_settings(settings: Settings) -> set[str]:
-    """The files that settings come from, as far as they can be followed."""
+    """The files that settings come from, as far as they can be found."""
     formattings = settings.formattings
     extended = (path for one in formattings for path, _ in one.ruff_extended)
     own = (path for one in formattings for path in (one.ruff_config_path, one.black_config_path))
@@ -202,7 +202,7 @@ def named_settings(settings: Settings) -> set[str]:
 
 
 def _own_tree(path: str, trees: WorkTrees) -> Repository:
-    """The work tree of the folder of models: that is where a commit is looked up that people name."""
+    """The work tree of the folder of models, in which the name of a commit is looked up."""
     try:
         return trees.of(models_folder_of(path))
     except GitError:

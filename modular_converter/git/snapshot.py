@@ -20,7 +20,7 @@ _LINK = b"120000"
 class Snapshot:
     """The files of a commit, compared with those on disk by their content.
 
-    The index, attributes, filters, ignore rules and times have no say: each of them can hide a change.
+    The index, attributes, filters, ignore rules and times are not used: each of them can hide a change.
     """
 
     def __init__(self, top: str, listed: bytes) -> None:
@@ -43,7 +43,7 @@ class Snapshot:
         return folder in self._names
 
     def changes_in(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[str]:
-        """The files of wanted names directly in a folder, given by its real path, that differ, came or went."""
+        """The files of wanted names directly in a folder, given by its real path, that were changed, added or removed."""
         names = set(self._names.get(folder, ()))
         with contextlib.suppress(OSError):  # it is gone, or the search for models reports it
             names.update(os.listdir(folder))
@@ -51,7 +51,7 @@ class Snapshot:
         yield from (place for place in places if self.differs(place) or self._leads_to_change(place))
 
     def differs(self, place: str) -> bool:
-        """Whether a file, or a link itself, is not what it was. `place` is a path whose folder is a real path."""
+        """Whether a file, or a link itself, has changed. `place` is a path whose folder is a real path."""
         if place not in self._known:
             recorded = self._recorded.get(place)
             self._known[place] = os.path.lexists(place) if recorded is None else not _holds(place, *recorded)
@@ -63,7 +63,7 @@ class Snapshot:
         return place.startswith(self._top) and (self.differs(place) or self._leads_to_change(place))
 
     def _leads_to_change(self, place: str) -> bool:
-        """Whether a link leads to a file that differs, or that git knows nothing of here."""
+        """Whether a link leads to a file that differs or that is unknown to git."""
         if not is_link(place):
             return False
         target = os.path.realpath(place)

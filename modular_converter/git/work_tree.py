@@ -15,8 +15,9 @@ from modular_converter.settings.parent_folders import repository_above
 SECONDS = 60
 """Seconds that one call of git may take."""
 _KEPT = ("GIT_CONFIG", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM")
-"""How the variables of git begin that say how the user has set it up. Others, which it also sets for its hooks, would
-lead it to another folder, index or history."""
+"""The beginnings of git's variables with the user's own setup. Other variables, which git also sets for its hooks,
+would lead it to another folder, index or history.
+"""
 _ENVIRONMENT = {
     "LC_ALL": "C",
     "GIT_ALLOW_PROTOCOL": "none",  # no lazy fetch of a missing object, which would run what the repository names
@@ -41,7 +42,7 @@ _SAFE = tuple(
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-renames")
 """Options of `git diff-tree` that keep it from running programs."""
 _LINK = b"160000 commit "
-"""How a tree tells of a submodule."""
+"""The mode of a submodule in a tree."""
 
 
 class GitError(Exception):
@@ -49,7 +50,7 @@ class GitError(Exception):
 
 
 class GitTimeout(GitError):
-    """Raised when git takes too long. A repository can make each call do so: it is not asked again."""
+    """Raised when git takes too long. A repository could make each call slow, so git is not asked again."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class WorkTrees:
 
 
 class UnignoredFiles:
-    """What git does not ignore below folders: the answers for `Listings`, each asked for once."""
+    """The paths below folders that git does not ignore, for `Listings`; git is asked once for each folder."""
 
     def __init__(self) -> None:
         self._trees = WorkTrees()

@@ -1,4 +1,4 @@
-"""Numbers of things, as people write them."""
+"""Counts with their noun in singular or plural."""
 
 from __future__ import annotations
 

@@ -12,9 +12,8 @@ from modular_converter.reporting import safe
 
 
 MOST_STEPS = 30_000_000
-"""A search of at most so many steps is made: two seconds for the worst texts of 9,000 lines that we could construct.
-
-Without a bound, a hostile file takes hours.
+"""The limit of steps for a search: two seconds for the worst texts of 9,000 lines that we could construct. Without a
+limit, a hostile file takes hours.
 """
 NO_NEWLINE = "\\ No newline at end of file"
 _COLORS = {"+": "32", "-": "31", "@": "36"}
@@ -65,7 +64,7 @@ class _Matcher(difflib.SequenceMatcher[str]):
 def matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[difflib.Match]:
     """The blocks of equal lines, in order: the common start and end, and the blocks that difflib finds between them.
 
-    Between them there are none where the search might take long: the whole part then counts as replaced.
+    Where the search might take long, there are no blocks between start and end: this part then counts as replaced.
     """
     shorter = min(len(old), len(new))
     head = next((number for number in range(shorter) if old[number] != new[number]), shorter)

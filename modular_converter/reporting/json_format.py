@@ -22,7 +22,7 @@ def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
 
 
 def dump(value: object) -> str:
-    """A value as JSON that can be encoded, and that no reader of a CI log takes for a command."""
+    """A value as JSON that can be encoded and does not look like a command in a CI log."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     text = text.replace("##[", "#\\u0023[")
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

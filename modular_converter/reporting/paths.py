@@ -17,7 +17,9 @@ def shown_path(path: str, folder: str) -> str:
 
 
 def names_a_file(path: str) -> bool:
-    """Whether a place is in a file; others, such as `--changed-since` or the name of a model, are for people only."""
+    """Whether a place is in a file. Other places, such as `--changed-since` or the name of a model, are for people
+    only.
+    """
     return path.endswith((".py", ".toml")) or os.path.exists(path)
 
 
@@ -27,7 +29,7 @@ def shown_posix(path: str, folder: str) -> str:
 
 
 def in_checkout(path: str, folder: str) -> str:
-    """The same for a service that knows the files of a checkout: relative to that of GitHub Actions, if inside."""
+    """The same for a service that knows the files of a checkout: relative to the checkout of GitHub Actions, if inside."""
     workspace = os.environ.get(WORKSPACE)
     if workspace and os.path.isabs(workspace):
         absolute = os.path.join(folder, path)

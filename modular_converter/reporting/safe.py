@@ -13,7 +13,7 @@ _UNFIT = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066
 """Control characters but for the tab, line separators, and signs that change the direction of writing."""
 _COMMAND = re.compile(r"^(\s*):(?=:)")
 _OLD_COMMAND = re.compile(r"#(?=#\[)")
-"""GitHub and Azure take such text in a log for commands: the first in front of a line, the second anywhere."""
+"""Text that GitHub and Azure take for commands in a log: the first at the start of a line, the second anywhere."""
 
 
 def escaped(text: str) -> str:
@@ -22,7 +22,7 @@ def escaped(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """A line, or its start, that no reader of the log takes for a command."""
+    """A line, or its start, changed if it looks like a command in a log."""
     return _OLD_COMMAND.sub(r"\\x23", _COMMAND.sub(r"\1\\x3a", text))
 
 

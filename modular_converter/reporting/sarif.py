@@ -36,7 +36,7 @@ def render(diagnostics: Sequence[Diagnostic], folder: str) -> str:
 
 
 def _invocations(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
-    """What is to be said of the run and not of a file: a result without a file is refused by code scanning."""
+    """A finding about the run and not about a file: code scanning refuses a result without a file."""
     if not diagnostics:
         return {}
     notes = [

@@ -56,7 +56,7 @@ def profile_settings(name: str = PROFILES[0], release: Release = ()) -> Settings
 
 
 def _settings(start: str, project: TomlFile | None, ruff: str, black: TomlFile | None) -> Settings:
-    """Lay the project's table over its profile, and settle which ruff configuration is in force."""
+    """Lay the project's table over its profile, and find the ruff configuration in force."""
     values = _project_values(project) if project is not None else {}
     name = values.pop("profile", PROFILES[0])
     base = profile_settings(name, release_of(start, profile_settings(name).package))

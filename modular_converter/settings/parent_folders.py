@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 PROJECT_MARKS = ("pyproject.toml", ".git")
 INSTALLED = frozenset({"site-packages", "dist-packages"})
-"""Folders of installed packages: a project above them has no say in the packages within."""
+"""Folders of installed packages: settings of a project above them do not hold for the packages."""
 
 
 def models_folder_of(path: str) -> str:

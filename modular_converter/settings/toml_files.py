@@ -22,13 +22,15 @@ RUFF_NAMES = (".ruff.toml", "ruff.toml")
 MOST_BYTES = 1_000_000
 """Settings larger than this are refused. People write kilobytes."""
 MOST_STEPS = 40_000_000
-"""Steps that the dots of keys may cost: the parser takes the square of those of a line. So many take a second."""
+"""The limit for the work that dots in keys cause: the parser takes the square of the dots of a line. This many steps
+take a second.
+"""
 EXTENDS_AT_MOST = 8
 """Ruff configurations in a chain of `extend`. A longer chain is refused."""
 
 
 class SettingsError(ConversionError):
-    """Raised for settings that cannot be obeyed."""
+    """Raised for settings that are wrong or cannot be followed."""
 
 
 class TomlFile(NamedTuple):
@@ -52,7 +54,7 @@ class TomlFile(NamedTuple):
 
     @property
     def decides_format(self) -> str:
-        """What of its text ruff obeys. A pyproject.toml holds much more, which may change without any effect."""
+        """The part of its text that ruff reads. The rest of a pyproject.toml may change without effect."""
         if os.path.basename(self.path) != "pyproject.toml":
             return self.text
         project = self.table.get("project")
@@ -113,7 +115,7 @@ def _read(path: str) -> bytes:
 
 
 def _top(path: str) -> str:
-    """The folder that the settings in a file may not lead out of."""
+    """The folder out of which the settings of a file may not lead."""
     folder = os.path.dirname(path)
     return repository_above(folder) or folder
 
@@ -132,7 +134,7 @@ class RuffFiles(NamedTuple):
 
     files: tuple[TomlFile, ...]
     is_complete: bool
-    """Whether these are all: false where a file is missing, which ruff reports."""
+    """Whether the list is complete: false if a file is missing, which ruff reports."""
 
 
 def follow_extend(file: TomlFile) -> RuffFiles:

@@ -12,7 +12,7 @@ from modular_converter.diagnostics import Location, Severity
 
 NEIGHBOUR = "neighbour"
 """The value of `license-header` that keeps the neighbour's header."""
-BANNER_NOTICE = "This file was automatically" + " generated from {path}."  # in two pieces: this file is not generated
+BANNER_NOTICE = "This file was automatically" + " generated from {path}."  # this file is not generated
 """The words of every banner. A generated file is recognised by them."""
 FORMATTERS = ("ruff", "black", "none")
 
@@ -51,7 +51,7 @@ class Settings:
     package: str
     """Name of the package that holds the neighbours."""
     banner_root: str
-    """What stands before `<model>/modular_<model>.py` in a banner; "" for the path in the repository."""
+    """The path before `<model>/modular_<model>.py` in a banner; "" for the path in the repository."""
     auto_tables: tuple[str, ...]
     """Files below the models folder that the model-type table is read from, in order."""
     config_table: str
@@ -63,7 +63,9 @@ class Settings:
     kept_names: tuple[str, ...]
     """Tokens that are never renamed."""
     copy_comment: str
-    """How a comment begins that names the origin of a copy. It is dropped, since a renamed copy has another origin."""
+    """The beginning of a comment that names the origin of a copy. It is dropped, since a renamed copy has another
+    origin.
+    """
     kinds: Mapping[str, str] = field(hash=False)
     """Suffix of a class name -> kind of file."""
     default_kind: str
@@ -85,7 +87,7 @@ class Settings:
     first_assignments: tuple[str, ...]
     """Names of the assignments that open a generated file, in this order."""
     overriding_assignments: tuple[str, ...]
-    """An assignment with one of these in its name takes the place of the same one in the parent's module."""
+    """An assignment with one of these in its name replaces the assignment of this name in the parent's module."""
     overriding_unless_none: tuple[str, ...]
     """The same for assignments of anything but `None`."""
     customary_names: tuple[str, ...]
@@ -95,7 +97,7 @@ class Settings:
     formatter: str
     """One of `FORMATTERS`."""
     replaced_dependency: Severity
-    """How heavily MC201 weighs."""
+    """The severity of MC201."""
     max_file_bytes: int
     no_inherit_module: str = ""
     """The module with `@no_inherit_decorator`, as modular files import it; "" where there is none."""
@@ -112,17 +114,19 @@ class Settings:
     select: tuple[str, ...] = ("MC",)
     """Codes, or beginnings of codes, of the warnings that are reported."""
     ignore: tuple[str, ...] = ()
-    """The same of those that are not reported. The longest entry of either that fits a code decides."""
+    """The same for warnings that are not reported. Of both settings, the longest entry that fits a code decides."""
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     """Pattern of paths -> the same for modular files with such a path."""
     ruff_config: str = ""
-    """Text of the ruff configuration in force, or what ruff obeys of a pyproject.toml."""
+    """Text of the ruff configuration in force; of a pyproject.toml, the part that ruff reads."""
     ruff_config_path: str = ""
     """The project's file that `ruff_config` is from; "" for the profile's own."""
     ruff_extended: tuple[tuple[str, str], ...] = ()
-    """Path and text, or what ruff obeys of it, of each configuration that it extends, the nearest first."""
+    """Path and text of each configuration that it extends, the nearest first; of a pyproject.toml, the part that ruff
+    reads.
+    """
     ruff_is_followed: bool = True
-    """Whether `ruff_extended` is complete; else nobody knows which files decide the format."""
+    """Whether `ruff_extended` is complete; if not, the files that decide the format are unknown."""
     ruff_folder: str = ""
     """The project's folder that paths in `ruff_config` are relative to."""
     ruff_source_roots: tuple[str, ...] = ()
@@ -132,7 +136,8 @@ class Settings:
     pyproject: str = ""
     """The file that these settings were read from; "" for the bare profile."""
     pinned_formatter: PinnedFormatter | None = None
-    """The only version of a formatter that may write; it holds for no other formatter. None accepts every version."""
+    """The only version of one formatter that may write; other formatters are not concerned. None accepts every version.
+    """
     project_folder: str = ""
     """The nearest folder at or above the files with a `.git`, else with a `pyproject.toml`. No program in it is run."""
 

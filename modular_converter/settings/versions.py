@@ -15,7 +15,7 @@ from modular_converter.settings.values import PinnedFormatter, Settings
 
 KEY = "formatter-version"
 REQUIRED = "required-version"
-"""The option of ruff and of black that says the same for all their runs."""
+"""The option of ruff and of black that names the version for all their runs."""
 MOST_CHARACTERS = 100
 """A longer requirement is left to the formatter."""
 _BOUND = re.compile(r"(==|!=|<=|>=|<|>|~=)\s*(\d{1,6}(?:\.\d{1,6})*)(\.\*)?")
@@ -60,7 +60,7 @@ def pinned_formatter(
 
 
 def allows(requirement: str, version: str) -> bool:
-    """Whether a version is the one of `0.14.10`, or one of `>=0.14,<0.16`. Ranges have no place for pre-releases."""
+    """Whether a version fits a requirement such as `0.14.10` or `>=0.14,<0.16`. Pre-releases fit no range."""
     if EXACT_VERSION.fullmatch(requirement):
         return version == requirement or (
             requirement.replace(".", "").isdigit() and allows(f"=={requirement}", version)

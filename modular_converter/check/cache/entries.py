@@ -20,7 +20,7 @@ class CacheEntry(NamedTuple):
     """A successful conversion without its texts: the files that it depends on, and its results."""
 
     place: str
-    """What the result takes from the place of the modular file."""
+    """The facts about the place of the modular file that decide its result."""
     reads: Sequence[int]
     """Numbers of the files that it depends on."""
     gives: Sequence[int]
@@ -43,7 +43,8 @@ class CacheEntries:
         self._folder = os.path.join(folder, "")
         self.by_name: dict[str, CacheEntry] = {}
         self.is_ordered = False
-        """Whether no modular files of the entries need each other, those of any part of the entries included."""
+        """Whether no two modular files of the entries need each other. The same then holds for any part of the entries.
+        """
         self.files: list[tuple[str, str]] = []
         """Number -> name of a file, and its hash or the word instead of a hash (see `Conversion.reads`)."""
         self._numbers: dict[tuple[str, str], int] = {}
@@ -58,14 +59,14 @@ class CacheEntries:
         return path[len(self._folder) :] if path.startswith(self._folder) else path
 
     def path(self, name: str) -> str:
-        """The path behind a name."""
+        """The path that a name stands for."""
         path = self._paths.get(name)  # most entries name the same files
         if path is None:
             path = self._paths[name] = os.path.join(self._folder, name)
         return path
 
     def load(self, content: bytes, key: str) -> None:
-        """Read what `dump` wrote. Content of another form, or written under another key, is ignored."""
+        """Read the bytes that `dump` has written. Content of another form or with another key is ignored."""
         try:
             found = json.loads(content)
             if found["key"] != key:
@@ -96,7 +97,7 @@ class CacheEntries:
         return json.dumps({"key": key, "ordered": ordered, "files": kept.files, "entries": kept.by_name}).encode()
 
     def add(self, conversion: Conversion, place: str, targets: Mapping[str, str]) -> None:
-        """Add the entry of a conversion that went through, whatever its files hold by now.
+        """Add the entry of a successful conversion. Its files may have changed since.
 
         Args:
             conversion: the conversion, with its formatted texts.

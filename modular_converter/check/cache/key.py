@@ -1,6 +1,6 @@
-"""The key of the cache: everything but the files read that decides a conversion, such as tool, settings, formatter.
+"""The key of the cache: a hash of everything that decides a conversion, except for the files that it reads.
 
-By content and path, so that it is the same after a fresh checkout or install of the same things at the same places.
+Only contents and paths count, so the key stays the same after a fresh checkout or install at the same place.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from modular_converter.settings.values import Settings
 
 
 NO_PART: Mapping[str, Any] = {"workers": 0, "strict": False, "select": (), "ignore": (), "per_file_ignores": {}}
-"""Settings that a conversion does not depend on: the cache stores findings before they are left out or weighed."""
+"""Settings that decide no conversion: the cache stores findings before they are left out or made errors.
+"""
 TOOL = os.path.dirname(os.path.abspath(modular_converter.__file__))
 """The folder of this tool's own files."""
 OWN_WING = "parallel"
-"""The folder of the tool that no conversion uses, but for the checks of its rules."""
+"""The folder of the tool of which a conversion uses only the checks in `lint`."""
 MOST_BYTES = 16_000_000
-"""No file of the tool, and no configuration of a formatter, has as many."""
+"""More bytes than any file of the tool or any configuration of a formatter has."""
 WING_RULES = os.path.join(TOOL, OWN_WING, "lint")
 
 
 def key_of(settings: Settings, version_of: VersionOf | None = None) -> str:
-    """A hash of all that, "" when it cannot be told. `version_of` is that of `find_ruff`. Raises `ConversionError` (MC115) when the formatter is missing."""
+    """The key; "" when one of its parts cannot be read. `version_of` is that of `find_ruff`. Raises `ConversionError`
+    (MC115) when the formatter is missing.
+    """
     if not all(one.ruff_is_followed for one in settings.formattings):
         return ""
     try:
@@ -48,7 +51,7 @@ def key_of(settings: Settings, version_of: VersionOf | None = None) -> str:
 
 
 def packages_above(folder: str, known: MutableMapping[str, str], is_file: Callable[[str], bool]) -> str:
-    """`1` or `0` for a folder and each folder above it: is it a package? This decides what its imports mean.
+    """One digit for a folder and for each folder above it: `1` for a package, else `0`. Imports depend on them.
 
     Args:
         folder: the folder.

@@ -2,7 +2,7 @@
 
 An entry holds only as long as the tool, the settings, the formatter, the modular file, the generated files, and all
 files that the conversion has read are the same. Only contents are compared, never times, so entries survive a fresh
-checkout at the same path. CacheEntries hold hashes and findings, no code.
+checkout at the same path. Entries hold hashes and findings, no code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OTHER_FORM = (OSError, ValueError, LookupError, TypeError, AttributeError, Recu
 
 
 class FilesOnDisk(Mapping[str, str]):
-    """Generated files that are current on disk. Their texts are read only when somebody asks."""
+    """Generated files that are current on disk. A text is read on first use."""
 
     def __init__(self, paths: Iterable[str], settings: Settings) -> None:
         self._paths, self._settings = dict.fromkeys(paths), settings
@@ -49,7 +49,7 @@ class FilesOnDisk(Mapping[str, str]):
 
 
 class ReadsOfEntry(Mapping[str, str]):
-    """`Conversion.reads` of an entry, put together only when somebody asks: few checks do."""
+    """`Conversion.reads` of an entry, built on first use: few checks need it."""
 
     def __init__(self, entry: CacheEntry, entries: CacheEntries) -> None:
         self._entry, self._entries = entry, entries
@@ -70,7 +70,7 @@ class ReadsOfEntry(Mapping[str, str]):
 
 
 class Cache:
-    """The entries in a folder that were made with these settings. Trouble with the folder is never an error."""
+    """The entries in a folder that were made with these settings. A folder that cannot be read or written is no error."""
 
     def __init__(self, folder: str, settings: Settings, *, errors_only: bool = False) -> None:
         self.folder, self.settings = folder, settings
@@ -80,7 +80,7 @@ class Cache:
         self._packages: dict[str, str] = {}
         self._is_file = functools.lru_cache(maxsize=None)(os.path.isfile)
         self.is_ordered = False
-        """Whether it is known of the conversions found that no modular files need each other."""
+        """Whether the entries of the conversions found say that no two modular files need each other."""
 
     def look_up(self, paths: Iterable[str]) -> dict[str, Conversion]:
         """The conversions that still hold, by modular file: the generated files on disk are their result."""
@@ -105,13 +105,13 @@ class Cache:
                 yield path, self._conversion(path, entry, entries)
 
     def _changed(self, numbers: Iterable[int], entries: CacheEntries) -> set[int]:
-        """The numbers of the files that are not the same today. Most entries name the same files."""
+        """The numbers of the files that have changed. Most entries name the same files."""
         files = {number: (entries.path(entries.files[number][0]), entries.files[number][1]) for number in numbers}
         self._hashes.read(path for path, value in files.values() if value != EXISTS)
         return {number for number, (path, value) in files.items() if not self._hashes.matches(path, value)}
 
     def _is_there(self, path: str, entry: CacheEntry) -> bool:
-        """Whether a modular file has its place, among the same packages."""
+        """Whether a modular file is at the place of its entry, and its packages are where they were."""
         return entry.place == self._place(path) and all(
             (find_package(name, os.path.dirname(path), self._is_file) or "") == at
             for name, at in entry.packages.items()
@@ -126,14 +126,14 @@ class Cache:
             FilesOnDisk(files, self.settings),
             ()
             if self._errors_only
-            else tuple(unpack_diagnostic(one) for one in entry.findings),  # none of them is an error
+            else tuple(unpack_diagnostic(one) for one in entry.findings),  # an entry holds only warnings
             reads=ReadsOfEntry(entry, entries),
             packages=entry.packages,
             requires=frozenset(entries.path(name) for name in entry.requires),
         )
 
     def store(self, conversions: Iterable[Conversion]) -> None:
-        """Store the conversions that went through, and remove the oldest cache files beyond the bounds."""
+        """Store the successful conversions, and remove the oldest cache files beyond the limits."""
         by_folder: dict[str, list[Conversion]] = {}
         for conversion in conversions:
             if conversion.files and not conversion.failed:
@@ -142,7 +142,7 @@ class Cache:
             return
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             for folder, converted in by_folder.items():
-                entries = self._load(folder)  # anew: other runs may have stored something meanwhile
+                entries = self._load(folder)  # read again, since other runs may have stored entries meanwhile
                 for one in converted:
                     entries.add(
                         one,
@@ -164,7 +164,9 @@ class Cache:
         return store.digest(f"{self._key}\0{folder}".encode("utf-8", "surrogatepass"))
 
     def _place(self, path: str) -> str:
-        """What a conversion takes from the place of its file: the path in its banner, and which folders are packages."""
+        """The facts about the place of a file that decide its conversion: the path in its banner, the folders that are
+        packages.
+        """
         above = packages_above(path.rpartition(os.sep)[0], self._packages, self._is_file)
         return f"{source_path(path, self.settings)} {above}"
 

@@ -24,7 +24,7 @@ def pack_diagnostic(diagnostic: Diagnostic) -> list[Any]:
 
 
 def unpack_diagnostic(values: Sequence[Any]) -> Diagnostic:
-    """The diagnostic that `pack_diagnostic` was given. Raises `ValueError`, `TypeError` or `LookupError` for others."""
+    """The inverse of `pack_diagnostic`. Raises `ValueError`, `TypeError` or `LookupError` for any other value."""
     name, (path, line, column, end_line, end_column), message, help, source_line, override, fix = values
     texts, numbers, optional = (name, path, message, help, source_line), (line, column), (end_line, end_column)
     if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):

@@ -1,4 +1,4 @@
-"""The folder of the cache: files that are whole or count as absent, whatever other runs do to it meanwhile."""
+"""The folder of the cache. A damaged file counts as absent, and other runs may write to the folder at the same time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from modular_converter.settings.regular_file import read_regular
 
 VARIABLE = "MODULAR_CONVERTER_CACHE"
 MAX_ENTRIES, MAX_BYTES = 256, 64 * 1024 * 1024
-"""Beyond either, the oldest entries are removed. One is about a folder of models, a kilobyte or two for each of them."""
+"""Beyond either limit, the oldest entries are removed. An entry has a kilobyte or two for each model of its folder."""
 MAX_ENTRY_BYTES = 16 * 1024 * 1024
-"""A larger file is none of ours, and is not read."""
+"""This tool writes no larger file, so such a file is not read."""
 _SUFFIX = ".json"
 VERSION = ".version"
-"""The suffix of a file that holds the version of a formatter. These are tiny and few, and count for no bound."""
+"""The suffix of a file that holds the version of a formatter. They are tiny and few, and do not count for the limits.
+"""
 _OURS = re.compile(r"[0-9a-f]{64}\.(json|version)")
-"""Other files in the folder are none of ours to remove: somebody may have pointed the variable at one in use."""
+"""Only files with such names are removed: the variable may name a folder that is used for other things, too."""
 
 
 def cache_folder() -> str:
@@ -34,7 +35,7 @@ def cache_folder() -> str:
 
 
 def clear(folder: str) -> str:
-    """Remove all entries; return why some could not be, "" if none is left."""
+    """Remove all entries. Returns the reason if some are left, else ""."""
     reason = ""
     try:
         paths = _entries(folder)
@@ -53,10 +54,10 @@ def clear(folder: str) -> str:
 
 
 def unusable(folder: str) -> str:
-    """Why nothing can be stored in a folder, "" when it can: found out by storing a little."""
+    """The reason why nothing can be stored in a folder, else "". A small file is stored to find out."""
     from modular_converter.files.atomic_write import replace_file
 
-    path = os.path.join(folder, f".try.{os.getpid()}.modular-tmp")  # swept like any other if we are killed here
+    path = os.path.join(folder, f".try.{os.getpid()}.modular-tmp")  # of a killed process a later run removes it
     if os.path.exists(folder) and not os.path.isdir(folder):
         return "it is no folder"
     try:
@@ -69,7 +70,7 @@ def unusable(folder: str) -> str:
 
 
 def read_entry(folder: str, name: str, suffix: str = _SUFFIX) -> bytes | None:
-    """The content of an entry; None when there is none, it is damaged, or others can have written it."""
+    """The content of an entry; None if it is missing or damaged, or if another user may have written it."""
     path = os.path.join(folder, name + suffix)
     try:
         content = read_regular(path, MAX_ENTRY_BYTES) if _is_own(path) else b""
@@ -80,7 +81,7 @@ def read_entry(folder: str, name: str, suffix: str = _SUFFIX) -> bytes | None:
 
 
 def write_entry(folder: str, name: str, body: bytes, suffix: str = _SUFFIX) -> None:
-    """Put an entry in place of any of that name. Raises `OSError` where that cannot be."""
+    """Write an entry; an entry of the same name is replaced. Raises `OSError`."""
     from modular_converter.files.atomic_write import replace_file
 
     if len(body) <= MAX_ENTRY_BYTES - 65:
@@ -89,7 +90,7 @@ def write_entry(folder: str, name: str, body: bytes, suffix: str = _SUFFIX) -> N
 
 
 def bound(folder: str) -> None:
-    """Remove the oldest entries beyond the bounds, and what killed processes have left."""
+    """Remove the oldest entries beyond the limits, and the temporary files of killed processes."""
     from modular_converter.files.atomic_write import sweep
 
     sweep(folder)
@@ -116,7 +117,7 @@ def _is_own(path: str) -> bool:
 
 
 def _entries(folder: str) -> list[str]:
-    """The files of ours in a folder. Raises `OSError`."""
+    """The files of the cache in a folder. Raises `OSError`."""
     return [os.path.join(folder, name) for name in os.listdir(folder) if _OURS.fullmatch(name)]
 
 

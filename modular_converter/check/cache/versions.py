@@ -10,7 +10,7 @@ from modular_converter.convert.emit.formatter_version import VersionOf, program_
 
 
 VERSION = re.compile(rb"\d[\w.+-]{0,40}")
-"""Another entry is none of ours."""
+"""The form of a stored version. An entry of another form is ignored."""
 
 
 def remembered_versions(folder: str | None) -> VersionOf:

@@ -104,8 +104,8 @@ TABLE: Mapping[str, object] = {
     "implied-bases": {
         "GradientCheckpointingLayer": "nn.Module",
     },
-    # What older releases of the package did otherwise, the newest first: each table holds for all releases before its own.
-    # The release is that of the package which the models lie in.
+    # The conventions of older releases of the package, the newest first: each table holds for all releases before its
+    # own. The release is that of the package which the models lie in.
     "older": [
         {
             "before": "5.18",
