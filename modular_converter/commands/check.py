@@ -52,7 +52,7 @@ def check_command(files: tuple[str, ...], listed: tuple[str, ...], **options: An
     from modular_converter.commands.run_check import run
 
     code = run((*files, *listed) or ("all",), **options)
-    gc.freeze()  # else the interpreter searches once more at its end
+    gc.freeze()  # otherwise the interpreter searches once more at its end
     raise SystemExit(code)
 
 

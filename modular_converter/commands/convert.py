@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 COMMANDS = frozenset(("graph", "marks", "modularize", "suggest", "where"))
-"""The commands of their own that a first argument names; each is a file beside this one."""
+"""The commands that the first argument may name; each is a file beside this one."""
 
 
 def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
@@ -106,7 +106,9 @@ def _list_rules(output_format: str) -> None:
 
 
 def _watch(options: ConvertOptions) -> int:
-    """Convert until Ctrl-C; raises `UsageError` for options that contradict `--watch`, and where it cannot watch."""
+    """Convert until Ctrl-C. Raises `UsageError` for options that contradict `--watch`, and when no folder can be
+    watched.
+    """
     if not options.writes or options.fix or options.verbose or options.output_format != "text":
         raise click.UsageError(
             "--watch writes files and prints one line for each change; "

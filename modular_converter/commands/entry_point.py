@@ -18,7 +18,8 @@ _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE)
 
 
 def run_command(command: click.Command, arguments: list[str] | None, name: str) -> None:
-    """Run a command and exit; without `arguments`, which a program has from its command line, at once.
+    """Run a command and exit. Without `arguments`, those of the program's command line are used, and the process ends
+    at once.
 
     An error of the tool itself is reported as MC199 with a request for a report; `--verbose` shows its traceback.
     """
@@ -58,9 +59,8 @@ def run_command(command: click.Command, arguments: list[str] | None, name: str) 
 
 
 def _end_at_once(code: int) -> None:
-    """End the process without taking the interpreter apart: 5 % of a check in which nothing has changed.
-
-    Not where something waits for the end: worker processes, or a measurement of coverage.
+    """End the process without the interpreter's own clean-up, which takes 5 % of a check without changes. The clean-up
+    is kept where worker processes or a measurement of coverage need it.
     """
     if not {"multiprocessing", "coverage"} & sys.modules.keys():
         if sys.stderr is not None:
@@ -82,6 +82,6 @@ def _discard_output(error: OSError) -> int:
         if error.errno != errno.EPIPE:
             click.echo(f"Error: the output could not be written: {error.strerror}", err=True)
     for stream in filter(None, (sys.stdout, sys.stderr)):
-        with contextlib.suppress(OSError, ValueError):  # else Python writes the rest when it ends
+        with contextlib.suppress(OSError, ValueError):  # otherwise Python writes the rest at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return 1 if error.errno == errno.EPIPE else 2  # `| head` has read enough; click also exits with 1

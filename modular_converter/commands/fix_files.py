@@ -29,7 +29,7 @@ def fix_files(
         settings: the settings of the run.
         writes: whether the files are written.
         diff_format: the format of the findings, to print a diff in place of writing; "" for none.
-        quiet: say nothing of what was cured.
+        quiet: do not print the cures.
 
     Raises `ConversionError` for a file that may not be written.
     """
@@ -56,7 +56,7 @@ def _write(fixed: FixedFile, settings: Settings) -> None:
 
 
 def _tell(fixed: FixedFile, verb: str) -> None:
-    """Say to stderr what is cured, and which cures do not hold."""
+    """Print to stderr the findings that are cured, and the cures that do not hold."""
     path = os.path.relpath(fixed.path)
     if fixed.applied:
         titles = ", ".join(f"{one.code} {one.fix.title}" for one in fixed.applied if one.fix)

@@ -55,7 +55,7 @@ class FilesCommand(click.Command):
     """A command that also accepts any number of files behind `--files-to-parse`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments as if the files had been given without the option."""
+        """Parse the arguments as if the files stood without the option."""
         return super().parse_args(ctx, spread_files(args))
 
 

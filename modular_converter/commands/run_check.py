@@ -1,4 +1,4 @@
-"""What `check-modular-conversion` does with its options: check, report, count, and tell of a cache that fails."""
+"""The work of `check-modular-conversion`: check, report, count, and say if the cache fails."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _OfRulesOff(NamedTuple):
 
 
 def _of_rules_off(result: CheckResult, selected: Collection[str], *, counted: bool) -> _OfRulesOff:
-    """What rules that are off by default find in the checked files; nothing is read where none is asked for.
+    """The findings of the rules that are off by default; nothing is read if no such rule is selected.
 
     Args:
         result: the check.
@@ -91,7 +91,7 @@ def _of_rules_off(result: CheckResult, selected: Collection[str], *, counted: bo
 
 
 def _code_of_rule_off(entry: str) -> str:
-    """The code of a rule that is off by default. Raises `UsageError` for any other."""
+    """The code of a rule that is off by default. Raises `UsageError` for any other rule."""
     from modular_converter.rules import UnknownRuleError, by_code, off_by_default
 
     try:
@@ -107,7 +107,7 @@ def _code_of_rule_off(entry: str) -> str:
 
 
 def _clear(folder: str, quiet: bool) -> None:
-    """Remove what earlier runs have stored; print the reason where this fails."""
+    """Remove the entries of earlier runs; print the reason if this fails."""
     from modular_converter.check.cache.store import clear
 
     if (reason := clear(folder)) and not quiet:
@@ -115,7 +115,7 @@ def _clear(folder: str, quiet: bool) -> None:
 
 
 def _report_cache(result: CheckResult, cache: str | None) -> None:
-    """Print why nothing could be stored, if the next run will have to convert the same files again."""
+    """Print why nothing could be stored, if the next run must therefore convert the same files again."""
     if cache is None or not result.converted:
         return
     from modular_converter.check.cache.store import unusable

@@ -1,4 +1,4 @@
-"""What `modular-convert` does with its options: find the files, convert, write or compare, report."""
+"""The work of `modular-convert`: find the files, convert, write or compare, report."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ConvertOptions:
 
     @property
     def stream(self) -> TextIO:
-        """Where lists of files go: stdout, unless stdout is for findings that a program reads."""
+        """The stream for lists of files: stdout, unless a program reads the findings there."""
         return sys.stdout if self.output_format == "text" else sys.stderr
 
 

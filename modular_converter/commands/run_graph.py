@@ -1,4 +1,4 @@
-"""What `modular-convert graph` does with its options: read the modular files, render the graph, write it."""
+"""The work of `modular-convert graph`: read the modular files, render the graph, write it."""
 
 from __future__ import annotations
 

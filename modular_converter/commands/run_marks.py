@@ -1,4 +1,4 @@
-"""What `modular-convert marks` does with its options: find the files, audit, put right, report."""
+"""The work of `modular-convert marks`: find the files, audit the marks, correct copies, report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `modular-convert modularize` does with its options: read, modularize, write or show, report."""
+"""The work of `modular-convert modularize`: read the models, modularize, write or show, report."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run(options: ModularizeOptions) -> int:
 
 
 def _write_or_show(modular: str, text: str, settings: Settings, options: ModularizeOptions) -> bool:
-    """Write a modular file, or show how it would change; return whether it would, where it is shown."""
+    """Write a modular file, or show how it would change; return whether a shown file would change."""
     if options.diff:
         old = current_text(modular, settings)
         print_diff(os.path.relpath(modular), old, text, options.output_format)

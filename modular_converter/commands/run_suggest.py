@@ -1,4 +1,4 @@
-"""What `modular-convert suggest` does with its options: read the model and the library, compare, print."""
+"""The work of `modular-convert suggest`: read the model and the library, compare, print."""
 
 from __future__ import annotations
 

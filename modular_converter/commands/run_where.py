@@ -1,4 +1,4 @@
-"""What `modular-convert where` does with its arguments: ask for each line, print the answers."""
+"""The work of `modular-convert where`: look up each line, print the answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from modular_converter.settings.values import Settings
 MOST_SHOWN = 3
 """Lines of one place that the text quotes."""
 MOST_DIGITS = 9
-"""Of a line; Python refuses to read a number of thousands of digits."""
+"""The most digits of a line number; Python refuses to read a number of thousands of digits."""
 
 
 def run(places: Sequence[str], output_format: str) -> int:

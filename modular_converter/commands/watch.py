@@ -1,9 +1,9 @@
 """`modular-convert --watch`: convert again the files that a saved file affects, and print one line for each change.
 
-Only what a saved file affects is written, and at the start the files that the command line names: other models may be
-out of date for reasons that are not this user's. Each pass reads the settings and finds the files again, so no pass
-works with outdated knowledge. Between passes only two things are kept: the files that each conversion has read with
-their hashes, and the files that this process has written.
+Only the files that a saved file affects are written, and at the start the files that the command line names. Other
+models may be out of date for reasons that do not concern this user. Each pass reads the settings and finds the files
+again, so that changes of both count. Between passes only two things are kept: the files that each conversion has read
+with their hashes, and the files that this process has written.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Watch:
 
 
 def watch_models(options: ConvertOptions) -> int:
-    """Convert what is out of date, then the files that each saved file affects, until Ctrl-C.
+    """Convert the files that are out of date, then those that each saved file affects, until Ctrl-C.
 
     Returns the exit code: 0 after Ctrl-C, 2 when the arguments or settings are wrong at the start. Raises
     `WatchError` when no folder can be watched.
@@ -107,7 +107,7 @@ def _follow(state: Watch) -> None:
     batches = _batches([folder for folder in folders if os.path.isdir(folder)])
     next(batches)  # the folders are being watched now, so no change is lost
     settings = stamps(state.settings)
-    if state.started:  # what was saved while nothing was watched
+    if state.started:  # files that were saved while nothing was watched
         _pass(state, _changed_since_read(state), "other folders")
     else:
         _pass(state, None, "start", writes=state.options.arguments != (ALL,))
@@ -158,19 +158,19 @@ def _saved(state: Watch, batch: Batch) -> list[str]:
     return sorted(
         file
         for file, stamp in found.items()
-        if stamp != state.own.get(file) and (stamp or file in known)  # unknown files that are gone again do not count
+        if stamp != state.own.get(file) and (stamp or file in known)  # unknown files that are gone do not count
     )
 
 
 def _changed_since_read(state: Watch) -> list[str]:
-    """The files that a conversion has read and that hold something else now, but for generated ones."""
+    """The files that a conversion has read and that have changed since, except for generated files."""
     hashes = CurrentHashes(prepare(state.options).settings)
     read = {entry for reads in state.reads.values() for entry in reads.items()}
     return sorted(path for path, value in read if path not in state.generated and not hashes.matches(path, value))
 
 
 def _pass(state: Watch, saved: Sequence[str] | None, label: str, *, writes: bool = True) -> None:
-    """Convert the files that `saved` affects, or all for None; write or count those that differ, and print one line."""
+    """Convert the files that `saved` affects (None: all), write or count the files that differ, and print one line."""
     started = time.perf_counter()
     try:
         selection = prepare(state.options)
@@ -200,7 +200,7 @@ def _affected(state: Watch, saved: Sequence[str], selection: Selection) -> list[
 def _write(
     state: Watch, selection: Selection, conversions: Sequence[Conversion], writes: bool
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Write the generated files that differ, or only look for them; return their paths, and all findings."""
+    """Write the generated files that differ, or only find them; return their paths and all findings."""
     different: list[str] = []
     findings = [diagnostic for conversion in conversions for diagnostic in conversion.diagnostics]
     for conversion in conversions:
@@ -225,7 +225,7 @@ def _print_line(
     findings: Sequence[Diagnostic],
     started: float,
 ) -> None:
-    """Print the line of a pass: what was done with which files, the first error, the number of warnings, the time."""
+    """Print the line of a pass: the action, the files, the first error, the number of warnings, the time."""
     errors = [finding for finding in findings if finding.is_error]
     parts = [action] if action else []
     if errors:

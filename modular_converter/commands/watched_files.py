@@ -1,4 +1,4 @@
-"""The folders that a watch looks at, and the signs by which a file or folder is seen to be another one."""
+"""The folders to watch, and stamps that tell whether a file or folder has changed."""
 
 from __future__ import annotations
 

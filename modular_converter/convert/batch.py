@@ -28,7 +28,7 @@ class Run:
 
     settings: Settings
     overlay: dict[str, str] = field(default_factory=dict)
-    """Texts that this run sees in place of files on disk; the texts that it generates are added."""
+    """Texts that this run reads in place of files on disk; the texts that it generates are added."""
     workers: int = 0
     """Processes at most; 0 lets the run decide."""
     progress: Progress = lambda converted: None
@@ -65,7 +65,7 @@ class Run:
         return [done[path] for path in sorted(done)]
 
     def _batch(self, paths: Sequence[str], library: Library) -> list[Conversion]:
-        """Convert files and format what they give, all together."""
+        """Convert files and format all results together."""
         conversions = convert_all(paths, library, self.workers, self.progress)
         by_settings: dict[int, list[Conversion]] = {}
         formattings = dict(enumerate(self.settings.formattings))
@@ -76,7 +76,7 @@ class Run:
         return sorted((one for some in finished for one in some), key=lambda one: one.path)
 
     def _format(self, conversions: Sequence[Conversion], settings: Settings, library: Library) -> list[Conversion]:
-        """Format what conversions give, all by the same settings."""
+        """Format the texts of conversions, all by the same settings."""
         texts = {path: text for conversion in conversions for path, text in conversion.files.items()}
         try:
             result = format_files(texts, settings)
@@ -85,7 +85,7 @@ class Run:
         return [self._finish(conversion, result, library) for conversion in conversions]
 
     def _finish(self, conversion: Conversion, result: FormatResult, library: Library) -> Conversion:
-        """A conversion with its formatted texts, and all that is to be said of it."""
+        """A conversion with its formatted texts and all its findings."""
         diagnostics = [_with_source(diagnostic, library) for diagnostic in conversion.diagnostics]
         seen = Observations()
         diagnostics += examine(conversion, result, library.observing(seen))
@@ -109,14 +109,14 @@ class Run:
     ) -> dict[str, str]:
         """Make the texts of a batch visible to their dependents; return the files that change, each with its source.
 
-        A text of an earlier round that its modular file gives no more, mostly since it fails now, is taken back: it
-        will never be on disk.
+        A text of an earlier round that its modular file no longer gives, mostly because its conversion now fails, is
+        withdrawn: it will never be on disk.
 
         Args:
             batch: the conversions of this round.
             earlier: the conversions of earlier rounds, by modular file.
             given: the texts that the run was started with.
-            library: the texts that the run sees.
+            library: the texts that the run reads.
         """
         changed = {
             file: (conversion.path, text)
@@ -138,7 +138,7 @@ class Run:
 
 
 def _merged(reads: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """Reads of two steps of a conversion. The hash of a file says more than that it exists."""
+    """The reads of two steps of a conversion, joined. The hash of a file replaces the note that it exists."""
     known = {path: at for path, at in reads.items() if at != EXISTS}
     return dict(sorted({**reads, **more, **known}.items()))
 

@@ -1,4 +1,4 @@
-"""In what order modular files can be converted: which of them needs the generated files of which other."""
+"""The order in which modular files can be converted, by the generated files that each needs of others."""
 
 from __future__ import annotations
 

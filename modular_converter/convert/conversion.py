@@ -17,7 +17,7 @@ EXISTS, UNREADABLE, MISSING = "exists", "unreadable", ""
 
 
 class Origin(NamedTuple):
-    """Where a generated definition comes from: `path:line name`, and how it got here."""
+    """Where a generated definition comes from: `path:line name`, and how it was made."""
 
     path: str
     line: int
@@ -45,7 +45,7 @@ class Conversion:
     """The neighbour files that the modular file imports from, whether they exist or not."""
 
     found: tuple[Diagnostic, ...] = ()
-    """The findings before the settings leave out some of them, or weigh them otherwise."""
+    """The findings before the settings leave some out or change their severity."""
 
     @property
     def failed(self) -> bool:

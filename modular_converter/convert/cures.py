@@ -10,11 +10,13 @@ from modular_converter.diagnostics import Diagnostic, Edit
 
 
 MOST_CURES = 50
-"""Findings of one file that get a cure at a time. Each takes a look at the whole file, and a file may have thousands."""
+"""The most findings of one file that get a cure. Each cure searches the whole file, which may have thousands of
+findings.
+"""
 
 
 def with_cures(findings: Iterable[Diagnostic], path: str, text: str) -> list[Diagnostic]:
-    """The findings, those about a modular file with their cures where the rules offer some.
+    """The findings; those about the modular file have the cures that their rules offer.
 
     Args:
         findings: the findings of its conversion.

@@ -1,4 +1,4 @@
-"""The graph of a library of models: who inherits from whom, as text, dot, JSON, or a page of HTML."""
+"""The graph of a library: the models and their inheritance, as text, dot, JSON, or a page of HTML."""
 
 from __future__ import annotations
 

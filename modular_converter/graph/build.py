@@ -25,7 +25,7 @@ _KINDS = {"def": "function", "class": "class", None: "assignment"}
 
 @dataclass
 class _Taken:
-    """What the modular files of one model take from one other model."""
+    """The classes and definitions that the modular files of one model take from one other model."""
 
     classes: list[InheritedClass] = field(default_factory=list)
     things: set[ImportedThing] = field(default_factory=set)
@@ -41,10 +41,10 @@ class _Reading:
     taken: dict[tuple[str, str], _Taken] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     kinds: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Neighbour's path -> name -> kind of what it defines."""
+    """Neighbour's path -> name of a definition -> its kind."""
 
     def edge(self, heir: str, path: str) -> _Taken | None:
-        """What `heir` takes from the model that the neighbour at `path` belongs to; None within one model."""
+        """The edge from `heir` to the model of the neighbour at `path`; None within one model."""
         parent = model_name(os.path.dirname(path), self.root)
         if parent == heir:
             return None
@@ -175,7 +175,7 @@ def _header_line(statement: Statement) -> int:
 
 
 def _source_of(name: ImportedName, path: str, line: int, reading: _Reading) -> str:
-    """The neighbour's file behind an imported name; "" for an ordinary import, or for one that leads nowhere."""
+    """The neighbour's file behind an imported name; "" for an ordinary import, or if no such file can exist."""
     if neighbour_module(name.module, reading.library.settings) is None:
         return ""
     folder = os.path.dirname(path)

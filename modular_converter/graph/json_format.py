@@ -1,4 +1,4 @@
-"""The graph as JSON, for programs. `VERSION` counts up when a field changes its meaning or goes away."""
+"""The graph as JSON, for programs. `VERSION` increases when a field changes its meaning or is removed."""
 
 from __future__ import annotations
 

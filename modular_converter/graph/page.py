@@ -44,7 +44,7 @@ def embedded(data: object) -> str:
 
 
 def _policy(script: str, style: str) -> str:
-    """A content security policy that allows this script and this style, and nothing else at all."""
+    """A content security policy that allows only this script and this style."""
     allowed = {
         "default-src": "'none'",
         "script-src": f"'sha256-{_hash(script)}'",

@@ -22,7 +22,7 @@ class InheritedClass:
 
 @dataclass(frozen=True)
 class ImportedThing:
-    """A thing that a modular file imports from a neighbour by name, and does not inherit from."""
+    """A definition that a modular file imports from a neighbour by name and does not inherit from."""
 
     name: str
     kind: str
@@ -74,7 +74,7 @@ class Model:
 
     @property
     def lines_saved(self) -> int | None:
-        """Generated lines less lines of the modular files; None for a model that is not generated, or not yet."""
+        """Generated lines minus lines of the modular files; None for a model without generated files."""
         return self.generated_lines - self.modular_lines if self.generated else None
 
 
@@ -91,12 +91,12 @@ class Graph:
 
     @cached_property
     def parents(self) -> Mapping[str, tuple[Edge, ...]]:
-        """Model -> its edges to its parents, most classes first."""
+        """Model -> its edges to its parents, the one with the most classes first."""
         return self._by("heir")
 
     @cached_property
     def heirs(self) -> Mapping[str, tuple[Edge, ...]]:
-        """Model -> the edges of its direct heirs, most classes first."""
+        """Model -> the edges of its direct heirs, the one with the most classes first."""
         return self._by("parent")
 
     def _by(self, end: str) -> Mapping[str, tuple[Edge, ...]]:
@@ -120,7 +120,7 @@ class Graph:
         return {name: len(_reachable(name, onward)) for name in self.models}
 
     def around(self, names: Iterable[str]) -> Graph:
-        """The part of the graph that is these models, their ancestors and their heirs."""
+        """The part of the graph with these models, their ancestors and their heirs."""
         chosen = tuple(sorted(set(names)))
         kept = set(chosen)
         for name in chosen:
@@ -131,7 +131,7 @@ class Graph:
 
 
 def _reachable(start: str, onward: Mapping[str, Iterable[str]]) -> dict[str, int]:
-    """All nodes in reach but the start -> steps of the shortest path."""
+    """Each reachable node, except the start -> steps of the shortest path."""
     steps = {start: 0}
     latest = [start]
     while latest:

@@ -35,7 +35,7 @@ def modular_files(arguments: Sequence[str], models: str | None) -> tuple[str, tu
 def chosen_models(arguments: Sequence[str], graph: Graph, root: str) -> tuple[list[str], list[Diagnostic]]:
     """The models that the arguments name, and a finding for each argument that names none.
 
-    An argument is the name of a model, written by hand or not, or what `modular-convert` takes as well.
+    An argument is the name of a model, which may be written by hand, or any argument of `modular-convert`.
     """
     chosen: list[str] = []
     findings: list[Diagnostic] = []

@@ -1,1 +1,1 @@
-"""Comments `# Copied from …`: do the copies that they mark still say what their sources say?"""
+"""Comments `# Copied from …`: are the marked copies still equal to their sources?"""

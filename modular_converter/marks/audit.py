@@ -25,15 +25,15 @@ INDENT = 4
 
 
 class MarkVerdict(enum.Enum):
-    """What there is to say about a mark."""
+    """The verdict about a mark."""
 
     IDENTICAL = "identical"
     DRIFTED = "drifted"
-    """The copy does not say what its source says."""
+    """The copy differs from its source."""
     DANGLING = "dangling"
     """The source does not exist."""
     INVISIBLE = "invisible"
-    """No checker that looks for the exact form sees it."""
+    """A checker that looks for the exact form does not see it."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Audited:
     lines: tuple[int, int] = (0, 0)
     """Its first and last line in the file, from 1, without decorators."""
     source: DefinitionUnits | None = None
-    """Of a drifted copy: what it should say, formatted."""
+    """For a drifted copy: the text that it should have, formatted."""
     copy: DefinitionUnits | None = None
-    """Of a drifted copy: what it says, formatted."""
+    """For a drifted copy: the text that it has, formatted."""
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What stays the same while lines above it come and go."""
+        """A key that stays the same when lines above the mark are added or removed."""
         return self.path, self.name, self.mark.text
 
 
@@ -66,9 +66,9 @@ class Audit:
     marks: tuple[Audited, ...]
     """In the order of the files and lines."""
     in_generated: int
-    """Marks in generated files, which nobody edits; they are left out."""
+    """The number of marks in generated files; they are left out, since nobody edits these files."""
     findings: tuple[Diagnostic, ...] = ()
-    """For the files that could not be read."""
+    """Findings about files that could not be read."""
 
 
 def audit(paths: Iterable[str], library: Library) -> Audit:
@@ -132,14 +132,14 @@ def _judge(path: str, mark: CopyMark, place: DefinitionLines, text: str, sources
 
 
 def _as_copied(text: str, mark: CopyMark, name: str, limit: int) -> str:
-    """The source as the copy should have it. The name of the definition itself is the copy's own."""
+    """The text of the source with the replacements of the mark. The definition keeps the name that it has in the copy."""
     for replacement in mark.replacements:
         text = replacement.apply(text, limit)
     return named(text, name)
 
 
 def _formatted(audits: Sequence[Audited], settings: Settings) -> Iterator[Audited]:
-    """The audits, in which definitions that differ are compared again, formatted as the library formats them."""
+    """The audits, with the definitions that differ formatted as the library formats them and compared again."""
     texts: dict[str, str] = {}
     for number, one in enumerate(audits):
         for part, units in (("source", one.source), ("copy", one.copy)):
@@ -169,7 +169,7 @@ def _key(one: Audited, number: int, part: str) -> str:
 
 
 def depth(one: Audited) -> int:
-    """How many blocks a definition stands in."""
+    """The number of blocks around a definition."""
     return (one.mark.column - 1) // INDENT
 
 

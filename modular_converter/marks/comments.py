@@ -15,7 +15,7 @@ _PATH = r"(?P<path>[A-Za-z_]\w*(?:\.\w+)*)"
 _LOOSE = re.compile(rf"copied\s+from:?\s+`?{_PATH}`?(?P<rest>.*)", re.IGNORECASE)
 _ALL_CASING = "all-casing"
 MOST_REPLACEMENTS = 100
-"""Of one mark; each takes a look at the whole source."""
+"""The most replacements of one mark; each searches the whole source."""
 _IGNORE = re.compile(r"#\s*Ignore copy\b")
 _END = re.compile(r"[ \t]*#[ \t]*End copy\b")
 _BELOW = re.compile(r"[ \t]*(?:async[ \t]+def|def|class)\b")
@@ -23,7 +23,7 @@ _BELOW = re.compile(r"[ \t]*(?:async[ \t]+def|def|class)\b")
 
 @dataclass(frozen=True)
 class Replacement:
-    """`Bert->Roberta`: what the copy has in place of the source's text."""
+    """A replacement such as `Bert->Roberta`: the source's text and the copy's."""
 
     old: str
     new: str
@@ -31,7 +31,7 @@ class Replacement:
     """Whether `bert->roberta` and `BERT->ROBERTA` are meant, too."""
 
     def apply(self, text: str, limit: int) -> str:
-        """The text of the source as the copy has it; "" for one that would have more than `limit` characters."""
+        """The text after the replacement; "" if it would have more than `limit` characters."""
         pairs = [(self.old, self.new)]
         if self.all_casing:
             pairs += [(self.old.lower(), self.new.lower()), (self.old.upper(), self.new.upper())]
@@ -48,14 +48,14 @@ class CopyMark:
 
     line: int
     column: int
-    """Of the `#`, both from 1."""
+    """The line and column of the `#`, both from 1."""
     text: str
     source: str
     """The dotted name of the definition that is copied, with its package."""
     replacements: tuple[Replacement, ...] = ()
-    """Without those that have blanks in them: `Deformable DETR->Grounding DINO`."""
+    """The replacements, except those with blanks such as `Deformable DETR->Grounding DINO`."""
     flaw: str = ""
-    """Why a checker that looks for the exact form does not see it; "" for a mark that is seen."""
+    """The reason why a checker that looks for the exact form does not see it; "" for a valid mark."""
 
 
 def find_marks(text: str, beginning: str, package: str) -> list[CopyMark]:
@@ -97,7 +97,7 @@ def _mark(
 
 
 def _is_meant(path: str, rest: str, package: str) -> bool:
-    """Whether a comment is a mark, right or wrong, and no sentence with the words `copied from` in it."""
+    """Whether a comment is a mark, valid or not, rather than a sentence with the words `copied from`."""
     first = path.partition(".")[0]
     if first == package or (".models." in path and path.count(".") > 2):
         return True
@@ -127,7 +127,7 @@ def _flaw_of_place(lines: list[str], line: int, column: int) -> str:
 
 
 def _replacements(rest: str) -> tuple[tuple[Replacement, ...], str]:
-    """What stands behind the path: the replacements that can be read, and what is wrong."""
+    """The text behind the path: the replacements that can be read, and the reason if some cannot."""
     words = rest.strip()
     if not words:
         return (), ""
@@ -154,7 +154,7 @@ def without_ignored(line: str) -> str:
 
 
 def is_end(line: str) -> bool:
-    """Whether a line is a comment `# End copy`: what follows is the copy's own."""
+    """Whether a line is a comment `# End copy`: the lines below it belong to the copy alone."""
     return _END.match(line) is not None
 
 

@@ -1,4 +1,4 @@
-"""Whether a copy says what its source says, but for what `# Ignore copy` lets differ."""
+"""Whether a copy equals its source, except where `# Ignore copy` allows differences."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ Lines = tuple[str, ...]
 
 
 def agree(source: DefinitionUnits, copy: DefinitionUnits) -> bool:
-    """Whether two definitions have the same lines. Blank lines count in strings alone.
-
-    An ignored method stands for the source's method of that name, which may be missing. Ignored statements stand for
-    any number of statements: in a class, of those that are no methods.
+    """Whether two definitions have the same lines. Blank lines count only in strings. An ignored method matches the
+    source's method of that name, which may be missing. Ignored statements match any number of statements; in a class,
+    of statements that are no methods.
     """
     if _lines(source.header) != _lines(copy.header):
         return False
@@ -31,7 +30,7 @@ def agree(source: DefinitionUnits, copy: DefinitionUnits) -> bool:
 
 
 def same_lines(source: str, copy: str, beginning: str) -> bool:
-    """Whether two texts have the same lines but for marks and blank lines of code: most copies, which need no parser."""
+    """Whether two texts have the same lines apart from marks and blank lines of code: so most copies need no parser."""
     ours, theirs = copy.split("\n"), source.split("\n")
     if is_ignored(ours) or is_ignored(theirs):
         return False
@@ -44,7 +43,7 @@ def _without_marks(lines: list[str], beginning: str) -> Lines:
 
 
 def differing(source: DefinitionUnits, copy: DefinitionUnits) -> list[str]:
-    """The names of the members that differ or that only one of the two has; "" among them for anything without a name."""
+    """The names of the members that differ or that only one text has; "" for members without a name."""
     theirs, ours = _by_name(source.body), _by_name(copy.body)
     ignored = {unit.name for unit in copy.body if unit.is_ignored}
     return [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name) and name not in ignored]
@@ -58,7 +57,7 @@ def _by_name(units: Sequence[BodyUnit]) -> dict[str, list[Lines]]:
 
 
 def _lines(lines: Sequence[str]) -> Lines:
-    """The lines without blank ones and without blanks at their ends, but in strings, where both are part of the value."""
+    """The lines without blank lines and trailing blanks, except in strings, where both belong to the value."""
     kept = _ending_in_strings(lines)
     return tuple(
         line if number in kept else line.rstrip()
@@ -83,7 +82,7 @@ def _ending_in_strings(lines: Sequence[str]) -> set[int]:
 
 
 def _fits(source: Sequence[BodyUnit], copy: Sequence[BodyUnit], in_class: bool) -> bool:
-    """Whether the statements agree in order, where an ignored one stands for any number of the source's."""
+    """Whether the statements agree in order; an ignored one matches any number of the source's statements."""
     theirs = [_lines(unit.lines) for unit in source]
     reached = {0}
     for unit in copy:

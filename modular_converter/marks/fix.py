@@ -1,4 +1,4 @@
-"""Drifted copies put right: the members that differ become those of the source, and all else stays as it is."""
+"""Correct drifted copies: members that differ become those of the source, and everything else stays."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from modular_converter.settings.values import Settings
 
 
 ROUNDS = 10
-"""More than the most copies of a file: a copy may be the source of another one, whose turn comes in the next round."""
+"""The most rounds; more than any file has copies. A copy that is the source of another copy needs one round more."""
 
 
 @dataclass
 class Repair:
-    """The outcome of putting copies right; nothing is written."""
+    """The result of correcting copies; nothing is written."""
 
     audit: Audit
-    """What is left."""
+    """The audit of the corrected texts."""
     texts: dict[str, str] = field(default_factory=dict)
     """Path -> new text, for each file that changes."""
     fixed: int = 0
@@ -37,10 +37,9 @@ class Repair:
 
 
 def repair(first: Audit, paths: Collection[str], library: Library) -> Repair:
-    """Put the drifted copies of an audit right, in the texts that `library` lays over the files.
-
-    A copy stays where its source would not parse in its place, uses a name that the file lacks, or has a string over
-    several lines, whose text depends on its indentation.
+    """Correct the drifted copies of an audit, in the texts that `library` lays over the files. A copy stays if its
+    source would not parse in its place, uses a name that the file lacks, or has a string over several lines, whose
+    value depends on its indentation.
     """
     done = Repair(first)
     in_files = Counter(one.path for one in first.marks if one.verdict is MarkVerdict.DRIFTED)
@@ -56,7 +55,7 @@ def repair(first: Audit, paths: Collection[str], library: Library) -> Repair:
 
 
 def _next_texts(drifted: Sequence[Audited], done: Repair, library: Library) -> dict[str, str]:
-    """The files with some copies put right; none when all that are left are refused."""
+    """The files with some copies corrected; none if all remaining copies are refused."""
     while waiting := [one for one in drifted if one.key not in done.refused]:
         if texts := _proposed(waiting, done, library):
             return texts
@@ -64,7 +63,9 @@ def _next_texts(drifted: Sequence[Audited], done: Repair, library: Library) -> d
 
 
 def _proposed(waiting: Sequence[Audited], done: Repair, library: Library) -> dict[str, str]:
-    """The files with the first copy put right, so that no two edits meet; those where it is refused are left out."""
+    """The files, each with its first copy corrected, so that no two edits overlap; files where it is refused are left
+    out.
+    """
     first = {one.path: one for one in reversed(waiting)}
     proposed: dict[str, str] = {}
     for path, one in first.items():
@@ -82,7 +83,7 @@ def _proposed(waiting: Sequence[Audited], done: Repair, library: Library) -> dic
 
 
 def _replaced(one: Audited, text: str, settings: Settings) -> str | tuple[str]:
-    """The text of a file with one copy put right, or the reason why not."""
+    """The text of a file with one copy corrected, or the reason why it stays."""
     assert one.source is not None and one.copy is not None
     lines = text.split("\n")
     start, end = one.lines
@@ -109,7 +110,7 @@ def _replaced(one: Audited, text: str, settings: Settings) -> str | tuple[str]:
 
 
 def _strings(tree: ast.Module) -> Counter[str]:
-    """The strings over several lines that are no docstrings: to move them to another indentation changes them."""
+    """The strings over several lines that are no docstrings: another indentation would change their value."""
     bodies = (getattr(node, "body", None) for node in ast.walk(tree))
     firsts = (body[0] for body in bodies if isinstance(body, list) and body)
     documentation = {id(first.value) for first in firsts if is_docstring(first)}
@@ -122,7 +123,7 @@ def _strings(tree: ast.Module) -> Counter[str]:
 
 
 def _merged(source: DefinitionUnits, copy: DefinitionUnits) -> DefinitionUnits | None:
-    """The source with what the copy may keep: members that do not differ, ignored ones, and marks of its own."""
+    """The source with the parts that the copy keeps: equal members, ignored members, and its own marks."""
     if not source.is_class:
         return None if any(unit.is_ignored for unit in copy.body) else source
     other = set(differing(source, copy))
@@ -144,7 +145,7 @@ def _merged(source: DefinitionUnits, copy: DefinitionUnits) -> DefinitionUnits |
 
 
 def _marked(unit: BodyUnit, marks: Sequence[str]) -> BodyUnit:
-    """A unit with marks above its first line of code that is no decorator."""
+    """A unit with marks above its first line of code below the decorators."""
     if not marks:
         return unit
     begins = ("def ", "async def ", "class ")
@@ -154,7 +155,7 @@ def _marked(unit: BodyUnit, marks: Sequence[str]) -> BodyUnit:
 
 
 def _new_undefined(texts: Mapping[str, str], library: Library) -> dict[str, list[str]]:
-    """For each text that uses names which the file lacks and did not lack before: the names."""
+    """Text -> the names that it uses and that the file lacks now and did not lack before."""
     if not texts:
         return {}
     after = undefined_names(texts, library.settings)

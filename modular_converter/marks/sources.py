@@ -12,11 +12,11 @@ from modular_converter.marks.units import DefinitionLines, dedented, definition_
 
 
 LONGEST = 1000
-"""Characters of a dotted name at most: each of its parts may be the end of a module's name, and is looked for."""
+"""The most characters of a dotted name: for each of its parts a module is searched."""
 
 
 class NotFoundError(LookupError):
-    """Raised for a definition that does not exist; the message says what of its name does not."""
+    """Raised for a definition that does not exist; the message names the missing part."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Sources:
         return any(self._module(root, dotted) == (path, name.split(".")) for root in roots)
 
     def _roots(self, path: str, package: str) -> Iterator[str]:
-        """The folders that may be those of the package: above the file, beside its models, installed."""
+        """The folders that may be the package: above the file, beside its models, installed."""
         above = os.path.dirname(path)
         models = ""
         while os.path.dirname(above) != above:

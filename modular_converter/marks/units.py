@@ -27,12 +27,12 @@ class BodyUnit:
     name: str
     """The name or target that it binds; "" for any other statement."""
     lines: tuple[str, ...]
-    """Without indentation of the definition; the comments and blank lines above it come first."""
+    """Its lines without the definition's indentation; the comments and blank lines above it come first."""
     is_method: bool
     is_ignored: bool
     """Whether `# Ignore copy` lets it differ: somewhere in it or, between two methods, in a statement beside it."""
     marks: tuple[str, ...] = ()
-    """The lines above its `def` that are marks of their own; they are not among `lines`."""
+    """The lines above its `def` that are marks; they are not among `lines`."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,9 @@ def last_line(node: Definition, lines: list[str]) -> int:
 
 
 def end_of_copy(text: str, place: DefinitionLines) -> int:
-    """The last line of a definition that counts: the one above `# End copy`, if that parts two of its statements."""
+    """The last line of a definition that is compared: the line above `# End copy`, if this stands between two of its
+    statements.
+    """
     lines = split_lines(text)
     end = next((number for number in range(place.first, place.last) if is_end(lines[number])), place.last)
     if end == place.last:
@@ -125,7 +127,7 @@ def units_of(text: str, beginning: str, *, is_source: bool) -> DefinitionUnits:
     Args:
         text: the definition at the top level.
         beginning: how marks begin, which do not count.
-        is_source: whether comments `# Ignore copy` do not count: they speak of another copy.
+        is_source: ignore comments `# Ignore copy`, which then belong to another copy.
     """
     lines = text.removesuffix("\n").split("\n")
     lines = [without_ignored(line) for line in lines] if is_source else lines
@@ -161,7 +163,7 @@ def _definition(text: str) -> Definition | None:
 
 
 def _in_groups(body: Sequence[BodyUnit]) -> tuple[BodyUnit, ...]:
-    """The members of a class, in which those between two methods are ignored together."""
+    """The members of a class; the statements between two methods are ignored together."""
     groups = itertools.groupby(body, lambda unit: unit.is_method)
     return tuple(
         unit if is_method else replace(unit, is_ignored=any(one.is_ignored for one in some))

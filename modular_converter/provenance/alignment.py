@@ -1,4 +1,4 @@
-"""Which lines of a formatted text hold the words of which lines of the text before: a formatter moves words alone."""
+"""Align the lines of a formatted text with those of the unformatted text by their words: a formatter only moves words."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 LAYOUT = frozenset("'\"(),\\;")
-"""What a formatter adds, removes or exchanges."""
+"""The tokens that a formatter adds, removes or exchanges."""
 WINDOW = 60
-"""Words that are skipped at most, in both texts together, to find a place where they agree again."""
+"""The most words, in both texts together, that are skipped to find a place where the texts agree again."""
 AGREEMENT = 3
-"""Words that must agree there."""
+"""The number of words that must agree there."""
 
 
 class Word(NamedTuple):
@@ -57,7 +57,7 @@ def _pairs(new: list[Word], old: list[Word]) -> list[tuple[int, int]]:
             left, right = left + 1, right + 1
         else:
             skipped = _skips(ours, theirs, left, right)
-            if skipped is None:  # both texts go on differently: only the rest of `new` is given up
+            if skipped is None:  # the texts differ from here on: the rest of `new` has no source
                 left += 1
                 continue
             left, right = left + skipped[0], right + skipped[1]
@@ -76,7 +76,7 @@ def _skips(new: list[str], old: list[str], left: int, right: int) -> tuple[int, 
 
 
 def _find_moved(found: list[dict[int, None]], new: Sequence[str], old: Sequence[str]) -> None:
-    """Give a line without a source the only line that begins like it and has all its words.
+    """Give a line without a source the only old line that begins like it and has all its words.
 
     A formatter sorts imports, and makes two of `import a, b`.
     """

@@ -24,7 +24,7 @@ from modular_converter.provenance.statements import lead_lines, text_lines
 
 
 OWN_STATEMENTS = ("__all__", "__getattr__")
-"""The statements of the modular file that each generated file has its share of."""
+"""The statements of the modular file of which each generated file has a part."""
 
 
 def line_sources(modular: str, texts: Mapping[str, str], library: Library) -> dict[str, list[LineSource]]:
@@ -79,7 +79,7 @@ class _Tracer:
     def _place(
         self, statement: Statement, sources: Lines, text: str, found: list[LineSource], *, in_order: bool = True
     ) -> None:
-        """Lay the sources of a definition's lines over the lines of the formatted definition."""
+        """Assign the sources of a definition's lines to the lines of the formatted definition."""
         numbers = [one[0].first for one in (*lead_lines(statement, "", ""), *text_lines(statement, "", ""))]
         match = align if in_order else same_names
         aligned = match((statement.lead + statement.text).split("\n"), text.split("\n"))
@@ -115,7 +115,7 @@ class _Tracer:
         return lead_lines(statement, self.modular, "") + text_lines(statement, self.modular, "")
 
     def _copied(self, dotted: str, name: str) -> Lines:
-        """The lines of a neighbour's definition. Those that name the origin of a copy go when it is renamed."""
+        """The lines of a neighbour's definition. Lines that name the origin of a copy are dropped by the renaming."""
         renamed = self.neighbours.neighbours[dotted]
         original, comment = renamed.definitions.original(name), renamed.definitions.renamer.copy_comment
         path = renamed.neighbour.path

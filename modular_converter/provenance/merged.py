@@ -42,7 +42,7 @@ def merged_lines(text: str, pieces: Sequence[ClassPiece], halves: Halves) -> Lin
 
 
 def _from_any(lines: list[str], taken: Sequence[TakenLines], halves: Halves) -> Lines:
-    """The lines of a piece: one by one where there are as many, else by their words, from each part that has some."""
+    """The lines of a piece: paired one by one if there are as many sources, else aligned by their words."""
     if len(taken) == 1:
         _, places = halves.at(taken[0])
         if len(places) == len(lines):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class LineRange(NamedTuple):
-    """Lines of a file that follow each other."""
+    """Consecutive lines of a file."""
 
     path: str
     first: int
@@ -30,7 +30,7 @@ Lines = list[tuple[LineRange, ...]]
 
 
 def joined(places: Iterable[LineRange]) -> tuple[LineRange, ...]:
-    """The places without repetitions, those that touch each other in one file as one, in order."""
+    """The places in order, without repetitions; adjacent places of one file are joined."""
     found: list[LineRange] = []
     for place in places:
         near = next((number for number, one in enumerate(found) if _touch(one, place)), None)

@@ -23,7 +23,7 @@ from modular_converter.settings.values import Settings
 
 
 class Kind(enum.Enum):
-    """The kinds of file that a line may be asked of."""
+    """The kinds of file whose lines can be looked up."""
 
     MODULAR = "modular"
     GENERATED = "generated"
@@ -62,11 +62,11 @@ class Destination:
 
 @dataclass(frozen=True)
 class Answer:
-    """What there is to say about one line."""
+    """The answer for one line."""
 
     line: TracedLines
     destinations: tuple[Destination, ...] = ()
-    """Of a line of a modular file: where it ends up, in its own generated files and in those of its heirs."""
+    """For a line of a modular file: its places in its own generated files and in those of its heirs."""
     findings: tuple[Diagnostic, ...] = ()
     """Why some heirs could not be followed."""
 
@@ -93,8 +93,8 @@ class Tracer:
             line: the line, from 1.
 
         Raises `ConversionError` for a file that cannot be read, a line that it does not have, and for a generated file,
-        of this model or of a neighbour on the way, that is not what its modular file gives: its lines would mislead.
-        Heirs of which this is true are left out with a finding.
+        of this model or of a neighbour in between, that differs from its conversion: its lines would mislead. Such
+        heirs are left out with a finding.
         """
         lines = self.library.text(path).split("\n")
         count = len(lines) - (not lines[-1])
@@ -107,7 +107,7 @@ class Tracer:
         return Answer(origin, tuple(found), tuple(findings))
 
     def origin(self, place: LineRange) -> TracedLines:
-        """Some lines with all that they come from."""
+        """Some lines with all their sources."""
         text = self.library.text(place.path)
         texts = tuple(text.split("\n")[place.first - 1 : place.last])
         if is_modular_name(os.path.basename(place.path)):
@@ -186,7 +186,7 @@ class Tracer:
         return self.known[modular]
 
     def _convert(self, modular: Sequence[str]) -> list[Diagnostic]:
-        """Convert some modular files together, and tell why some of them cannot be asked."""
+        """Convert some modular files together; the findings say which of them cannot be used, and why."""
         found: list[Diagnostic] = []
         for conversion in Run(self.settings, workers=1).convert(modular) if modular else ():
             findings = [one for one in conversion.diagnostics if one.is_error]

@@ -76,7 +76,7 @@ class _Assembler:
         return self.collection.kinds.get(name) or kind_of(name, self.target.cased, self.settings)
 
     def _home(self, name: str) -> str:
-        """The kind of the file that exports a name: of the one that its name tells, if that file has it."""
+        """The kind of the file that exports a name: by preference the kind that the name itself suggests."""
         kinds = [file.kind for file in self.collection.files if name in file.definitions]
         kind = self._kind(name)
         return kind if kind in kinds or not kinds else kinds[0]
@@ -116,7 +116,9 @@ class _Assembler:
         return replace(name, module="." + name.module.removeprefix(folder)) if name.module.startswith(folder) else name
 
     def _is_resolved(self, name: ImportedName) -> bool:
-        """Whether an imported name is a neighbour's that is built into the file; a class may also be used as it is."""
+        """Whether an imported name is a neighbour's definition that the file contains; a class may also be used
+        unchanged.
+        """
         if neighbour_module(name.module, self.settings) is None:
             return False
         definition = self.resolution.definition(name.bound)

@@ -35,7 +35,7 @@ def header(own: str, neighbour: str, settings: Settings) -> str:
     Args:
         own: the header of the modular file.
         neighbour: the header of the first neighbour, with its banner if any; "" without neighbours.
-        settings: their `license_header` says what is added to `own`.
+        settings: `license_header` names the text that is added to `own`.
     """
     if settings.license_header == NEIGHBOUR:
         added = without_banner(neighbour, settings).strip("\n")
@@ -59,7 +59,7 @@ def source_path(path: str, settings: Settings) -> str:
     The path begins with `banner_root` for models of the package of the settings, and else at the folder of the
     nearest `pyproject.toml` or `.git`.
     """
-    parts = path.rsplit(os.sep, 4)  # one call: a check asks for hundreds
+    parts = path.rsplit(os.sep, 4)  # one call, since a check needs hundreds of answers
     if settings.banner_root and parts[-4:-3] == [settings.package]:
         return _on_one_line("/".join((settings.banner_root, *parts[-2:])))
     folder = os.path.dirname(path)
@@ -69,7 +69,7 @@ def source_path(path: str, settings: Settings) -> str:
 
 def _on_one_line(path: str) -> str:
     """Escape characters that cannot be shown: text behind a line break would be code in the generated file."""
-    if path.isprintable():  # nearly always, and a check asks for hundreds
+    if path.isprintable():  # nearly always; a check needs hundreds of answers
         return path
     return "".join(one if one.isprintable() or "\udc80" <= one <= "\udcff" else ascii(one)[1:-1] for one in path)
 

@@ -1,4 +1,4 @@
-"""The names that a module exports: `__all__` read and written."""
+"""Write `__all__`, the names that a module exports."""
 
 from __future__ import annotations
 

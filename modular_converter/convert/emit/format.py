@@ -24,7 +24,7 @@ class FormatResult(NamedTuple):
     undefined: Mapping[str, tuple[UndefinedName, ...]]
     """The undefined names of each file that has some, as ruff finds them whatever the formatter."""
     failures: Mapping[str, Diagnostic]
-    """The error of each file that the formatter rejects, mostly since it is not valid Python."""
+    """The error of each file that the formatter rejects, mostly because it is not valid Python."""
 
 
 def format_files(files: Mapping[str, str], settings: Settings) -> FormatResult:

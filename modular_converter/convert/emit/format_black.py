@@ -12,7 +12,7 @@ from modular_converter.settings.values import Settings
 
 
 LINE_LENGTH = 119
-"""Of a project that has no `[tool.black]`, as in the ruff settings of the profile."""
+"""The line length of a project without `[tool.black]`: that of the profile's ruff settings."""
 OPTIONS = {
     "line_length": "line_length",
     "preview": "preview",

@@ -14,7 +14,7 @@ def run(files: Mapping[str, str], settings: Settings) -> Formatted:
 
 
 def stamp() -> str:
-    """The same text for all versions of this tool; its own version is part of the key already."""
+    """A constant: the version of this tool is already part of the key."""
     return "none"
 
 

@@ -28,11 +28,11 @@ from modular_converter.settings.versions import REQUIRED
 
 
 SECONDS, SECONDS_PER_FILE = 60.0, 0.5
-"""How long one run of ruff may take. The whole corpus takes a few seconds."""
+"""The seconds that one run of ruff may take. The whole corpus takes a few seconds."""
 TREE = re.compile(r"^modular-converter-(\d+)-")
 """The name of a temporary tree; the number is the process that made it."""
 FILE_LIST = "files"
-"""The file beside the tree that names each text, one a line: a command line has room for some only."""
+"""The file beside the tree that lists the texts, one on each line: a command line is too short for all."""
 ANY_VERSION = 'required-version=">=0"'
 _UNREADABLE = re.compile("[\n\r\ud800-\udfff]")
 _PRIVATE = 0x100000
@@ -45,15 +45,15 @@ class Tree(NamedTuple):
     places: Mapping[str, str]
     """Name of a text -> its path relative to `folder`."""
     options: tuple[str, ...]
-    """Ruff's options for it, and what is to be formatted."""
+    """Ruff's options for the tree, and the texts."""
 
 
 def run(files: Mapping[str, str], settings: Settings) -> Formatted:
-    """Format `files` under the ruff configuration in force. Raises `ConversionError` when ruff cannot do it at all."""
+    """Format `files` by the ruff configuration in force. Raises `ConversionError` when ruff fails as a whole."""
     with _tree(files, settings) as tree:
         report = _call(tree, settings, "check", "--fix", "--no-fix-only", "--extend-select=F821")
         complaint = _call(tree, settings, "format")
-        if _undefined(tree, report):  # rare; formatting has moved them to other lines
+        if _undefined(tree, report):  # rare; checked again, since formatting has moved the names to other lines
             report = _call(tree, settings, "check", "--no-fix", "--no-fix-only", "--select=F821")
         texts = {name: _read(os.path.join(tree.folder, place)) for name, place in tree.places.items()}
         return Formatted(texts, _undefined(tree, report), _rejected(tree, settings, complaint))
@@ -76,7 +76,7 @@ def version() -> str:
 
 
 def _rejected(tree: Tree, settings: Settings, complaint: str) -> dict[str, Diagnostic]:
-    """The error of each text that a complaint names. Raises `ConversionError` for one that names none."""
+    """The error of each text that ruff's messages name. Raises `ConversionError` for a message that names none."""
     found = {}
     for name, place in tree.places.items() if complaint else ():
         lines = [line for line in complaint.splitlines() if f" {place}:" in line]
@@ -132,7 +132,7 @@ def _lay_out(files: Mapping[str, str], settings: Settings, above: str) -> Tree:
 
 
 def _is_version_settled(settings: Settings) -> bool:
-    """Whether ruff need not obey a `required-version`: the settings have named a version, or accept any for now."""
+    """Whether a `required-version` is left out: the settings have named a version, or accept any."""
     texts = (settings.ruff_config, *(text for _, text in settings.ruff_extended))
     return not settings.formatter_judges_version and any(REQUIRED in text for text in texts)
 
@@ -181,7 +181,7 @@ def _options(config: str, roots: Sequence[str]) -> tuple[str, ...]:
 
 
 def _call(tree: Tree, settings: Settings, command: str, *options: str) -> str:
-    """Run ruff in the tree. Returns the report of a check; of a format what it complained about, "" if nothing."""
+    """Run ruff in the tree. Returns the report of a check; for a format ruff's messages, or ""."""
     if command == "check":
         options = ("--exit-zero", "--output-format=json", *options)
     code, output, errors = _start(tree, settings, [find_ruff(settings), command, *options, *tree.options])

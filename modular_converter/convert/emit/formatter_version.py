@@ -1,4 +1,4 @@
-"""The formatter program of a run and its version, found without the modules that run it: a warm check needs no more."""
+"""Find the formatter program of a run and its version, without the modules that run it: a warm check needs no more."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from modular_converter.convert.emit.formatters import Formatter
 
 EDGE_BYTES = 65536
-"""How much of a program is read at either end. Ruff has tens of megabytes; the linker's identifier is at the start."""
+"""The bytes of a program that are read at either end. Ruff has tens of megabytes; the linker's identifier is at the
+start.
+"""
 SECONDS = 30.0
-"""How long `ruff --version` may take. It takes 5 milliseconds."""
+"""The seconds that `ruff --version` may take. It takes 5 milliseconds."""
 NEEDED = ("SYSTEMROOT", "TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "RAYON_NUM_THREADS")
-"""The variables that a program may need to start, or that limit it."""
+"""The environment variables that a program may need to start, or that limit it."""
 _ANSWER = re.compile(r"ruff (\d[\w.+-]{0,40})\s")
 
 VersionOf = Callable[[str], str]
@@ -34,10 +36,10 @@ VersionOf = Callable[[str], str]
 
 
 def formatter_stamp(settings: Settings, version_of: VersionOf | None = None) -> str:
-    """A text that changes when the formatter does, or that of a folder. Raises `ConversionError` (MC115)."""
+    """A text that changes when the formatter of the run or of a folder changes. Raises `ConversionError` (MC115)."""
     if settings.formatter != "ruff":
         return _formatter(settings).stamp()
-    programs = {find_ruff(one, version_of) for one in _by_version(settings.formattings)}  # without what runs ruff
+    programs = {find_ruff(one, version_of) for one in _by_version(settings.formattings)}  # imports no `format_ruff`
     return " ".join(program_stamp(program) for program in sorted(programs))
 
 
@@ -53,7 +55,7 @@ def wrong_versions(
 
 
 def _by_version(formattings: Sequence[Settings]) -> Sequence[Settings]:
-    """The first of the settings that name each version, in their order."""
+    """For each named version the first settings that name it, in order."""
     found: dict[str, Settings] = {}
     for one in formattings:
         found.setdefault(one.formatter_version, one)
@@ -120,14 +122,14 @@ def own_ruff() -> str:
 
 
 def ruff_version(path: str) -> str:
-    """What a ruff program says of its version: `0.14.10`. Raises `ConversionError` (MC115)."""
+    """The version that a ruff program prints: `0.14.10`. Raises `ConversionError` (MC115)."""
     facts = os.stat(path)
     return _ruff_version(path, facts.st_size, facts.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=8)
 def _ruff_version(path: str, size: int, time: int) -> str:
-    """The same; size and time of the program are there to ask a replaced program again."""
+    """The same; size and time are arguments so that a replaced program is asked again."""
     import subprocess  # takes 3 ms; a check without changes remembers the version
     import tempfile
 
@@ -156,9 +158,8 @@ def _untold(path: str, reason: str) -> ConversionError:
 
 
 def environment() -> dict[str, str]:
-    """The environment of ruff: without its own variables, which change what it does, and without all private ones.
-
-    A configuration of a stranger may name variables, and messages of ruff would show them.
+    """The environment of ruff: without ruff's own variables, which change its result, and without private ones. A
+    stranger's configuration may name variables, and ruff would show them in messages.
     """
     return {name: os.environ[name] for name in NEEDED if name in os.environ} | {"NO_COLOR": "1"}
 

@@ -1,4 +1,4 @@
-"""The form of a formatter: a module `format_<name>.py` of this package with `run`, `stamp` and `version`."""
+"""The interface of a formatter: a module `format_<name>.py` of this package with `run`, `stamp` and `version`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Formatter(Protocol):
         """Format texts, keyed by their final paths. Raises `ConversionError` (MC115) when nothing can be formatted."""
 
     def stamp(self) -> str:
-        """A text that changes when the formatter does, for the key of a cache."""
+        """A text that changes when the formatter changes, for the key of a cache."""
 
     def version(self) -> str:
         """The version of the formatter; "" for one without versions."""

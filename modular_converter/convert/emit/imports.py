@@ -33,11 +33,11 @@ class ImportSource:
 
 @dataclass(frozen=True)
 class OptionalLibraries:
-    """The libraries that a file must work without, so that it imports them below a check."""
+    """The libraries that may be missing, so that a file imports them only after a check."""
 
     names: tuple[str, ...]
     module: str
-    """Where the check comes from: `...utils`."""
+    """The module of the check: `...utils`."""
     check: str
     """The function that checks for a library: `is_{library}_available`."""
 
@@ -46,9 +46,8 @@ class OptionalLibraries:
         return self.check.replace("{library}", library)
 
     def checked_in(self, text: str) -> tuple[str, str]:
-        """The library that a protected import checks for alone, with the imports below; two empty texts for others.
-
-        Others are those with an `else`, and those with a statement of several lines: a line could not stand by itself.
+        """The only library that a protected import checks for, with the imports below the check; two empty texts for an
+        import with an `else`, or with a statement of several lines, which cannot be thinned out line by line.
         """
         for library in self.names:
             header = re.match(rf"if {re.escape(self.call(library))}\(\):[ \t]*\n", text)
@@ -77,7 +76,7 @@ def names_in_annotations(body: str, importable: Collection[str]) -> set[str]:
     """The names that a text uses in annotations that are strings, and in the strings that stand for types elsewhere.
 
     Args:
-        importable: the names that matter: a text is parsed only when one of them occurs in a string.
+        importable: the names that matter; a text is parsed only if one of them occurs in a string.
     """
     used: set[str] = set()
     quoted = {word for match in _QUOTED.finditer(body) for word in _WORD.findall(match[1] or match[2])}
@@ -190,7 +189,7 @@ def _is_needless_submodule(name: ImportedName, wanted: Collection[str], gathered
 
 
 def _import_lines(names: Sequence[ImportedName]) -> list[str]:
-    """The statements that bind these names; all come from one statement, so at most one a module."""
+    """The statements that bind these names: at most one for each module, since all come from one statement."""
     by_module: dict[str, list[str]] = {}
     for name in names:
         alias = f" as {name.asname}" if name.asname else ""
@@ -222,8 +221,9 @@ def _gather_protected(
 def _without_unwanted(text: str, wanted: Collection[str], bound: Collection[str]) -> str:
     """A protected import without the statements that bind no wanted name; "" when nothing is left.
 
-    Only a plain `if` that holds nothing but imports is thinned out; in any other block a branch could become empty.
-    Like an ordinary import, a statement of several lines is written anew, without the comments in its parentheses.
+    Names are removed only from a plain `if` that holds nothing but imports; in any other block a branch could become
+    empty. As for an ordinary import, a statement of several lines is written anew, without the comments in its
+    parentheses.
     """
     block = ast.parse(text).body[0]
     inner = block.body if isinstance(block, ast.If) and not block.orelse else []

@@ -1,1 +1,1 @@
-"""Whether a generated text would work, before it counts: it compiles, its names exist, its classes can be made."""
+"""Whether a generated text would work: it compiles, its names exist, its classes can be created."""

@@ -12,15 +12,16 @@ from modular_converter.convert.examine.statements import all_statements, stateme
 
 
 DEEPEST = 200
-"""Ancestors that count for an order. Those above them could only add conditions, and a chain of thousands takes long."""
+"""The most ancestors that an order takes into account. Further ones could only add conditions, and a chain of thousands
+takes long.
+"""
 _TYPING_ONLY = frozenset({"Generic", "Protocol"})
-"""Python drops these from the bases where another base brings them; they never decide whether there is an order."""
+"""Python drops these from the bases if another base inherits from them; they never decide whether there is an order."""
 
 
 def base_faults(tree: ast.Module, is_neighbour: Callable[[str], bool]) -> Iterator[Fault]:
-    """What is wrong with the bases of the top-level classes.
-
-    `is_neighbour` tells the modules of other models by their dotted names, leading dots included.
+    """The faults in the bases of the top-level classes. `is_neighbour` recognises the modules of other models by their
+    dotted names, leading dots included.
     """
     modules = dict(_imported_names(tree))
     orders: dict[str, tuple[str, ...]] = {}
@@ -53,8 +54,8 @@ def base_name(node: ast.expr) -> str | None:
 def _linear(orders: list[tuple[str, ...]]) -> tuple[str, ...] | None:
     """The method resolution order (C3) of bases with these orders, in their order; None when there is none.
 
-    A class that is imported stands for itself alone. Whatever it inherits from only adds conditions, so bases without
-    an order here have none in Python either.
+    An imported class counts without its own bases. These only add conditions, so bases without an order here have none
+    in Python either.
     """
     if len(orders) == 1:
         return orders[0]
@@ -69,7 +70,7 @@ def _linear(orders: list[tuple[str, ...]]) -> tuple[str, ...] | None:
     while fit:
         number = heapq.heappop(fit)
         order, place = waiting[number], heads[number]
-        if place == len(order) or behind[order[place]]:  # it has moved on since
+        if place == len(order) or behind[order[place]]:  # the head of this list is another one now
             continue
         result.append(order[place])
         for other in at_head.pop(order[place]):
@@ -83,7 +84,7 @@ def _linear(orders: list[tuple[str, ...]]) -> tuple[str, ...] | None:
 
 
 def _classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
-    """The classes that the module makes when it is imported, in order: also those under `if` and `try`."""
+    """The classes that are created when the module is imported, in order, those under `if` and `try` included."""
     waiting: list[ast.AST] = list(reversed(tree.body))
     while waiting:
         node = waiting.pop()
@@ -94,7 +95,7 @@ def _classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
 
 
 def _modules_in(imported: str, rest: str) -> Iterator[str]:
-    """The modules that a dotted name may go through: `a.b` imported, and `c.D` after it, give `a.b` and `a.b.c`."""
+    """The modules that a dotted name may lead through: with `a.b` imported, `c.D` after it gives `a.b` and `a.b.c`."""
     yield imported
     for part in rest.split(".")[:-1]:
         imported = f"{imported}.{part}"
@@ -102,7 +103,7 @@ def _modules_in(imported: str, rest: str) -> Iterator[str]:
 
 
 def _imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """`(name, what it stands for)` of each import, anywhere in the file; a class stands for the module it is from."""
+    """`(name, object)` of each import anywhere in the file; for an imported class the object is its module."""
     for node in all_statements(tree):
         if isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")

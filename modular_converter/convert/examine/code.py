@@ -31,7 +31,8 @@ def _what_runs(text: str) -> str:
 def globals_read(text: str) -> frozenset[str]:
     """The names of its module that a definition reads: attributes, parameters and local names do not count.
 
-    A definition that parses and does not compile, for two parameters of one name, say, reads none: it is refused later.
+    A definition that parses but does not compile, such as one with two parameters of one name, reads none: it is
+    refused later.
     """
     symbols = (one for table in scopes(text) for one in table.get_symbols())
     return frozenset(one.get_name() for one in symbols if one.is_referenced() and one.is_global())

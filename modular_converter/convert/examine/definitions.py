@@ -1,4 +1,6 @@
-"""The definitions of a text that is examined. The last texts are kept parsed: one may have thousands of faults."""
+"""The definitions of a text that is examined. The syntax trees of the last texts are kept, since one may have thousands
+of faults.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def parsed(text: str) -> ast.Module:
 
 
 def definition_at(text: str, line: int, word: str) -> tuple[str, int]:
-    """The top-level definition at a line of a text, and the line; for a place outside of any, the first user of `word`."""
+    """The top-level definition at a line of a text, and the line; for a line outside of all definitions, the first user
+    of `word`.
+    """
     try:
         spans = _spans(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class FaultKind(Enum):
-    """The ways in which a text that the converter put together would not work."""
+    """The kinds of fault in a text that the converter has put together."""
 
     INVALID = "it does not compile"
     TYPING_ONLY = "a name that only type checkers import is read when the file is imported"
@@ -17,7 +17,7 @@ class FaultKind(Enum):
 
 
 class Fault(NamedTuple):
-    """One fault, where it is in the generated text."""
+    """One fault, with its place in the generated text."""
 
     kind: FaultKind
     definition: str

@@ -1,4 +1,4 @@
-"""Find what is wrong with the generated texts of one modular file. Only texts that are new or changed are parsed."""
+"""Find the faults in the generated texts of one modular file. Only new or changed texts are parsed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modular_converter.convert.examine.typing_only import bound_names, is_type_c
 def find_faults(
     text: str, is_neighbour: Callable[[str], bool], names_of: Callable[[str], frozenset[str] | None]
 ) -> Iterator[Fault]:
-    """The faults of one text, but for undefined names, which the formatter's linter finds.
+    """The faults of one text, except undefined names, which the formatter's linter finds.
 
     `names_of` gives the top-level names of a module beside it, None for one that does not exist or may have any name.
     """
@@ -39,7 +39,7 @@ def find_faults(
 
 
 def compile_error(text: str) -> Exception | None:
-    """Why Python does not compile a text, which may parse nevertheless."""
+    """The reason why Python does not compile a text, even if it can be parsed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes and the like are the author's own
         try:
@@ -61,7 +61,7 @@ def top_level_names(text: str) -> frozenset[str] | None:
 
 
 def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
-    """The imports that may run: not those for type checkers, nor those that the file expects to fail."""
+    """The imports that may run: neither imports for type checkers nor those that the file expects to fail."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""Imports that come along from a neighbour and fail in the new model: its folder lacks what the neighbour's has."""
+"""Imports that are taken over from a neighbour and fail in the new model, whose folder lacks the module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def inherited_missing_modules(
 ) -> Iterator[MissingModule]:
     """The modules that a neighbour imports from beside it and that are not beside the new model, one for each module.
 
-    What the neighbour's own folder lacks is left out: the tree may be a part of a library.
+    Modules that the neighbour's own folder lacks are left out: the tree may be a part of a library.
     """
     target = neighbours.target
     folder = os.path.dirname(target.path)
@@ -79,7 +79,7 @@ def _is_used(name: ImportedName, is_top: bool, files: GeneratedFiles) -> bool:
 
 
 def _instead(name: ImportedName, here: ImportedName, renamed: RenamedNeighbour) -> str:
-    """The import that brings to the modular file what the neighbour imports from beside it."""
+    """The import that gives the modular file the same names as the neighbour's relative import."""
     beside = not name.module.startswith("..")
     module = f"..{os.path.basename(os.path.dirname(renamed.neighbour.path))}{name.module}" if beside else name.module
     alias = f" as {here.bound}" if here.bound != name.name else ""

@@ -1,4 +1,4 @@
-"""Statements at the top level that no generated file would hold: what an author wrote never vanishes in silence."""
+"""Top-level statements that no generated file would hold: nothing that an author wrote vanishes without a finding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from modular_converter.rules import lost_statement
 
 
 SHOWN = 60
-"""Characters of a statement that a finding quotes."""
+"""The most characters of a statement that a finding quotes."""
 _MAIN = re.compile("__name__ == '__main__'|'__main__' == __name__")
 _HEADING = re.compile(r"^(?:async\s+def|def|class)\b", re.MULTILINE)
 
@@ -52,7 +52,7 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
 
 
 def _taken_role(name: str, neighbours: Neighbourhood) -> Role | None:
-    """What a name is that the modular file imports from a neighbour; None for another name."""
+    """The definition behind a name that the modular file imports from a neighbour; None for any other name."""
     dotted, new = neighbours.taken.get(name, ("", ""))
     definitions = neighbours.neighbours[dotted].definitions if dotted else {}
     return definitions[new].role if new in definitions else None
@@ -83,7 +83,7 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
 
 
 def _changed_by(statement: Statement, module: Module) -> Sequence[str]:
-    """The definitions that a statement outside of all definitions may change: `TABLE.append(i)` in a loop, say."""
+    """The definitions that a statement outside of all definitions may change, such as `TABLE.append(i)` in a loop."""
     if statement.role is Role.OTHER and statement.name:
         return [statement.name]
     if statement.role is Role.OTHER:
@@ -97,7 +97,7 @@ def _registered_in(statement: Statement, module: Module) -> Sequence[str]:
     `@show.register` enters it in `show`.
     """
     holders = {name: one for name, one in module.definitions.items() if one.role is not Role.CLASS}
-    lines = _HEADING.split(statement.text, maxsplit=1)[0]  # to parse every decorated class of a neighbour takes long
+    lines = _HEADING.split(statement.text, maxsplit=1)[0]  # parsing each decorated class would take long
     if holders.keys().isdisjoint(re.findall(r"\w+", lines)):
         return []
     (node,) = ast.parse(statement.text).body
@@ -126,7 +126,7 @@ def _is_lost(statement: Statement) -> bool:
 
 
 def _is_lost_with_imports(statement: Statement, used: Collection[str]) -> bool:
-    """Whether a protected import that goes, as nothing uses its names, does something else: it calls, sets, or raises.
+    """Whether a protected import that is left out as unused has another effect: it calls, sets, or raises something.
 
     Names of its own imports may be set, as in `except ImportError: flash = None`.
     """
@@ -161,5 +161,7 @@ def _defines(node: ast.AST) -> bool:
 
 
 def _is_main(node: ast.stmt) -> bool:
-    """Whether this is `if __name__ == "__main__":` alone: what only runs in a script is none of the model's."""
+    """Whether this is exactly `if __name__ == "__main__":`, whose body runs only in a script and does not belong to the
+    model.
+    """
     return isinstance(node, ast.If) and not node.orelse and _MAIN.fullmatch(ast.unparse(node.test)) is not None

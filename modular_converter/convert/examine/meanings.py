@@ -1,7 +1,8 @@
 """Whether each name in generated code means what it meant where the code was written.
 
-A generated file has one name space. The code in it comes from several: the modular file and each neighbour. Where two of
-them give one name two meanings, only one reaches the file, and code from the other source would do something else.
+A generated file has one name space. The code in it comes from several: the modular file and each neighbour. If two of
+them give one name two meanings, only one definition reaches the file, and code from the other source would behave
+differently.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ BUILTINS = frozenset(name for name in dir(builtins) if name.islower())
 
 
 class Meaning(NamedTuple):
-    """What a name stands for: a definition in a source, or an import."""
+    """The meaning of a name: a definition in a source, or an import."""
 
     source: str
     """`OWN` for the modular file, else the neighbour as the modular file names it."""
     statement: Statement | None = None
     """The definition, renamed; None for an import."""
     imported: str = ""
-    """The dotted name of what is imported."""
+    """The dotted name of the imported object."""
     module: str = ""
     """The module that it is imported from."""
 
@@ -52,7 +53,7 @@ class Meaning(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A name that means something else in generated code than where that code was written."""
+    """A name that has another meaning in generated code than where the code was written."""
 
     name: str
     user: EmittedDefinition
@@ -66,7 +67,7 @@ def find_changes(
 ) -> Iterator[Change]:
     """The names of all generated files that have changed their meaning, in order.
 
-    That the modular file's own class or function takes the place of a neighbour's of that name is what it is written for.
+    A class or function of the modular file that replaces a neighbour's of the same name is intended and not reported.
     """
     names = _Names(neighbours, library)
     for file in files.files:
@@ -90,10 +91,10 @@ def _shared_changes(
     file: GeneratedFile,
     shadowed: frozenset[str],
 ) -> Iterator[Change]:
-    """The changed names that a merged class uses in the child's code and in what is left of the parent's.
+    """The changed names that a merged class uses in the child's code and in the rest of the parent's code.
 
     Args:
-        shadowed: the names of Python itself that some source binds anew.
+        shadowed: the builtins that some source binds anew.
     """
     if built is None or built.parent is None or definition.origin.how != "merged":
         return
@@ -120,7 +121,7 @@ def _extends(member: Member) -> bool:
 
 
 def origin_of(definition: EmittedDefinition, neighbours: Neighbourhood) -> str:
-    """The neighbour that a definition is copied from; `OWN` for what the author wrote or merged."""
+    """The neighbour that a definition is copied from; `OWN` for a definition that the author wrote or merged."""
     if definition.origin.how != "copied":
         return OWN
     return neighbours.at_path.get(definition.origin.path, OWN)
@@ -145,10 +146,10 @@ class _Names:
     neighbours: Neighbourhood
     library: Library
     compared: dict[tuple[str, str, str], bool] = field(default_factory=dict)
-    """Name and two sources -> whether its definitions do the same."""
+    """Name and two sources -> whether both definitions have the same code."""
 
     def change(self, name: str, source: str, user: EmittedDefinition, file: GeneratedFile) -> Change | None:
-        """How a name that code from `source` uses has changed its meaning, None where it has not."""
+        """The change of meaning of a name that code from `source` uses; None if its meaning is the same."""
         wanted = self.meaning(name, source)
         if wanted is None:
             return None
@@ -183,7 +184,7 @@ class _Names:
     def _is_one_object(self, one: Meaning, other: Meaning) -> bool:
         """Whether two imports bring the same thing: a package hands on the names of its modules (`utils.generic`).
 
-        Where one of them cannot be followed, the last name within one package decides.
+        If one of them cannot be followed, the last name within one package decides.
         """
         if (one.module, one.imported) == (other.module, other.imported):
             return True  # without reading the modules that lead there, a tenth of converting one model
@@ -203,7 +204,7 @@ class _Names:
     def displaced(self, definition: EmittedDefinition) -> Iterator[Change]:
         """The modular file's own definition that a neighbour's of the same name keeps out of a generated file.
 
-        A change of an imported object is none: see `report_lost_statements`.
+        A statement that changes an imported object does not count here: see `report_lost_statements`.
         """
         own = self.neighbours.target.module.definitions.get(definition.name)
         if own is None or own.is_store or definition.origin.how != "copied" or same_code(own.text, definition.text):
@@ -223,7 +224,7 @@ class _Names:
                 yield Change(clash.name, user, wanted, found)
 
     def meaning(self, name: str, source: str) -> Meaning | None:
-        """What a name stands for in a source; None for what it does not bind at its top level, nor Python itself."""
+        """The meaning of a name in a source; None if neither the source's top level nor Python itself binds it."""
         if source == OWN:
             if name in self.neighbours.taken:
                 dotted, new = self.neighbours.taken[name]
@@ -259,7 +260,7 @@ class _Names:
         }
 
     def _found(self, name: str, file: GeneratedFile) -> Meaning | None:
-        """What a name stands for in a generated file; None for what another generated file defines."""
+        """The meaning of a name in a generated file; None for a definition of another generated file."""
         definition = file.definitions.get(name)
         if definition is not None:
             return Meaning(origin_of(definition, self.neighbours), _statement(definition))
@@ -291,7 +292,9 @@ def _imported(source: str, name: ImportedName | None) -> Meaning | None:
 
 
 def _is_replacement(wanted: Meaning, found: Meaning, settings: Settings) -> bool:
-    """Whether the modular file redefines on purpose what a neighbour has: of assignments, only those of certain names."""
+    """Whether the modular file replaces a neighbour's definition on purpose; an assignment does so only under certain
+    names.
+    """
     if found.source != OWN or found.statement is None:
         return False
     if wanted.statement is not None and wanted.statement.role is found.statement.role is Role.ASSIGNMENT:

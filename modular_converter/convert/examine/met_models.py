@@ -1,8 +1,8 @@
-"""Two models that meet in one file: a class that the author derived from one takes the place of the other's.
+"""Two models in one file: a class that the author derived from one replaces the class of the other.
 
-With `class NewMLP(OldMLP)` and `class NewTower(OtherTower)`, the copy of `OtherMLP` would be called `NewMLP` as well. The
-author's class wins, which is wanted where the author knows of it. Where the code that uses it comes along unseen, and
-code of the first model uses the class too, it is an accident.
+With `class NewMLP(OldMLP)` and `class NewTower(OtherTower)`, the copy of `OtherMLP` would be called `NewMLP` as well.
+The author's class wins, which may be intended. It is an accident if the code that uses it is only copied, and code of
+the first model uses the class, too.
 """
 
 from __future__ import annotations

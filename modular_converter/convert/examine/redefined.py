@@ -21,10 +21,8 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Diagnostic]:
-    """What generated definitions use otherwise than in their own module.
-
-    A warning for each that reads, when it is made, a name that is defined again below it; an error for a name that is
-    imported below another meaning of it.
+    """Names with another meaning than in their own module. A warning for each definition that reads, when it is
+    created, a name that is defined again below it; an error for a name that is imported below another meaning of it.
     """
     target, resolution = neighbours.target, neighbours.resolution
     text = library.text(target.path)
@@ -62,9 +60,8 @@ def _users(neighbours: Neighbourhood, files: GeneratedFiles) -> dict[tuple[str, 
 
 
 def _imported_again(module: Module) -> dict[str, tuple[int, str, int]]:
-    """The names that a module imports below another meaning, which generated code gets.
-
-    Name -> the line of that meaning, whether it is a definition or an import, and the line of the last import.
+    """The names that a module imports below another meaning, which generated code would use. Name -> the line of that
+    meaning, whether it is a definition or an import, and the line of the last import.
     """
     defined = {one.name: one.line for one in module.statements if one.role in DEFINITIONS}
     imports: dict[str, list[tuple[int, tuple[str, str]]]] = {}
@@ -83,14 +80,16 @@ def _imported_again(module: Module) -> dict[str, tuple[int, str, int]]:
 
 
 def _origin(imported: ImportedName) -> tuple[str, str]:
-    """What an import brings; `import a` and `import a.b` bring the same name for the same package."""
+    """The object that an import binds; `import a` and `import a.b` bind the same name to the same package."""
     if imported.name or imported.asname:
         return imported.module, imported.name
     return imported.bound, ""
 
 
 def _made_between(module: Module, user: Statement, name: str) -> tuple[int, int] | None:
-    """The lines of the definition of a name that `user` was made with, and of the last one, if they are two."""
+    """The line of the definition of a name that counts when `user` is created, and the line of the last definition, if
+    they differ.
+    """
     lines = [one.line for one in module.statements if one.name == name and one.role in DEFINITIONS]
     before = [line for line in lines if line < user.line]
     if before and lines[-1] > user.line and name in _read_at_once(user):
@@ -105,7 +104,7 @@ def _defined_again(module: Module) -> frozenset[str]:
 
 
 def _read_at_once(statement: Statement) -> frozenset[str]:
-    """The names that a definition reads when it is made: in decorators, bases, defaults and values, not in bodies."""
+    """The names that a definition reads when it is created: in decorators, bases, defaults and values, not in bodies."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         waiting: list[ast.AST] = [ast.parse(statement.text)]

@@ -12,7 +12,7 @@ from modular_converter.diagnostics import ConversionError
 
 
 DEEPEST = 10
-"""Modules that a name is followed through; more are a circle."""
+"""The most modules through which a name is followed; longer chains are circles."""
 
 
 class DefinitionPlace(NamedTuple):
@@ -23,7 +23,7 @@ class DefinitionPlace(NamedTuple):
 
 
 def place_of(module: str, name: str, beside: str, library: Library, depth: int = 0) -> DefinitionPlace | None:
-    """Where `from module import name`, in a file of the folder `beside`, leads; None where that cannot be seen.
+    """The definition behind `from module import name` in a file of the folder `beside`; None if it cannot be found.
 
     Args:
         module: dotted, relative or absolute.

@@ -46,8 +46,8 @@ UNREADABLE = (invalid_result.RULE, formatter_failed.RULE)
 def examine(conversion: Conversion, result: FormatResult, library: Library) -> list[Diagnostic]:
     """The errors that keep the formatted texts of one modular file from being written.
 
-    They stand at places in the modular file. Where every text is on disk already, byte for byte, nothing is parsed
-    again: only what the formatter and its linter have found is reported.
+    They stand at places in the modular file. If every text is already on disk, byte for byte, nothing is parsed again,
+    and only findings of the formatter and its linter are reported.
     """
     refused = [result.failures[path] for path in conversion.files if path in result.failures]
     examination = _Examination(conversion, result.texts, library)
@@ -90,7 +90,7 @@ def _changed_meaning(changes: Sequence[Change], path: str, text: str, neighbours
 
 
 def _naming(dotted: str, neighbours: Neighbourhood) -> str:
-    """How to name the heirs of a neighbour, so that its copies have names of their own; "" where it has no heirs."""
+    """Advice for names of a neighbour's heirs, so that its copies get names of their own; "" if it has no heirs."""
     parents = (neighbours.resolution.parent(statement) for statement in neighbours.classes.values())
     taken = (neighbours.resolution.taken[base] for base in parents if base)
     parent = next((one.name for one in taken if one.neighbour == dotted), "")
@@ -136,7 +136,7 @@ class _Examination:
                 yield self._diagnose(path, fault)
 
     def _is_own(self, base: str) -> bool:
-        """Whether the modular file itself names a base. That a parent's parent is elsewhere is told by MC312."""
+        """Whether the modular file itself names a base. A parent's base in another file is reported by MC312."""
         return base.partition(".")[0] in self._own_words
 
     @functools.cached_property
@@ -210,7 +210,7 @@ class _Place:
 
 
 def _in_modular(path: str, text: str, origin: Origin | None, word: str) -> Location:
-    """Where an author has to look: the word in the class, else the class, else the import of what comes along."""
+    """The place where an author has to look: the word in the class, else the class, else the import of the copied code."""
     if origin is None:
         return locate_word(path, word, text) if word.isidentifier() else Location(path)
     if origin.path != path:

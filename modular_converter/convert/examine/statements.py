@@ -1,4 +1,4 @@
-"""The statements of a module, without a look at its expressions, which are most of it."""
+"""The statements of a module; expressions, most of the syntax tree, are not visited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a name in a generated text is undefined, and what its author has to write. Only asked when there is such a name."""
+"""The reason why a name in a generated text is undefined, and its cure. Imported only when there is such a name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modular_converter.diagnostics import ConversionError, did_you_mean
 def cure(
     name: str, definition: str, line: int, text: str, resolution: ResolvedImports | None, library: Library
 ) -> str:
-    """What to write, for `name` in line `line` of a generated text, in its top-level `definition`."""
+    """The cure for `name` on line `line` of a generated text, in its top-level `definition`."""
     method = _method_at(definition, line, text)
     if name == definition or binding_below(name, line, text):
         written = resolution.target.module.definitions.get(definition) if resolution else None
@@ -45,7 +45,7 @@ def cure(
 
 
 def parent_for(name: str, module: str, neighbours: Neighbourhood | None) -> tuple[str, str] | None:
-    """The module and the name in a neighbour's folder of what would be `name` of the sibling `module` after renaming."""
+    """The module and the name in a neighbour's folder that renaming would turn into `name` of the sibling `module`."""
     for dotted, renamed in neighbours.neighbours.items() if neighbours else ():
         for imported in renamed.neighbour.module.imported.values():
             target = renamed.import_in_target(imported)

@@ -15,7 +15,7 @@ from modular_converter.facts.members import class_node
 
 
 DEEPEST = 20
-"""Ancestors of a class that are followed, one above the other; more are a circle."""
+"""The most ancestors of a class, one above the other, that are followed; longer chains are circles."""
 
 
 def lineage(

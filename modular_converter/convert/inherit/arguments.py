@@ -29,13 +29,13 @@ def bind_arguments(
 ) -> list[Line]:
     """Assignments of the parent's parameters for which the child has no name; `scale = 2` for `super().f(scale=2)`.
 
-    They stand in the order of the call, and between them the arguments that nothing reads and that call something.
+    They are in the order of the call; between them stand the unread arguments that call something.
 
     Args:
         statement: the `super()` statement.
         available: the parameters of the merged signature.
         before: the child's statements before it.
-        body: what is left of the parent's statements.
+        body: the remaining statements of the parent.
         findings: extended by the arguments that do not reach the parent's statements.
     """
     call = method_call(statement, child.name)
@@ -73,9 +73,8 @@ def bind_arguments(
 def _tell_ignored(
     ignored: Mapping[str, ast.expr], bindings: Mapping[str, ast.expr], method: str, parent: Function
 ) -> Iterator[ClassFinding]:
-    """The arguments for which the child has names of its own, each with the assignment that makes it count.
-
-    Where one of them reads the name of another, as in `super().f(k, q)` of `f(self, q, k)`, it is one for all.
+    """The arguments for which the child has names of its own, each with the assignment that gives it effect. If one of
+    them reads the name of another, as in `super().f(k, q)` of `f(self, q, k)`, one assignment serves all.
     """
     reading = {
         name: value
@@ -91,7 +90,7 @@ def _tell_ignored(
 
 
 def _as_passed(name: str, function: Function) -> str:
-    """A parameter of a function as a call passes a variable of that name: `x`, `*args`, `**kwargs`."""
+    """A parameter of a function as it is written in a call: `x`, `*args`, `**kwargs`."""
     arguments = function.args
     if arguments.vararg is not None and name == arguments.vararg.arg:
         return f"*{name}"
@@ -120,7 +119,7 @@ def _in_order(
 
 
 def _calls(node: ast.AST) -> bool:
-    """Whether the value of an expression takes a call or another step that may change something."""
+    """Whether an expression contains a call or another operation that may have an effect."""
     if isinstance(node, (ast.Lambda, ast.GeneratorExp)):
         return False
     changes = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
@@ -133,7 +132,7 @@ def _has_its_name(value: ast.expr | None, name: str, names: Container[str]) -> b
 
 
 def _arguments_read(nodes: Sequence[ast.AST]) -> set[str]:
-    """The names that statements read, but for what a `for` of a name has put in the place of an argument."""
+    """The names that statements read, except those that a `for` over the name has bound to something else."""
     found: set[str] = set()
     todo: list[tuple[ast.AST, frozenset[str]]] = [(node, frozenset()) for node in nodes]
     while todo:
@@ -151,7 +150,7 @@ def _arguments_read(nodes: Sequence[ast.AST]) -> set[str]:
 
 
 def _given(call: ast.Call, child: Function, parent: Function) -> dict[str, ast.expr]:
-    """The arguments of a call by parameter of the parent. An instance that is passed along counts as none."""
+    """The arguments of a call by parameter of the parent. An instance that is passed along is left out."""
     instance, own = first_parameter(child, parent), first_parameter(parent)
     arguments = call.args[1:] if call.args and instance and ast.unparse(call.args[0]) == instance else call.args
     positional = [parameter.arg for parameter in (*parent.args.posonlyargs, *parent.args.args)][bool(own) :]
@@ -191,15 +190,14 @@ def _left_out(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -
 
 
 def _not_unpacked(call: ast.Call, arguments: ast.arguments) -> frozenset[str]:
-    """`*args` and `**kwargs` of the parent, as far as nothing that the call unpacks can come in there."""
+    """`*args` and `**kwargs` of the parent that no unpacked argument of the call can fill."""
     variadic = ((arguments.vararg, starred(call)), (arguments.kwarg, mappings(call)))
     return frozenset(one.arg for one, is_unpacked in variadic if one is not None and not is_unpacked)
 
 
 def _unpacked(call: ast.Call, given: Mapping[str, ast.expr], parent: Function) -> frozenset[str]:
-    """The parameters without a default whose values only an unpacked argument of a call can bring: `super().f(*x)`.
-
-    So is `*rest` of the parent where the unpacked argument brings others of its parameters first.
+    """The parameters without a default whose values only an unpacked argument of a call can give: `super().f(*x)`.
+    `*rest` of the parent is one of them if the unpacked argument gives other parameters first.
     """
     rest = {parent.args.vararg.arg} if starred(call) and parent.args.vararg is not None else frozenset()
     unpacks = starred(call) or not all(map(_is_super_kwargs, mappings(call)))
@@ -233,7 +231,9 @@ def _parameters(function: Function) -> list[str]:
 
 
 def _defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
-    """The defaults that mean the same within a method as in its signature: constants, and `*args` of none."""
+    """The defaults with the same meaning within a method as in its signature: constants, and an empty tuple for
+    `*args`.
+    """
     positional = [*arguments.posonlyargs, *arguments.args]
     ordinary = zip(reversed(positional), reversed(arguments.defaults))
     pairs = [*ordinary, *zip(arguments.kwonlyargs, arguments.kw_defaults)]

@@ -9,7 +9,8 @@ from libcst.helpers import get_full_name_for_node
 
 
 class CallSuper(cst.CSTTransformer):
-    """Writes `super().method(…)` for `Base.method(self, …)` where both reach the same. To be used on a method's body.
+    """Writes `super().method(…)` for `Base.method(self, …)` where both call the same method. It is used on a method's
+    body.
 
     Calls in inner functions, lambdas, comprehensions and classes stay: `super()` finds no instance there.
     """
@@ -33,7 +34,7 @@ class CallSuper(cst.CSTTransformer):
             return updated_node
         first = updated_node.args[0] if updated_node.args else None
         if first is not None and not first.star and first.keyword is None and _dotted(first.value) == self.instance:
-            # With it goes the white space around it, comments included.
+            # The white space around it is removed with it, comments included.
             no_space = cst.SimpleWhitespace("")
             updated_node = updated_node.with_changes(args=updated_node.args[1:], whitespace_before_args=no_space)
         return updated_node.with_changes(func=function.with_changes(value=cst.Call(cst.Name("super"))))

@@ -26,7 +26,7 @@ def _unseen(base: str) -> None:
 
 @dataclass(frozen=True)
 class ClassShape:
-    """A generated class, as its methods need to know it."""
+    """The facts about a generated class that its methods need."""
 
     name: str
     bases: tuple[str, ...]
@@ -35,21 +35,19 @@ class ClassShape:
     last_statement: str
     """See `Settings`."""
     module_names: frozenset[str] = frozenset()
-    """What the modular file defines and imports."""
+    """The names that the modular file defines and imports."""
     attributes: frozenset[str] = frozenset()
-    """What the bodies of the child and of the parent bind."""
+    """The names that the bodies of the child and of the parent bind."""
     methods: Mapping[str, tuple[Function, ...]] = field(default_factory=dict)
     """The child's and the parent's functions by name."""
     is_set_above: Callable[[str, str], bool] = _never
     """Tells whether a method of this name, in an ancestor of the parent, sets an attribute of this name."""
     binds: Callable[[str], frozenset[str] | None] = _unseen
-    """What a base of the generated file binds, with what it inherits there; None for a base from elsewhere."""
+    """The names that a base in the generated file binds or inherits there; None for a base from elsewhere."""
 
     def reached_by(self, method: str) -> frozenset[str]:
-        """The bases of which `super()` reaches the method of this name.
-
-        A base from elsewhere is taken to hide nothing behind it, as in the corpus (phi3); a base of the file behind it
-        is none of these, since nobody can tell.
+        """The bases whose method of this name `super()` reaches. A base from elsewhere is assumed to hide no later base
+        from elsewhere, as in the corpus (phi3); a later base of the file is left out, since this cannot be known.
         """
         found: set[str] = set()
         for place, base in enumerate(self.bases):
@@ -93,8 +91,9 @@ def merge_bases(
 ) -> list[str]:
     """The parent's bases, replaced and extended by the further bases of the child.
 
-    A base of the child replaces that of the parent which it resembles (see `replaced_base`). Any other goes to the
-    front where the child names it before the parent, else to the end, but before the bases that it inherits from itself.
+    A base of the child replaces the base of the parent that it resembles (see `replaced_base`). Any other base goes to
+    the front if the child names it before the parent, else to the end, but before the bases that it inherits from
+    itself.
 
     Args:
         parent_base: the base, as the child writes it, that the parent stands for.

@@ -34,7 +34,7 @@ class BuiltClass:
     parent: Statement | None = None
     """Its parent, renamed."""
     findings: tuple[Diagnostic, ...] = ()
-    """What the merge did at a loss."""
+    """Findings about losses of the merge."""
     pieces: tuple[ClassPiece, ...] = ()
     """Of a class with a parent: where the lines of `text` come from."""
 
@@ -113,7 +113,7 @@ def _merge(
 def _bound_in(
     name: str, built: Mapping[str, BuiltClass], parents: RenamedModule, below: frozenset[str] = frozenset()
 ) -> frozenset[str] | None:
-    """What a class of the generated file and its ancestors there bind; None for a class from elsewhere."""
+    """The names that a class of the generated file and its ancestors there bind; None for a class from elsewhere."""
     own = built.get(name)
     if name in below or (own is None and (name not in parents or parents.role(name) is not Role.CLASS)):
         return None
@@ -145,7 +145,7 @@ def _diagnostic(finding: ClassFinding, statement: Statement, path: str) -> Diagn
     """A finding with its place in the modular file."""
     try:
         place = locate(path, finding.node, statement.text)
-    except IndexError:  # the class was brought into another form before it was parsed
+    except IndexError:  # the class was re-indented before it was parsed
         place = Location(path)
     below = statement.line - 1
     end = None if place.end_line is None else place.end_line + below

@@ -38,7 +38,7 @@ def starred(call: ast.Call) -> list[ast.expr]:
 
 
 def mappings(call: ast.Call) -> list[ast.expr]:
-    """The mappings that a call unpacks, `x` of `**x`: what is called gets copies of these."""
+    """The mappings that a call unpacks, `x` of `**x`: the called function gets copies of them."""
     return [keyword.value for keyword in call.keywords if keyword.arg is None]
 
 
@@ -89,7 +89,7 @@ def inherited_decorators(function: Function, parent: Function) -> list[ast.expr]
 
 
 def first_parameter(function: Function, parent: Function | None = None) -> str:
-    """The parameter that holds the instance or the class; "" where `super()` has none to work with.
+    """The parameter that holds the instance or the class; "" for a method in which `super()` has no instance.
 
     An override without decorators takes those of `parent`.
     """

@@ -1,4 +1,4 @@
-"""What inheritance does and one class cannot: found on the syntax trees, before or while methods are merged."""
+"""Find effects of inheritance that one class cannot have, on the syntax trees, before or while methods are merged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SLOTS = "__slots__"
 
 
 def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iterator[ClassFinding]:
-    """Uses of the parent that have no counterpart once the parent is gone."""
+    """Uses of the parent class that have no counterpart in one class."""
     defined = {name for member in parent.members for name in member.binds}
     base = parent_base.partition("[")[0]
     for member in child.members:
@@ -57,9 +57,8 @@ def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iter
 def check_names_of_classes(
     child: ClassBlock, parent: ClassBlock, parent_base: str, bases: Sequence[str]
 ) -> Iterator[ClassFinding]:
-    """Names that Python keeps apart for the two classes: private ones (`self.__x`), and slots.
-
-    `bases` are those of the generated class. Where one of them has no slots, slots forbid nothing.
+    """Names that Python keeps apart in two classes: private names (`self.__x`), and slots. `bases` are those of the
+    generated class. If one of them has no slots, slots forbid nothing.
     """
     prefix = f"_{parent_base.rpartition('.')[2].lstrip('_')}__"
     for member in child.members:
@@ -82,7 +81,7 @@ def check_names_of_classes(
 
 
 def _private_names(member: Member) -> frozenset[str]:
-    """The identifiers that Python gives another name in each class."""
+    """The identifiers that Python mangles with the name of the class."""
     found = re.findall(r"\b__[^\W\d]\w*", member.text) if "__" in member.text else ()
     return frozenset(name for name in found if not name.endswith("__"))
 
@@ -133,7 +132,7 @@ def check_replaced_bases(
     Args:
         siblings: see `check_mixins`.
         above: what each class of the modular file inherits from.
-        model_base: see `Settings`. Those that are named after it stand for each other, as in the corpus (altclip).
+        model_base: see `Settings`. Bases that are named after it replace each other, as in the corpus (altclip).
     """
     for node, base in zip(child.node.bases, child.bases):
         lost = replaced_base(base, parent.bases) if base in siblings and base not in parent.bases else ""
@@ -145,10 +144,10 @@ def check_replaced_bases(
 
 
 def check_class_names(child: ClassBlock, parent: ClassBlock, module_names: Set[str]) -> Iterator[ClassFinding]:
-    """Names that the child's class takes from its module while it is made, and that the parent's class binds.
+    """Names that the child's class reads from its module while it is created, and that the parent's class binds.
 
     Args:
-        module_names: what the modular file defines and imports.
+        module_names: the names that the modular file defines and imports.
     """
     theirs, own = frozenset[str]().union(*(member.binds for member in parent.members)), set[str]()
     for member in child.members:
@@ -161,7 +160,7 @@ def check_class_names(child: ClassBlock, parent: ClassBlock, module_names: Set[s
 
 
 def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
-    """Fields that lose their annotation, and properties that keep the parent's setter beside a getter of the child."""
+    """Fields that lose their annotation, and properties with a getter of the child and a setter of the parent."""
     annotations = {
         node.target.id: node.annotation
         for node in (member.node for member in parent.members)
@@ -184,7 +183,7 @@ def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding
 
 
 def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: int) -> Iterator[ClassFinding]:
-    """Coroutines and generators whose bodies cannot take each other's place.
+    """Coroutines and generators whose bodies cannot replace each other.
 
     Args:
         statement: the `super()` statement of the child.
@@ -223,7 +222,7 @@ def _sees_scope(call: ast.Call, function: str) -> bool:
 def check_captures(
     child: Function, parent: Function, statement: ast.stmt, kept: Sequence[ast.stmt], own: Sequence[ast.stmt]
 ) -> Iterator[ClassFinding]:
-    """Names that the lines of one method take from their module, and the other method binds to something else."""
+    """Names that the lines of one method read from their module, and that the other method binds to something else."""
     known = declared_global(parent).union(part.id for part in walk(*kept) if isinstance(part, ast.Name))
     if (_bound_anywhere(*own) | parameters_of(child)) - parameters_of(parent) & known:
         for name in sorted(_names_in(child).own & _names_in(parent).of_module & known):
@@ -248,12 +247,12 @@ class _Scope(NamedTuple):
     own: frozenset[str]
     """Its parameters and local names."""
     of_module: frozenset[str]
-    """What it, and the functions in it, take from the module, or set there."""
+    """The names that it, and the functions in it, read from the module or set there."""
 
 
 def _names_in(function: Function) -> _Scope:
     _, *inner = scopes(ast.unparse(function)) or (None, None)
-    if not inner or inner[0] is None:  # it parses and does not compile, and is refused later
+    if not inner or inner[0] is None:  # it parses but does not compile, and is refused later
         return _Scope(frozenset(), frozenset())
     own, *_ = (table for table in inner if table.get_type() == "function")
     symbols = (one for table in inner for one in table.get_symbols())
@@ -264,7 +263,7 @@ def _names_in(function: Function) -> _Scope:
 
 
 def _bound_anywhere(*nodes: ast.AST) -> set[str]:
-    """More names than some nodes bind: those in inner functions too, and in `except`, `case`, `def` and `import`."""
+    """At least the names that some nodes bind, inner functions, `except`, `case`, `def` and `import` included."""
     found: set[str] = set()
     for part in walk(*nodes):
         if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):

@@ -1,4 +1,4 @@
-"""What a merge could not do, or did at a loss, with the place in the modular file."""
+"""Findings about overrides that cannot be merged, or only with a loss, with the place in the modular file."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class ClassFinding:
     """A finding about a class of the modular file."""
 
     node: ast.AST
-    """Where: a node of the class's syntax tree, whose lines count from the class."""
+    """The place: a node of the class's syntax tree, whose lines count from the class."""
     diagnose: Callable[[Location], Diagnostic]
 
 
 def not_mergeable(node: ast.AST, method: str, reason: str, help: str = "") -> ClassFinding:
-    """An override that has no counterpart in one class. Without `help`, the cure is to write the parent's lines out."""
+    """An override that has no counterpart in one class. Without `help`, the cure is to write out the parent's lines."""
     help = help or f"Write the lines of the parent's `{method}` out, and change what you need."
     return ClassFinding(node, lambda place: override_not_mergeable.diagnose(place, method, reason, help))
 
@@ -44,7 +44,7 @@ def parameter_missing(node: ast.AST, method: str, parameter: str) -> ClassFindin
 
 
 def argument_unpacked(node: ast.AST, method: str, parameter: str) -> ClassFinding:
-    """The parent's code reads a parameter whose value comes out of `*args` or `**kwargs` of the call."""
+    """The parent's code reads a parameter whose value comes from `*args` or `**kwargs` of the call."""
     return not_mergeable(
         node,
         method,
@@ -56,9 +56,8 @@ def argument_unpacked(node: ast.AST, method: str, parameter: str) -> ClassFindin
 def argument_ignored(
     argument: ast.expr, method: str, parameter: str, assignment: str, passed: Sequence[str]
 ) -> ClassFinding:
-    """An argument for a parameter of the parent for which the child has a name of its own.
-
-    `assignment` makes it count where the call then passes `passed`.
+    """An argument for a parameter of the parent that the child also has as a name. `assignment` gives it effect if the
+    call then passes `passed`.
     """
     text = ast.unparse(argument)
     return ClassFinding(
@@ -122,7 +121,7 @@ def counts_for_both(node: ast.AST, effect: str, cure: str) -> ClassFinding:
 
 
 def too_deep(node: ast.stmt, method: str) -> ClassFinding:
-    """An expression that Python parses, and that has too many levels for a recursive tree to be written out."""
+    """An expression that Python parses, but whose tree is too deep to be written out recursively."""
     return not_mergeable(
         node,
         method,

@@ -1,4 +1,4 @@
-"""The module of a package that defines a name. Only asked when a name is imported from the package's root."""
+"""The module of a package that defines a name. Imported only when a name is imported from the package's root."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from modular_converter.convert.source.library import Library
 
 
 def defining_module(name: str, package: str, beside: str, library: Library) -> str:
-    """The dotted module that defines `name`; "" where none of those that its spelling suggests does.
-
-    Looked at are the modules directly in the package, and those of the model that `name` begins with (`LlamaConfig`).
+    """The dotted module that defines `name`; "" if it is not found. Searched are the modules directly in the package,
+    and those of the model with whose name `name` begins (`LlamaConfig`).
     """
     folder = library.find_package(package, beside)
     if folder is None:

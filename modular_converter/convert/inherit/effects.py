@@ -1,4 +1,4 @@
-"""What a statement of a method reads and changes: local names and attributes, as dotted paths (`h`, `self.up`)."""
+"""The local names and attributes that a statement of a method reads and changes, as dotted paths (`h`, `self.up`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class Effects(NamedTuple):
     """The paths that a statement deals with."""
 
     reads: frozenset[str]
-    """Each prefix too: `self.a.b` reads `self.a`. Inner functions read what they take from around them."""
+    """Paths that it reads, with each prefix: `self.a.b` also reads `self.a`. Inner functions read the names that they
+    capture.
+    """
     binds: frozenset[str]
     """Paths that get another value, or are deleted."""
     changes: frozenset[str]
@@ -49,7 +51,7 @@ class Effects(NamedTuple):
 
     @property
     def writes(self) -> frozenset[str]:
-        """Paths that are something else afterwards."""
+        """Paths that have another value afterwards."""
         return self.binds | self.changes
 
     @property
@@ -67,7 +69,7 @@ def effects_of(*nodes: ast.AST) -> Effects:
 
 
 def captured_by(statement: ast.stmt) -> frozenset[str]:
-    """The names that functions, lambdas and generators within a statement take from around them when they run."""
+    """The names that functions, lambdas and generators within a statement capture and read when they run."""
     nodes = list(walk(statement))
     used_up = {id(argument) for node in nodes if isinstance(node, ast.Call) for argument in _used_up(node)}
     effects = effects_of(*(later for node in nodes if id(node) not in used_up and (later := _runs_later(node))))
@@ -82,7 +84,7 @@ def _used_up(call: ast.Call) -> list[ast.expr]:
 
 
 def _runs_later(node: ast.AST) -> ast.AST | None:
-    """What of a node runs when it is called or asked for its items; None for a node that runs at once."""
+    """The part of a node that runs when it is called or iterated over; None for a node that runs at once."""
     if isinstance(node, (*FUNCTIONS, ast.Lambda)):  # without defaults, annotations and decorators
         names = sorted(parameters_of(node))
         parameters = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
@@ -154,10 +156,10 @@ class _Visitor(ast.NodeVisitor):
         super().generic_visit(node)
 
     def _visit_scope(self, node: ast.AST) -> None:
-        """An inner scope reads what it does not bind itself; what it changes, it may change when it is called."""
+        """An inner scope reads the names that it does not bind itself; its changes may happen when it is called."""
         inner = _Visitor()
         if isinstance(node, COMPREHENSIONS):
-            self.visit(node.generators[0].iter)  # evaluated around it
+            self.visit(node.generators[0].iter)  # evaluated in the outer scope
         for part in ast.iter_child_nodes(node):
             inner.visit(part)
         parts = list(ast.walk(node))
@@ -167,9 +169,9 @@ class _Visitor(ast.NodeVisitor):
             own |= parameters_of(node)
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             own |= declared_global(node)
-        if isinstance(node, COMPREHENSIONS):  # `:=` binds around it
+        if isinstance(node, COMPREHENSIONS):  # `:=` binds in the outer scope
             own -= {part.target.id for part in parts if isinstance(part, ast.NamedExpr)}
-        hidden = own if not isinstance(node, ast.ClassDef) else ()  # its methods do not see what a class binds
+        hidden = own if not isinstance(node, ast.ClassDef) else ()  # methods do not see names of the class body
         self.reads |= {path for path in inner.reads if path.partition(".")[0] not in hidden}
         self.binds |= {path for path in inner.binds if path.partition(".")[0] not in own}
         self.changes |= {path for path in inner.changes if path.partition(".")[0] not in own}
@@ -178,7 +180,7 @@ class _Visitor(ast.NodeVisitor):
 
 
 def _object(node: ast.expr) -> ast.expr:
-    """The object that `a.b[0][1]` or `a.b[0].c()` is about, as far as it is a path: `a.b`."""
+    """The path of the object in `a.b[0][1]` or `a.b[0].c()`: `a.b`."""
     while not isinstance(node, (ast.Name, ast.Attribute)) or not dotted(node):
         inner = getattr(node, "value", None) or getattr(node, "func", None)
         if not isinstance(inner, ast.expr):

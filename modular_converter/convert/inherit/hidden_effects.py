@@ -1,4 +1,4 @@
-"""What a statement does to attributes by the methods and properties of its class that it uses."""
+"""The effects of a statement on attributes through the methods and properties of its class."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from modular_converter.facts.nodes import walk
 
 
 MOST_FOLLOWED = 50
-"""Methods that one may use, and they in turn, and that are still followed: time stays proportional to the input."""
+"""The most methods, direct and indirect, that are followed from one: time stays proportional to the input."""
 _NO_EFFECTS = Effects(frozenset(), frozenset(), frozenset())
 Test = Callable[[ast.AST, str], bool]
 """A question about code in which the instance has some name."""
 
 
 class HiddenEffects:
-    """The effects of the methods of one class, with those of the methods that they use.
-
-    What methods of bases do is not known: it may concern every attribute.
+    """The effects of the methods of one class, with those of the methods that they use. Methods of bases are unknown
+    and may concern every attribute.
     """
 
     def __init__(self, methods: Mapping[str, Sequence[Function]], instance: str, is_init: bool = False) -> None:
-        """`methods` has the functions behind each name: the child's and the parent's.
-
-        Only of `__init__` is it said what calls of unknown methods do: elsewhere `self.mlp(x)` mostly calls a module.
+        """`methods` has the functions of each name: the child's and the parent's. Calls of unknown methods count only
+        in `__init__`: elsewhere `self.mlp(x)` mostly calls a module.
         """
         self._methods = methods
         self._is_init = is_init
@@ -40,7 +38,9 @@ class HiddenEffects:
         self._answers: dict[tuple[Test, str | frozenset[str]], bool] = {}
 
     def of(self, effects: Effects) -> Effects:
-        """What a statement with these effects reads and changes by the methods that it uses, as paths of the instance."""
+        """The paths of the instance that a statement with these effects reads and changes through the methods that it
+        uses.
+        """
         return _together(map(self._effects_of, self._used(effects)))
 
     def are_too_many(self, some: Iterable[Effects]) -> bool:
@@ -108,7 +108,7 @@ class HiddenEffects:
         return self._effects[methods]
 
     def _own_effects(self, name: str) -> Effects:
-        """What the bodies of the functions of a name do to attributes of their instance."""
+        """The effects on attributes of the instance of the functions of a name."""
         if name not in self._own:
             self._own[name] = _together(map(self._on_instance, self._methods[name]))
         return self._own[name]
@@ -129,12 +129,12 @@ def _together(some: Iterable[Effects]) -> Effects:
 
 
 def _reads_any(node: ast.AST, instance: str) -> bool:
-    """Whether code gives an instance away, or asks for all attributes of it."""
+    """Whether code passes an instance to other code, or reads all its attributes."""
     return hands_over(node, instance) or any(_holds_all(part, instance) for part in walk(node))
 
 
 def _sets_any(node: ast.AST, instance: str) -> bool:
-    """Whether code sets attributes of an instance whose names it does not say."""
+    """Whether code sets attributes of an instance by computed names."""
     for part in walk(node):
         if isinstance(part, ast.Call) and dotted(part.func) == "setattr" and len(part.args) == 3:
             if dotted(part.args[0]) == instance and not isinstance(part.args[1], ast.Constant):
@@ -152,7 +152,7 @@ def _holds_all(node: ast.AST, instance: str) -> bool:
 
 
 def hands_over(node: ast.AST, name: str) -> bool:
-    """Whether a statement gives an object away as a whole, as in `count(self)`; not by `super(New, self)`."""
+    """Whether a statement passes an object to other code, as in `count(self)`; `super(New, self)` does not count."""
     parts = walk(node)
     held = {id(part.value) for part in parts if isinstance(part, ast.Attribute)}
     held |= {

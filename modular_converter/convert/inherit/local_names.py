@@ -1,4 +1,4 @@
-"""Local names of an override and of what it overrides: two sets with inheritance, and one in the merged body."""
+"""Local names of an override and of the parent's method: two scopes with inheritance, one in the merged body."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from modular_converter.convert.inherit.statements import Line
 def check_names(
     child: Function, parent: Function, order: Order, merged: Sequence[Line], module_names: Set[str], copied: Set[str]
 ) -> Iterator[ClassFinding]:
-    """The names that a line of the child reads, and that are something else in the merged body.
-
-    A name that only the parent's lines bind may be read: with inheritance it would be undefined.
+    """The names that a line of the child reads and that have another value in the merged body. A name that only the
+    parent's lines bind may be read: with inheritance it would be undefined.
 
     Args:
         module_names: what the modular file defines and imports.
@@ -74,7 +73,7 @@ def _check_captured(child: Function, order: Order, merged: Sequence[Line]) -> It
 
 
 def _names_from_above(line: Line) -> set[str]:
-    """The names that a line reads. Those that a compound statement binds too it mostly reads behind its own binding."""
+    """The names that a line reads, except those that a compound statement itself binds, mostly before it reads them."""
     names = {path for path in line.effects.reads if "." not in path}
     return names - line.effects.binds if hasattr(line.node, "body") else names
 

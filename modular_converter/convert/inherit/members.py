@@ -32,11 +32,11 @@ class Member:
     documentation: str = ""
     """The strings directly below an attribute, whole lines with the comments above them."""
     inherited_reads: frozenset[str] = frozenset()
-    """Of an override: the names that what it takes from the parent reads."""
+    """For an override: the names that its lines from the parent read."""
     overridden: Member | None = None
-    """Of an override: the parent's member, whose place, lead and documentation it may have."""
+    """For an override: the parent's member, whose place, lead and documentation it may take."""
     statements: tuple[TakenLines, ...] = ()
-    """Of a merged method: where each statement of its body was taken from."""
+    """For a merged method: the source of each statement of its body."""
 
     @property
     def is_function(self) -> bool:
@@ -56,7 +56,7 @@ class Member:
 
     @property
     def may_be_skipped(self) -> bool:
-        """Whether what it binds is only bound on some condition: below `if`, `for`, `while`, `try` or `match`."""
+        """Whether its names are bound only on a condition: below `if`, `for`, `while`, `try` or `match`."""
         certain = (*FUNCTIONS, ast.ClassDef, ast.With)
         return isinstance(self.node, ast.Match) or (hasattr(self.node, "body") and not isinstance(self.node, certain))
 
@@ -86,7 +86,7 @@ class Member:
         return isinstance(self.node, ast.Pass) or isinstance(value, (ast.Constant, ast.Name, ast.Attribute))
 
     def render(self) -> str:
-        """The text of the member, with what stands above and below it."""
+        """The text of the member, with its lead and its documentation."""
         return self.lead + self.text + self.documentation
 
 

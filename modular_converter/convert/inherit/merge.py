@@ -1,4 +1,4 @@
-"""Build a class from its renamed parent and what the modular file says of it."""
+"""Merge a class of the modular file with its renamed parent."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class _MethodMerger:
         return self._unless_deep(child, lambda: call_super_for_bases(child, reached, self.findings))
 
     def _unless_deep(self, child: Member, merge: Callable[[], Member]) -> Member:
-        """The merged method; the child's own, with a finding, where it is nested too deeply for libcst."""
+        """The merged method; if it is nested too deeply for libcst, the child's own with a finding."""
         try:
             return merge()
         except RecursionError:
@@ -130,7 +130,7 @@ class _MethodMerger:
             return child
 
     def _takes_from(self, child: Member, parent: Member) -> bool:
-        """Whether an override takes anything from the parent's method, or has calls to look at."""
+        """Whether an override takes anything from the parent's method, or has calls to rewrite."""
         own, inherited = child.function, parent.function
         return (
             "super" in child.text  # `**super_kwargs` too
@@ -145,10 +145,9 @@ class _MethodMerger:
 
 
 def rename_class(text: str, old: str, new: str, names: ModelNames) -> str:
-    """The parent's text for a child that is not called as the parent's renaming would have it.
-
-    The class takes its name in code. In its strings and comments the rest of the names before their common suffix
-    gives way: for `Glm4vTextRotaryEmbedding(Glm4vRotaryEmbedding)`, `Glm4v` becomes `Glm4vText`.
+    """The parent's text for a child with another name than the renamed parent. In code the class gets the child's name.
+    In its strings and comments the stem before the common suffix of both names is replaced: for
+    `Glm4vTextRotaryEmbedding(Glm4vRotaryEmbedding)`, `Glm4v` becomes `Glm4vText`.
     """
     suffix = common_suffix(old, new)
     old_stem, new_stem = old[: len(old) - len(suffix)], new[: len(new) - len(suffix)]
@@ -180,6 +179,6 @@ def _decorators(child: ClassBlock, parent: ClassBlock) -> str:
 
 
 def _docstring(child: ClassBlock) -> str:
-    """The child's docstring; a string that stands alone further down in the class is taken for one."""
+    """The child's docstring; a string that stands alone further down in the class counts as docstring."""
     stray = (member.text for member in child.members if is_docstring(member.node))
     return child.docstring or next(stray, "")

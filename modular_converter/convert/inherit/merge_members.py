@@ -21,8 +21,8 @@ def merge_members(
 ) -> list[Member]:
     """Attributes, then methods: the parent's in their order, overridden in place, then the child's new ones.
 
-    A member of the parent that others read while the class body runs (`size` for `area = size * size`) stays, and
-    the child's member of that name comes behind its readers: so does inheritance.
+    A member of the parent that others read while the class body runs (`size` for `area = size * size`) stays, and the
+    child's member of that name follows its readers, as with inheritance.
 
     Args:
         override: merges a method of the child with the parent's.
@@ -35,7 +35,7 @@ def merge_members(
 
 
 class _Merger:
-    """The members of one class on their way."""
+    """The members of one class while they are merged."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class _Merger:
         self.gone = _replaced(self.own, self.inherited)
         self.methods = {method_key(member.function): member for member in self.inherited if member.is_function}
         self.attributes: dict[str, tuple[int, Member]] = {}
-        """Name -> position and member of the first attribute of the parent that binds it and goes."""
+        """Name -> position and member of the first attribute of the parent that binds it and is removed."""
         self.positions = {one: position for position, one in enumerate(self.inherited)}
         self.bound_last: dict[str, int] = {}
-        """Name -> position of the last statement of the parent, but for functions, that binds it and stays."""
+        """Name -> position of the last statement of the parent, functions excepted, that binds it and stays."""
         for one, position in self.positions.items():
             for name in () if one.is_function else one.binds:
                 if one in self.gone:
@@ -82,7 +82,7 @@ class _Merger:
     def _add_method(self, member: Member) -> None:
         key = method_key(member.function)
         place = self.methods.get(key)
-        if self.last[key] is not member:  # an `@overload`, say: it stands before the definition that counts
+        if self.last[key] is not member:  # such as an `@overload`: it stands before the definition that counts
             self.waiting.setdefault(key, []).append(self.new(member))
         elif place is None:
             self._put([*self.waiting.get(key, ()), self.new(member)], None)
@@ -100,11 +100,11 @@ class _Merger:
             self.added += members
 
     def _are_bound_below(self, place: Member, names: frozenset[str]) -> bool:
-        """Whether a statement of the parent below a place, one that stays, binds some names: `f = wrap(g)` below `f`."""
+        """Whether a statement of the parent that stays below a place binds some names: `f = wrap(g)` below `f`."""
         return any(self.bound_last.get(name, -1) > self.positions[place] for name in names)
 
     def _deletions(self, names: Iterable[str]) -> list[Member]:
-        """`del` statements for the names that members which stay still bind."""
+        """`del` statements for removed names that the remaining members still bind."""
         bound = _bound(member for member in self.inherited if member not in self.gone)
         return [
             Member(ast.parse(f"del {name}").body[0], "", f"{INDENT}del {name}\n")
@@ -124,14 +124,13 @@ class _Merger:
 
 
 def _comes_behind_attributes(member: Member) -> bool:
-    """Whether a member is a method: all but the one that gives the attributes of an enumeration their values."""
+    """Whether a member is a method, except the one that gives the attributes of an enumeration their values."""
     return member.is_function and member.function.name != "_generate_next_value_"
 
 
 def _effective(members: list[Member]) -> list[Member]:
-    """The members without attributes that are assigned again before anything reads them.
-
-    One that is repeated word for word stays where it stands first. A call may count, so it is made as often as written.
+    """The members without attributes that are assigned again before they are read. Of equal assignments the first
+    stays. A call may have an effect, so it is kept as often as it is written.
     """
     names = Counter(name for member in members if member.is_attribute for name in member.binds)
     if not any(count > 1 for count in names.values()):
@@ -173,18 +172,18 @@ def _assigned_again(member: Member, following: Sequence[Member]) -> bool:
 
 
 def _replaced(own: Sequence[Member], inherited: Sequence[Member]) -> set[Member]:
-    """The parent's members that go: the child overrides or removes them, and no member that stays reads them."""
+    """The parent's members that are removed: the child overrides or deletes them, and no remaining member reads them."""
     methods = {method_key(member.function): member.function for member in own if member.is_function}
     certain = [member for member in own if not (member.is_function or member.may_be_skipped)]
     names, given = _bound(certain), _bound(member for member in certain if not _is_bare(member))
     bound = _bound(inherited)
     gone = {
         one
-        for one in inherited  # an annotation alone takes the place of an attribute, whose value it gets
+        for one in inherited  # an annotation alone replaces an attribute and gets its value
         if _is_overridden(one, methods, names if one.is_attribute else given) and not _changes_others(one, bound)
     }
     while True:
-        readers: dict[str, list[Member]] = {}  # of members that stay, below the member that is looked at
+        readers: dict[str, list[Member]] = {}  # of remaining members below the current one
         needed: set[Member] = set()
         for member in reversed(inherited):
             reading = (other for name in member.binds for other in readers.get(name, ()))
@@ -204,13 +203,13 @@ def _is_bare(member: Member) -> bool:
 
 
 def _is_overridden(member: Member, methods: dict[str, Function], names: frozenset[str]) -> bool:
-    """Whether a member of the parent gives way to the child's methods, by key, or to the names that it assigns."""
+    """Whether the child replaces a member of the parent: by a method of the same key, or by an assignment to its name."""
     if not member.is_function:
         return bool(member.binds) and member.binds <= names
     name, owner = member.function.name, decorated_by(member.function)
     if name in names or method_key(member.function) in methods:
         return True
-    if owner == name:  # the setter of a property goes with it
+    if owner == name:  # the setter of a property is replaced with it
         return name in methods and not is_property(methods[name])
     return owner in methods or owner in names
 
@@ -220,13 +219,13 @@ def _is_accessor_of(other: Member, member: Member) -> bool:
 
 
 def is_property(function: Function) -> bool:
-    """Whether an override of a property is one too; without decorators it takes the parent's."""
+    """Whether an override of a property is a property too; without decorators it takes the parent's."""
     decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
     return not _only_raises(function) and (not decorators or any(one.endswith("property") for one in decorators))
 
 
 def method_key(function: Function) -> str:
-    """What tells the methods of a class apart: the name; `x.setter`, `f.register(int)` beside `x` and `f`."""
+    """The key of a method in its class: its name, or `x.setter`, `f.register(int)` beside `x` and `f`."""
     owner = decorated_by(function)
     if not owner:
         return function.name
@@ -256,7 +255,7 @@ def is_raising_stub(member: Member) -> bool:
     """Whether a method does nothing but raise an error, which in a child means: the parent's method is gone.
 
     Only a plain stub counts: after a blank line (so not the first statement of the class), without decorators and
-    docstring. Any other is an ordinary override, as the corpus has it (deepseek_vl, deepseek_ocr2).
+    docstring. Any other stub is an ordinary override, as in the corpus (deepseek_vl, deepseek_ocr2).
     """
     return member.lead.strip(" \t") == "\n" and not member.function.decorator_list and _only_raises(member.function)
 
@@ -268,9 +267,8 @@ def _only_raises(function: Function) -> bool:
 
 
 def _completed(member: Member, place: Member, alone: bool) -> Member:
-    """An attribute with what it leaves to the parent's: the documentation below it, the value of a bare annotation.
-
-    `alone` tells that no other statement of the child binds its name, and so gives it a value.
+    """An attribute with the parts that it takes from the parent's: the documentation below it, the value of a bare
+    annotation. `alone` means that no other statement of the child binds its name.
     """
     member = replace(member, documentation=member.documentation or place.documentation, overridden=place)
     node, value = member.node, getattr(place.node, "value", None)

@@ -15,7 +15,8 @@ from modular_converter.settings.kinds import split_stem
 
 
 MODEL, MODELS = 1, 2
-"""Dots of an import from the folder of the model, and from the folder of models. A tree may lack what lies above."""
+"""The dots of an import from the folder of the model, and from the folder of models. A tree may lack the folders above.
+"""
 
 
 def missing_modules(target: ModularFile, kinds: Collection[str], library: Library) -> list[MissingModule]:

@@ -8,10 +8,10 @@ from modular_converter.convert.inherit.members import Member
 
 
 def in_legal_order(preferred: Sequence[Member], merged: Sequence[Member], own: Sequence[Member]) -> list[Member]:
-    """The members in the preferred order, as far as each still comes after those that it depends on.
+    """The members in the preferred order, except that each comes after the members that it depends on.
 
     Args:
-        preferred: the members in the order that is wanted.
+        preferred: the members in the wanted order.
         merged: the members in the parent's order, with the child's new ones behind them.
         own: those of the child, in its order.
     """
@@ -29,7 +29,7 @@ def in_legal_order(preferred: Sequence[Member], merged: Sequence[Member], own: S
     done: set[Member] = set()
     todo = list(preferred)
     while todo:
-        # Without a way out of a circle the preferred order counts.
+        # In a circle the preferred order counts.
         position = next((place for place, one in enumerate(todo) if before.get(one, set()) <= done), 0)
         ordered.append(todo.pop(position))
         done.add(ordered[-1])

@@ -27,7 +27,7 @@ HOLDER = "class _:\n"
 def merge_override(
     child: Member, parent: Member, shape: ClassShape, overrides: Overrides, findings: list[ClassFinding]
 ) -> Member:
-    """The child's method with what it takes from the parent's: decorators, signature, docstring, body.
+    """The child's method, completed from the parent's: decorators, signature, docstring, body.
 
     Args:
         shape: the generated class.

@@ -12,9 +12,8 @@ if TYPE_CHECKING:  # libcst is imported late
 
 @dataclass(frozen=True)
 class Overrides:
-    """The assignments that a class has made behind its `super()` calls so far.
-
-    They count for its later methods too, as the corpus has it (vivit): see docs/architecture.md.
+    """The assignments behind the `super()` calls of a class so far. They count for its later methods too, as in the
+    corpus (vivit): see docs/architecture.md.
     """
 
     lines: dict[str, tuple[Line, str]] = field(default_factory=dict)

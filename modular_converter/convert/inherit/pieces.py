@@ -1,4 +1,4 @@
-"""Where the lines of a merged class were taken from: records that the merge keeps, for whoever asks about a line."""
+"""The sources of the lines of a merged class, as the merge records them for `modular-convert where`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class TakenLines(NamedTuple):
 
 
 class ClassPiece(NamedTuple):
-    """Some lines of a merged class; the pieces of a class follow each other and leave out no line."""
+    """Some lines of a merged class; the pieces of a class are consecutive and leave out no line."""
 
     lines: int
     taken: tuple[TakenLines, ...]
-    """Lines that it was made from; of several the first has the say. None for lines that the merge has made."""
+    """The lines that it was made from, the most important first. None for lines that the merge has added."""
     statements: tuple[TakenLines, ...] = ()
     """Of a merged method: the lines that each statement of its body was made from."""

@@ -1,4 +1,4 @@
-"""What the things that come from a neighbour are called: the prefix that takes the place of the neighbour's name.
+"""The prefix that replaces the neighbour's name in everything that comes from the neighbour.
 
 Usually it is the target model's own cased name. `class EmuTextMLP(LlamaMLP)` in model `emu` says that
 what comes from llama is called `EmuText…`. Pure functions over names.
@@ -20,7 +20,7 @@ class Prefix:
     asked: tuple[str, ...]
     """The prefixes that the classes ask for, most wanted first."""
     collides_with: str = ""
-    """The neighbour's class that the prefix asked for would collide with, when that decided."""
+    """The neighbour's class with which the wanted prefix would collide, if this has decided."""
 
     @property
     def is_ambiguous(self) -> bool:
@@ -37,7 +37,7 @@ def common_suffix(name: str, other: str) -> str:
 
 
 def asked_prefix(child: str, parent: str, own: str, neighbour: str) -> str | None:
-    """The prefix that `class child(parent)` asks for; None when it says nothing.
+    """The prefix that `class child(parent)` asks for; None if the two names do not tell.
 
     Args:
         own: the target model's cased name.
