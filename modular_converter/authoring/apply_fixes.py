@@ -23,7 +23,7 @@ class FixedFile:
     applied: tuple[Diagnostic, ...]
     """The findings that are cured, in the order of the cures."""
     refused: tuple[Diagnostic, ...] = ()
-    """The findings whose cures would change more than they say."""
+    """The findings whose cures would change more than intended."""
 
 
 def apply_fixes(path: str, settings: Settings) -> FixedFile:
@@ -35,7 +35,7 @@ def apply_fixes(path: str, settings: Settings) -> FixedFile:
     text = old = Library(settings).text(path)
     now = _converted(path, text, settings)
     applied: list[Diagnostic] = []
-    refused: list[Diagnostic] = []  # of the text as it is: another cure may have been in the way
+    refused: list[Diagnostic] = []  # findings of the present text: another cure may have been in the way
     while not now.failed:
         waiting = (one for one in now.diagnostics if one.fix is not None and one not in refused)
         finding = next(waiting, None)

@@ -39,7 +39,7 @@ def choose_models(arguments: Sequence[str], package: str | None, root: str | Non
 
 
 def _folder(arguments: Sequence[str], package: str | None, root: str | None) -> str:
-    """The folder of models: that of the options, else the one above the first path, else that of the project."""
+    """The folder of models: from the options, else above the first path, else from the project."""
     if not package and not root:
         for argument in arguments:
             if os.path.isfile(argument):

@@ -16,7 +16,7 @@ from modular_converter.convert.source.library import Library
 
 @dataclass(frozen=True)
 class Proof:
-    """A draft with what it converts to."""
+    """A draft with its conversion."""
 
     draft: Draft
     text: str
@@ -24,9 +24,9 @@ class Proof:
     conversion: Conversion
     differences: tuple[FileDifference, ...]
     texts: Mapping[str, str]
-    """Path -> generated text; where the conversion fails, what it had generated before it was examined, if anything."""
+    """Path -> generated text; if the conversion fails, the texts before the examination, if any."""
     reasons: Mapping[str, str]
-    """Definition -> why it is not as short as it was first tried."""
+    """Definition -> the reason why it is longer than at first."""
 
     @property
     def has_come_back(self) -> bool:
@@ -35,7 +35,7 @@ class Proof:
 
     @property
     def reordered(self) -> Mapping[str, str]:
-        """Generated file that has come back but for the order of its definitions -> where the order differs."""
+        """Generated file that equals its flat file except for the order of definitions -> where the order differs."""
         places = {one.file.path: one.order for one in self.differences if one.file.is_generated and one.is_same_code}
         return {path: f"from `{order[0]}` on" for path, order in places.items() if order}
 
@@ -48,7 +48,7 @@ class Proof:
 
     @property
     def lines_back(self) -> int:
-        """The lines of the flat files that have come back."""
+        """The number of lines of the flat files that are proven."""
         if self.conversion.failed:
             return 0
         return sum(one.file.text.count("\n") for one in self.differences if one.has_come_back)

@@ -1,4 +1,4 @@
-"""The parents of a whole model at once: few lines, few neighbours."""
+"""Choose the parents of all classes of a model together: few lines, few neighbours."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from modular_converter.convert.source.module import Role, Statement
 
 
 IMPORT_LINES = 1.5
-"""What one more neighbour costs."""
+"""The cost of a further neighbour."""
 NAME_LINES = 0.8
-"""What one more imported parent costs."""
+"""The cost of a further imported parent."""
 YOUNGER_LINES = 5.0
-"""What a class costs more whose parent belongs to a younger model."""
+"""The extra cost of a parent from a younger model."""
 OTHER_PREFIX = 1000.0
-"""What a parent costs whose file is used under another prefix: one file has one prefix."""
+"""The cost of a parent whose file is used under another prefix: a file has one prefix."""
 MOST_PARENTS = 6
-"""Sources that are looked at closely for one class."""
+"""The most sources that are compared in detail for one class."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Placed:
 
     @property
     def original(self) -> str:
-        """The parent's name in its own file, by which the heir calls it."""
+        """The parent's name in its own file, which the heir uses."""
         return self.source.originals[self.parent]
 
 
 def estimates(flat: FlatModel, sources: Sequence[SourceFile], library: Library) -> dict[str, list[Placed]]:
-    """Class -> the parents that it could have, without a look at what a merge gives; the cheapest of each source."""
+    """Class -> its possible parents, the cheapest of each source; estimated without a merge."""
     found: dict[str, list[Placed]] = {}
     for file in flat.files:
         for name, statement in file.module.definitions.items():
@@ -55,7 +55,7 @@ def _estimates_of_class(
 ) -> list[Placed]:
     """The parents in the sources that share most with the class, and in those that share most with the whole model.
 
-    Of the former as many count as give a parent at all: those that share most may have members in another order.
+    Of the former only sources with a possible parent count: those that share most may have members in another order.
     """
     name = statement.name
     likely = sorted((one for one in sources if name in one.shared), key=lambda one: -one.shared[name])
@@ -99,7 +99,7 @@ def inherit_from(
 
 
 def cost_of_heir(one: Placed, preferred: Collection[str], year: int) -> float:
-    """The lines of an heir, fewer for a parent that a person prefers, more for one of a younger model."""
+    """The lines of an heir, reduced for a parent that a person prefers, increased for a parent from a younger model."""
     factor = 0.7 if one.source.model in preferred else 1.0
     return (one.heir.lines + NAME_LINES) * factor + (YOUNGER_LINES if one.source.year > year else 0.0)
 
@@ -107,7 +107,7 @@ def cost_of_heir(one: Placed, preferred: Collection[str], year: int) -> float:
 def cheapest_first(
     some: Sequence[Placed], chosen: Mapping[str, Placed], preferred: Collection[str], year: int
 ) -> list[Placed]:
-    """The parents that one class could have, sorted by what they cost next to the choice for all classes."""
+    """The possible parents of one class, sorted by their cost beside the choice for all classes."""
     prefixes = {one.source.path: one.source.prefix for one in chosen.values()}
 
     def cost(one: Placed) -> float:
@@ -123,7 +123,7 @@ def choose_parents(
 ) -> dict[str, Placed]:
     """Class -> its parent, for the classes that are shorter with one.
 
-    Sources are added as long as they save lines, the best first, and each class takes the cheapest that is there.
+    Sources are added as long as they save lines, the best first, and each class takes the cheapest parent in them.
 
     Args:
         preferred: models that a person prefers as parents.

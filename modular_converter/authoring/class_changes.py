@@ -21,7 +21,7 @@ from modular_converter.settings.values import Settings
 
 _NO_DECORATORS = f"@{NO_DECORATORS}\n"
 DOCSTRING, DECORATORS = "docstring", "decorators"
-"""What stands for these parts of a class among the keys of members, which have a space."""
+"""The keys of these parts of a class among the keys of members; a space keeps them apart from names."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Heir:
     imported: tuple[str, ...] = ()
     """Import statements of names that only modular files use."""
     exact: frozenset[str] = frozenset()
-    """The parts that are written although the parent has them in another layout; see `other_layout`."""
+    """The parts that are written although the parent has them, but in another layout; see `other_layout`."""
 
     @property
     def lines(self) -> int:
@@ -54,9 +54,9 @@ class ParentClass:
     text: str
     name: str
     base: str
-    """As the heir writes it."""
+    """Its name in the heir."""
     no_inherit_module: str = ""
-    """The module with `@no_inherit_decorator`; without one an heir has decorators where its parent has some."""
+    """The module with `@no_inherit_decorator`; without it an heir cannot drop its parent's decorators."""
 
 
 def heir_of(
@@ -72,7 +72,7 @@ def heir_of(
     Args:
         wanted: the text of the class.
         thorough: look for `super()` calls, and merge the result with the parent; else the heir is an estimate.
-        exact: the parts to write as they are, whatever the parent has; see `other_layout`.
+        exact: the parts to write in full, whatever the parent has; see `other_layout`.
     """
     try:
         own = _parsed(wanted)
@@ -102,9 +102,8 @@ def _parsed(text: str) -> ClassBlock:
 def _wrong_methods(
     text: str, own: ClassBlock, parent: ParentClass, names: ModelNames, settings: Settings
 ) -> frozenset[str]:
-    """The methods that are not as wanted when an heir is merged with its parent, by their keys.
-
-    All of them where something else differs; the empty key stands for a class without methods.
+    """The keys of the methods that differ from the wanted class when an heir is merged with its parent. If something
+    else differs, these are all methods; the empty key stands for a class without methods.
     """
     every = frozenset(_key(one) for one in own.members if one.is_function) | {""}
     try:
@@ -122,8 +121,9 @@ def _wrong_methods(
 
 
 def other_layout(wanted: str, made: str) -> frozenset[str]:
-    """The parts of a class that a conversion gave in other words or another layout: members by their keys,
-    "docstring", "decorators". A parent's text keeps the line breaks and comments that its author chose."""
+    """The parts of a class that a conversion has generated in other words or another layout: members by their keys,
+    "docstring", "decorators". A parent's text keeps the line breaks and comments of its author.
+    """
     own, other = _parsed(wanted), _parsed(made)
     theirs = _by_key(other.members)
     found = [
@@ -136,7 +136,7 @@ def other_layout(wanted: str, made: str) -> frozenset[str]:
 
 
 def same_class(one: ClassBlock, other: ClassBlock) -> bool:
-    """Whether two classes differ in their layout at most."""
+    """Whether two classes are equal apart from their layout."""
     return (
         one.bases == other.bases
         and list(map(ast.dump, one.node.keywords)) == list(map(ast.dump, other.node.keywords))
@@ -176,7 +176,7 @@ def _draft(
     full: Collection[str],
     exact: frozenset[str],
 ) -> Heir | None:
-    """The heir, as far as the two classes can be merged at all.
+    """The heir; None if the two classes cannot be merged.
 
     Args:
         full: the methods that are written without `super()`, by their keys.
@@ -228,10 +228,9 @@ def _draft(
 
 
 def _repeated(mine: Mapping[str, Member], theirs: Mapping[str, Member], has_docstring: bool) -> str:
-    """The first attribute, where it is written although the parent has it; "" where none is.
-
-    The formatter puts an empty line behind a docstring, and none behind a class header. The attribute that the heir
-    writes first would take it along into the generated class.
+    """The first attribute, if it is written although the parent has it, else "". The formatter puts an empty line
+    behind a docstring, and none behind a class header. The first attribute of the heir would carry this line into the
+    generated class.
     """
     other = (one for key, one in mine.items() if key not in theirs or not _same(one, theirs[key]))
     first = next(other, None)
@@ -246,7 +245,7 @@ def _can_take(own: str, inherited: str) -> bool:
 
 
 def _by_key(members: Sequence[Member]) -> dict[str, Member]:
-    """The members by what tells them apart; of several with one key the first."""
+    """The members by key; of several with one key the first."""
     found: dict[str, Member] = {}
     for member in members:
         if not member.carries_nothing:
@@ -274,7 +273,7 @@ def _is_reachable(mine: Mapping[str, Member], theirs: Mapping[str, Member]) -> b
 def _written(
     member: Member, place: Member | None, by_super: bool, bases: Sequence[str], can_lose_decorators: bool = False
 ) -> str | None:
-    """The text of a member that the parent lacks or has otherwise; None where the parent's would show through."""
+    """The text of a member that the parent lacks or has in another form; None if the parent's would remain in effect."""
     if place is None or not member.is_function or not place.is_function:
         return (member.lead if place is None or not member.is_function else "\n") + member.text + member.documentation
     own, inherited = member.function, place.function
@@ -297,7 +296,7 @@ def _note(key: str, place: Member | None, text: str, member: Member) -> str:
 
 
 def _removal(key: str, member: Member, name: str) -> str | None:
-    """What removes a member of the parent."""
+    """The statement that removes a member of the parent."""
     if member.is_attribute and len(member.binds) == 1:
         return f"{INDENT}{next(iter(member.binds))} = AttributeError()\n"
     if member.is_function and key == f"def {member.function.name}":

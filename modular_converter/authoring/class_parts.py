@@ -1,4 +1,4 @@
-"""The parts of a class by which near twins are found."""
+"""The parts of a class by which similar classes are found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modular_converter.facts.members import class_node
 
 
 SMALLEST = 12
-"""Characters of a part that says something."""
+"""The fewest characters of a part that is characteristic."""
 
 
 def forms_of_parts(text: str, abstract: str) -> list[tuple[str, int]]:

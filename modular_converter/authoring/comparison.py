@@ -1,4 +1,4 @@
-"""What a conversion of a draft gives, compared with the flat model that it should give."""
+"""Compare the conversion of a draft with the flat model."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from modular_converter.convert.source.module import ImportedName, Module, Role, 
 
 
 _ORIGIN = re.compile(r"^#.*\bfrom (?:[\w.]+\.)?models(?:\.\w+){2,}.*\n", re.MULTILINE)
-"""A comment such as `# Adapted from transformers.models.clip.modeling_clip.CLIPMLP`. A merge keeps those of the parent."""
+"""A comment such as `# Adapted from transformers.models.clip.modeling_clip.CLIPMLP`. A merge keeps the parent's."""
 
 
 @dataclass(frozen=True)
 class FileDifference:
-    """How one generated file differs from the flat file."""
+    """The differences of one generated file from the flat file."""
 
     file: FlatFile
     missing: tuple[str, ...] = ()
-    """Definitions that did not come."""
+    """Definitions that are missing."""
     other: tuple[str, ...] = ()
     """Definitions with another text."""
     extra: tuple[str, ...] = ()
     """Definitions that the flat file does not have."""
     imports: tuple[str, ...] = ()
-    """Names that are imported otherwise, or in one of the files only."""
+    """Names that are imported from elsewhere, or only in one of the files."""
     order: tuple[str, str] | None = None
-    """The first place where definitions stand otherwise: the name that should stand there, and the one that does."""
+    """The first place where the order differs: the expected name, and the one found there."""
     exports: bool = False
     """Whether `__all__` differs."""
     dropped: tuple[str, ...] = ()
-    """Customary definitions of a file written by hand that nothing uses; no generated file has them."""
+    """Usual definitions of a file written by hand, such as a logger, that are unused; no generated file has them."""
     origins: tuple[str, ...] = ()
     """Definitions of a file written by hand with another comment on their origin."""
     guarded: tuple[str, ...] = ()
-    """Names that the file imports without a condition, and the generated one on a condition that another file has."""
+    """Names that the file imports without a condition, and the generated file on a condition of another file."""
     bytes_differ: bool = False
     """Whether anything differs at all."""
 
@@ -53,7 +53,7 @@ class FileDifference:
 
     @property
     def reason(self) -> str:
-        """What differs, in words; "" for nothing."""
+        """The differences in words, or ""."""
         parts = (
             ("not generated: " + ", ".join(self.missing)) if self.missing else "",
             ("generated otherwise: " + ", ".join(self.other)) if self.other else "",
@@ -81,7 +81,7 @@ def compare_models(flat: FlatModel, texts: Mapping[str, str], library: Library) 
 
 
 def compare_roughly(flat: FlatModel, texts: Mapping[str, str]) -> tuple[FileDifference, ...]:
-    """The definitions that differ in texts which nobody has formatted: where a conversion fails, they tell why."""
+    """The definitions that differ in unformatted texts; they explain why a conversion fails."""
     found = []
     for file in flat.files:
         wanted = _texts(file.module)
@@ -149,7 +149,7 @@ def _exports(module: Module) -> list[str]:
 
 
 def _lost_statements(wanted: Module, made: Module) -> Iterator[str]:
-    """The statements at the top level that did not come and define nothing, or what a later one defines again."""
+    """The missing top-level statements without a definition, or whose definition a later one replaces."""
     found = {one.text for one in made.statements}
     last = {id(one) for one in wanted.definitions.values()}
     lost = (one for one in wanted.statements if not one.imports and id(one) not in last and one.text not in found)
@@ -157,10 +157,9 @@ def _lost_statements(wanted: Module, made: Module) -> Iterator[str]:
 
 
 def _other_imports(file: FlatFile, made: Module, dropped: Collection[str], library: Library) -> tuple[str, ...]:
-    """The names that two modules import differently. A file written by hand may import more than it uses.
-
-    It may import an object from where another file imports it. What is imported on a condition, or with a substitute,
-    must come back with it. A plain import may come back on one: some kinds of generated file protect the optional libraries.
+    """The names that two modules import differently. A file written by hand may import more than it uses, and may
+    import an object from a file that only imports it. An import with a condition or a substitute must be generated with
+    it. A plain import may be generated with a condition: some kinds of generated file protect the optional libraries.
     """
     one, other = _imports(file.module), _imports(made)
     if not file.is_generated:
@@ -200,7 +199,7 @@ def _protected(module: Module) -> Iterator[tuple[ImportedName, str]]:
 
 
 def _stars(module: Module) -> set[str]:
-    """The modules of which everything is imported, used or not: nobody can see what they bring."""
+    """The modules of star imports, used or not: the names that they bind are unknown."""
     return {name.module for one in module.statements for name in one.imports if name.name == "*"}
 
 

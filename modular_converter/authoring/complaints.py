@@ -1,4 +1,4 @@
-"""The definitions of a draft that are to be written longer, since something did not come back."""
+"""The definitions of a draft to write in a longer form, since the conversion differs from the flat model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modular_converter.diagnostics import Location
 
 
 def complaints(proof: Proof) -> Iterator[tuple[str, str]]:
-    """The definitions to be written longer, with the reasons."""
+    """The definitions to write in a longer form, with the reasons."""
     for finding in proof.conversion.diagnostics:
         if finding.is_error:
             yield from ((name, finding.message) for name in _at_line(proof, finding.location))
@@ -21,13 +21,13 @@ def complaints(proof: Proof) -> Iterator[tuple[str, str]]:
         yield from ((name, "it did not come") for name in difference.missing)
         yield from ((name, "it came with another text") for name in difference.other)
         for name in difference.other:
-            if proof.draft.how[name] is How.WRITTEN:  # and yet the neighbour's came
+            if proof.draft.how[name] is How.WRITTEN:  # the neighbour's was generated nevertheless
                 yield from ((heir, f"with it came another {name}") for heir in _pullers(name, difference, proof))
         for key in difference.imports:
             if bound_by(key) in proof.draft.needed:  # so that the file's own import does not help
                 yield from ((name, f"with it came another import of {key}") for name in _importers(key, proof))
     if any(one.missing or one.other for one in proof.differences):
-        return  # of which the definitions that are too much are often a consequence
+        return  # superfluous definitions are often a consequence of these
     for difference in proof.differences:
         for name in difference.extra:
             heirs = [*_pullers(name, difference, proof)] or [*_heirs_beside(name, proof)]
@@ -35,7 +35,7 @@ def complaints(proof: Proof) -> Iterator[tuple[str, str]]:
 
 
 def _heirs_beside(name: str, proof: Proof) -> Iterator[str]:
-    """The heirs of classes that stand in one file with a definition which nothing in the model uses."""
+    """The heirs of classes whose file also has a definition that is unused in the model."""
     for heir, placed in proof.draft.placed.items():
         if proof.draft.how[heir] is How.HEIR and name in placed.source.definitions:
             yield heir
@@ -53,7 +53,7 @@ def _at_line(proof: Proof, place: Location) -> Iterator[str]:
 
 
 def _pullers(name: str, difference: FileDifference, proof: Proof) -> Iterator[str]:
-    """The definitions that are not written out and, as they are generated, use one that is too much."""
+    """The definitions that are not written out and whose generated form uses a superfluous one."""
     made = index_module(proof.texts.get(difference.file.path, ""), difference.file.path)
     how = proof.draft.how
     seen = {name}
@@ -67,7 +67,7 @@ def _pullers(name: str, difference: FileDifference, proof: Proof) -> Iterator[st
 
 
 def _importers(key: str, proof: Proof) -> Iterator[str]:
-    """The heirs whose parents' files import something otherwise than the flat files."""
+    """The heirs whose parents' files import a name in another way than the flat files."""
     draft = proof.draft
     wanted = {name for file in draft.flat.files for one in file.module.statements for name in one.imports}
     for name, how in draft.how.items():

@@ -1,4 +1,4 @@
-"""A modular file on its way: how each definition of the flat model is had, and the text that says so."""
+"""A draft of a modular file: the form of each definition of the flat model, and the text of the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from modular_converter.settings.kinds import module_name
 
 
 _UNUSED = "  # noqa: F401"
-"""Linters, this tool's formatter among them, remove an import that seems unused."""
+"""The comment against linters, this tool's formatter among them, which remove an import that seems unused."""
 
 
 class How(enum.Enum):
@@ -39,28 +39,28 @@ class Import:
 
 @dataclass(frozen=True)
 class Draft:
-    """The state of a modular file."""
+    """The choices for a modular file."""
 
     flat: FlatModel
     how: Mapping[str, How]
-    """Definition -> how it is had; `__all__` is not among them."""
+    """Definition -> its form; without `__all__`."""
     placed: Mapping[str, Placed]
     """Class -> its parent, where it has one."""
     others: Mapping[str, tuple[Placed, ...]]
     """Class -> the parents that it could have instead."""
     imports: Mapping[str, tuple[Import, ...]]
-    """Function or constant -> where it could be imported from; the first place counts."""
+    """Function or constant -> the places it could be imported from; the first counts."""
     needed: frozenset[str] = frozenset()
     """Names of imports that the file needs although its own code does not use them."""
     guarded: frozenset[str] = frozenset()
-    """Keys of imports that are written on their condition, although another file has them without one."""
+    """Keys of imports that are written with their condition, although another file has them without one."""
     condition: str = ""
-    """A conditional import of what is imported anyway, with the import of its test."""
+    """A further conditional import of an imported library, with the import of its test."""
     header: int = 0
-    """Which of `headers` is written."""
+    """The index of the header that is written, in `headers`."""
 
     def with_how(self, changes: Mapping[str, How]) -> Draft:
-        """The draft with some definitions had otherwise."""
+        """The draft with some definitions in another form."""
         return replace(self, how={**self.how, **changes})
 
     def imported(self, name: str, taken: Import) -> Draft:
@@ -81,7 +81,7 @@ class Draft:
 
 
 def closed(draft: Draft) -> Draft:
-    """The draft in which every name that the file's own code uses is defined or imported there."""
+    """The draft in which the file's own code has a definition or an import for every name that it uses."""
     while True:
         used = _used(draft)
         changes = {name: explicit(name, draft) for name, how in draft.how.items() if how is How.ALONG and name in used}
@@ -91,7 +91,7 @@ def closed(draft: Draft) -> Draft:
 
 
 def explicit(name: str, draft: Draft) -> How:
-    """How a definition is had that does not come along by itself."""
+    """The form of a definition that is not copied automatically."""
     if name in draft.placed:
         return How.HEIR
     return How.IMPORTED if name in draft.imports else How.WRITTEN
@@ -104,14 +104,14 @@ def _used(draft: Draft) -> set[str]:
 
 @lru_cache(maxsize=4096)
 def _uses_of(piece: str, known: frozenset[str]) -> frozenset[str]:
-    """The names in the code of one definition; in strings those of `known` count, where a string stands for a type."""
+    """The names in the code of one definition; in strings that stand for types, only names of `known` count."""
     return lexer.identifiers(piece) | names_in_annotations(piece, known)
 
 
 def modular_text(draft: Draft) -> str:
     """The text of the modular file, not formatted."""
     parts = [head_text(draft)]
-    names = sorted(draft.how, key=lambda name: name == "__getattr__")  # which stands above `__all__`
+    names = sorted(draft.how, key=lambda name: name == "__getattr__")  # `__getattr__` stands above `__all__`
     for name in names:
         how, statement = draft.how[name], draft.statement(name)
         if how in (How.HEIR, How.WRITTEN):
@@ -126,10 +126,9 @@ def head_text(draft: Draft) -> str:
 
 
 def headers(flat: FlatModel) -> list[str]:
-    """The ways to write the licence of the flat files, of which the modeling file is the last.
-
-    An import takes the empty line above it along into the generated files. With a docstring below the licence this line
-    belongs to the first import; without one it belongs to the licence.
+    """The possible headers with the licence of the flat files, of which the modeling file is the last. An import
+    carries the empty line above it into the generated files. With a docstring below the licence this line belongs to
+    the first import; without one it belongs to the licence.
     """
     found = [file.module.header for file in flat.files]
     gaps = [len(one) - len(one.rstrip("\n")) for one in found]
@@ -143,7 +142,9 @@ def headers(flat: FlatModel) -> list[str]:
 
 
 def _exports(draft: Draft) -> str:
-    """`__all__` of all files, with as few empty lines above it as in any. Names that come along are told to linters."""
+    """`__all__` of all files, with the fewest empty lines above it of any file. Names that are only copied get a
+    comment against linters.
+    """
     flat = draft.flat
     found = [one for file in flat.files if (one := file.module.definitions.get("__all__")) is not None]
     names = dict.fromkeys(name for one in found for name in exported_names(one))
@@ -158,19 +159,19 @@ def _exports(draft: Draft) -> str:
 
 
 def _imports(draft: Draft) -> Iterator[str]:
-    """The import statements: those of the flat files as far as names are needed, and those from neighbours."""
+    """The import statements: those of the flat files for needed names, and those from neighbours."""
     flat = draft.flat
     defined = {name for name, how in draft.how.items() if how is not How.ALONG}
     used = _used(draft)
     wanted = (used | draft.needed) - defined
     statements = [one for file in flat.files for one in file.module.statements if one.imports]
-    # What one file imports plainly and another one protects is imported plainly: the conversion protects it again.
+    # An import that is plain in one file and protected in another is written plainly: the conversion protects it again.
     statements.sort(key=lambda one: one.role is not Role.IMPORT)
     siblings = {"." + module_name(file.kind, flat.model) for file in flat.files}
     guards = [one for one in statements if one.role is Role.PROTECTED_IMPORT]
     statements = [one for one in statements if not any(_covers(guard, one) for guard in guards)]
     for statement in guards:
-        # A class of a sibling file that only an annotation names: no conversion sees that it is used.
+        # A class of a sibling file that only an annotation names: a conversion does not see its use.
         wanted |= {name.bound for name in statement.imports if name.module in siblings} & used
         if any(name.bound in wanted for name in statement.imports):
             wanted |= statement.condition
@@ -219,7 +220,7 @@ def _from_neighbours(draft: Draft, used: Collection[str]) -> Iterator[str]:
 
 
 def definitions_of(files: Iterable[FlatFile]) -> Iterator[str]:
-    """The names of all definitions in the order of the files, but for `__all__`."""
+    """The names of all definitions in the order of the files, without `__all__`."""
     seen: set[str] = set()
     for file in files:
         for name in file.module.definitions:

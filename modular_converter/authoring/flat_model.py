@@ -35,7 +35,9 @@ class FlatFile:
     is_generated: bool
     """Whether the banner says that the file comes from the model's modular file."""
     marks: int = 0
-    """The number of comments that name the origin of a copy. They are left out of `module`: inheritance says it."""
+    """The number of comments that name the origin of a copy. They are left out of `module`, since inheritance replaces
+    them.
+    """
     has_docstring: bool = False
     """Whether the module has a docstring, which no generated file has."""
 
@@ -64,7 +66,7 @@ class FlatModel:
 
     @property
     def is_generated(self) -> bool:
-        """Whether the files were generated, so that they must come back byte for byte."""
+        """Whether the files were generated, so that a conversion must give the same bytes."""
         return any(file.is_generated for file in self.files)
 
     @cached_property
@@ -82,7 +84,7 @@ class FlatModel:
         return frozenset().union(*(file.module.names for file in self.files))
 
     def without(self, paths: Collection[str]) -> FlatModel:
-        """The model without some of its files, which then stay written by hand."""
+        """The model without some of its files, which stay written by hand."""
         return replace(self, files=tuple(file for file in self.files if file.path not in paths))
 
     @property
@@ -107,7 +109,7 @@ def models_in(folder: str, settings: Settings) -> list[str]:
 
 
 def read_flat_model(folder: str, model: str, library: Library) -> FlatModel:
-    """Read the files of a model. Of a model with generated files only these count: the others are written by hand.
+    """Read the files of a model. If a model has generated files, only these count: the others are written by hand.
 
     Raises `ConversionError` for a model without files, and for a file that cannot be read or is not Python.
     """

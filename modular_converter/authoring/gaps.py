@@ -15,15 +15,14 @@ from modular_converter.settings.values import Settings
 
 
 MOST_IMPORTS = 3
-"""Further imports, or groups of them, that are added one after the other."""
+"""The most further imports, or groups of them, that are added one after the other."""
 
 
 def with_gaps(draft: Draft, generated: Mapping[str, str], settings: Settings) -> Iterator[Draft]:
-    """The draft with another header and further imports, as the empty lines below the licences want them.
-
-    The first import of each group has an empty line above it, and takes it along into the generated files that begin
-    with this import. A further import in front of it takes the line away from it, and gives it to other files. Only the
-    order of the imports is looked at: a conversion has to prove each draft.
+    """The draft with another header and further imports, chosen for the empty lines below the licences. The first
+    import of each group has an empty line above it, and carries it into the generated files that begin with this
+    import. A further import in front takes over this line, and carries it into other files. Only the order of the
+    imports is looked at: a conversion has to prove each draft.
 
     Args:
         generated: path -> what the draft converts to.
@@ -35,7 +34,7 @@ def with_gaps(draft: Draft, generated: Mapping[str, str], settings: Settings) ->
     for file in draft.flat.files:  # a neighbour's import may be the first, or an unused one that the formatter removes
         name, gap = _first_import(modular, file)
         unseen[file.path] = (name, gap_of(index_module(generated[file.path], file.path)) - gap)
-    for believed in (unseen, dict.fromkeys(unseen, ("", 0))):  # with another header, what was unseen may be gone
+    for believed in (unseen, dict.fromkeys(unseen, ("", 0))):  # with another header, the unseen import may be gone
         yield from _best_drafts(draft, believed, settings)
     for one in _with_conditions(draft, settings):
         yield from _best_drafts(one, unseen, settings)
@@ -44,7 +43,7 @@ def with_gaps(draft: Draft, generated: Mapping[str, str], settings: Settings) ->
 def _with_other_parents(draft: Draft, generated: Mapping[str, str]) -> Iterator[Draft]:
     """The draft with parents from another file for the classes of a generated file whose lines differ.
 
-    The conditional imports of a parent's file stand in the generated file as far apart as they do there.
+    The conditional imports of a parent's file keep their distance in the generated file.
     """
     differing = {file.path for file in draft.flat.files if generated[file.path] != file.text}
     names = [name for name, (file, _) in draft.flat.definitions.items() if file.path in differing]
@@ -58,10 +57,9 @@ def _with_other_parents(draft: Draft, generated: Mapping[str, str]) -> Iterator[
 
 
 def _with_conditions(draft: Draft, settings: Settings) -> Iterator[Draft]:
-    """The draft with a conditional import of an optional library that it imports anyway.
-
-    The name of the test makes an import line of each generated file longer. Where the formatter breaks the line for it
-    and then removes it, since the import is not needed there, the line stays broken: so do published files.
+    """The draft with a further conditional import of an optional library. The name of its test makes an import line of
+    each generated file longer. If the formatter breaks the line and then removes the name as unused, the line stays
+    broken, as in published files.
     """
     module, _, check = settings.availability_check.rpartition(".")
     plain = frozenset().union(*(plain_keys(file.module) for file in draft.flat.files))
@@ -72,7 +70,7 @@ def _with_conditions(draft: Draft, settings: Settings) -> Iterator[Draft]:
 
 
 def _best_drafts(draft: Draft, unseen: Mapping[str, tuple[str, int]], settings: Settings) -> Iterator[Draft]:
-    """The draft with a header and imports that seem to suit all files, the fewest imports that do; see `_fitting`."""
+    """The draft with the header and the fewest imports that seem to suit all files; see `_fitting`."""
     best, most = draft, -1
     for number in range(MOST_IMPORTS + 1):
         groups = [frozenset[str]()] if number == 0 else _groups(best)
@@ -89,7 +87,7 @@ def _best_drafts(draft: Draft, unseen: Mapping[str, tuple[str, int]], settings: 
 
 
 def _groups(draft: Draft) -> list[frozenset[str]]:
-    """The names that may be imported further: each alone, those of whole modules, and those of one file."""
+    """The candidates for further imports: single names, the names of whole modules, and those of one file."""
     files = [[name for one in file.module.statements for name in one.imports] for file in draft.flat.files]
     names = [name for some in files for name in some]
     groups = [frozenset({name.bound}) for name in names]
@@ -111,7 +109,7 @@ def _formatted(drafts: Sequence[Draft], settings: Settings) -> list[Module]:
 
 
 def _fitting(modular: Module, flat: FlatModel, unseen: Mapping[str, tuple[str, int]]) -> int:
-    """The number of generated files below whose licence there will be as many empty lines as there should be.
+    """The number of generated files that will have the right number of empty lines below their licence.
 
     Args:
         unseen: for each file the first import in a draft, and the line breaks that a conversion added to its own.

@@ -1,4 +1,4 @@
-"""The definitions of modular files that are written out though another model has them (MC325)."""
+"""The definitions of modular files that are written out although another model has them (MC325)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from modular_converter.settings.values import Settings
 
 
 FEWEST_LINES = 3
-"""Lines of a definition from which an heir and its import are shorter."""
+"""The fewest lines of a definition for which an heir and its import are shorter."""
 MOST_TWINS = 3
-"""Neighbours that are looked at closely for one definition, the oldest first."""
+"""The most neighbours that are compared in detail for one definition, the oldest first."""
 
 
 def find_inheritable(paths: Iterable[str], settings: Settings) -> list[Diagnostic]:
-    """The findings about some modular files, sorted, without those that their authors silence.
-
-    A file that cannot be read gives none: its conversion has reported that.
+    """The findings about some modular files, sorted, without those that their authors silence. A file that cannot be
+    read has none: its conversion has reported the error.
     """
     library = Library(settings)
     indices: dict[str, LibraryIndex] = {}
@@ -85,7 +84,7 @@ def _written_out(module: Module, settings: Settings) -> Iterator[Statement]:
 
 
 def _same_source(statement: Statement, twin: IndexEntry, flat: FlatModel, library: Library) -> SourceFile | None:
-    """The twin's file, if the twin has the statement's text and name as it is renamed; else None."""
+    """The twin's file, if the renamed twin has the text and name of the statement; else None."""
     source = open_source(twin.path, [(statement.name, twin.name)], flat, library)
     if source is None or source.originals.get(statement.name) != twin.name:
         return None

@@ -26,9 +26,9 @@ from modular_converter.settings.values import Settings
 
 
 FORMAT = 1
-"""The version of what a cache file holds."""
+"""The version of the form of a cache file."""
 MOST_OWNERS = 1500
-"""A part that more definitions have tells nothing about where a definition may come from."""
+"""A part with more definitions than this is too common to show where a definition may come from."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class IndexEntry:
     role: str
     lines: int
     whole: int
-    """The hash of all of it, in the form that no names of models are in."""
+    """The hash of the whole definition, in the form without names of models."""
     parts: tuple[tuple[int, int], ...]
     """Hash and number of lines of each part: a method, an attribute, a statement of `__init__`."""
 
 
 @dataclass(frozen=True)
 class LibraryIndex:
-    """All definitions of a library, and which modular file needs which files."""
+    """All definitions of a library, and the files that each modular file needs."""
 
     entries: Sequence[IndexEntry]
     needs: Mapping[str, frozenset[str]]
@@ -61,7 +61,7 @@ class LibraryIndex:
     """Hash of a part or of a whole -> places in `entries`."""
 
     def places(self, part: int) -> Sequence[int]:
-        """The places in `entries` of the definitions that have a part; none for a part that very many have."""
+        """The places in `entries` of the definitions with a part; none for a very common part."""
         found = self.by_part.get(part, ())
         return found if len(found) <= MOST_OWNERS else ()
 
@@ -90,7 +90,7 @@ def hash_of(form: str) -> int:
 
 @without_collector()
 def read_index(models: str, library: Library, cached: bool = True) -> LibraryIndex:
-    """Index the flat files below a folder of models. What the cache knows by its content is not read again."""
+    """Index the flat files below a folder of models. Files that the cache knows by their content are not read again."""
     key = digest(f"authoring {FORMAT} {_tool()} {models}".encode())
     known = _load(key) if cached else {}
     names = library.names(models)
@@ -131,7 +131,7 @@ def _files(models: str, settings: Settings) -> Iterable[str]:
 
 
 def _facts(path: str, names: ModelNames, library: Library) -> list[object]:
-    """What the index holds of one file, as values that JSON knows."""
+    """The part of the index for one file, as JSON values."""
     try:
         module = library.module(path)
     except ConversionError:
@@ -146,7 +146,7 @@ def _facts(path: str, names: ModelNames, library: Library) -> list[object]:
 
 
 class DefinitionFacts(NamedTuple):
-    """What the index holds of one definition; see `IndexEntry`."""
+    """The part of the index for one definition; see `IndexEntry`."""
 
     name: str
     role: str
@@ -167,7 +167,7 @@ def facts_of(name: str, module: Module, abstraction: Abstraction) -> DefinitionF
 
 
 def year_of(module: Module) -> int:
-    """The year of the copyright notice; a late one without a notice."""
+    """The year of the copyright notice; a year in the far future if there is none."""
     head, _, rest = module.header.partition("Copyright")
     digits = rest.replace("(c)", "").replace("(C)", "").strip()[:4]
     return int(digits) if digits.isdecimal() else 9999
@@ -207,7 +207,7 @@ def _load(key: str) -> dict[str, list[object]]:
 
 
 def _store(key: str, found: Mapping[str, list[object]]) -> None:
-    """Keep the index for the next run; where that cannot be, the next run reads all files again."""
+    """Store the index for the next run; if this fails, the next run reads all files again."""
     try:
         write_entry(cache_folder(), key, json.dumps(found, separators=(",", ":")).encode())
         bound(cache_folder())

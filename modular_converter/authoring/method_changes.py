@@ -21,7 +21,7 @@ INDENT = " " * 8
 _KINDS = frozenset(
     {"property", "cached_property", "classmethod", "staticmethod", "setter", "getter", "deleter", "overload"}
 )
-"""Decorators that make another kind of member of a method."""
+"""Decorators that turn a method into another kind of member."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +33,12 @@ class BodyLine:
 
     @cached_property
     def key(self) -> str:
-        """What two equal statements share, the blank line above included."""
+        """The key that equal statements share, with the blank line above."""
         return ("¶" if re.match(r"[ \t]*\n", self.text) else "") + normal(self.text) + ast.dump(self.node)
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """What an assignment assigns to; () for another statement."""
+        """The targets of an assignment; () for any other statement."""
         if isinstance(self.node, ast.Assign):
             return tuple(map(ast.unparse, self.node.targets))
         return (ast.unparse(self.node.target),) if isinstance(self.node, ast.AnnAssign) and self.node.value else ()
@@ -104,9 +104,8 @@ def _header_end(function: Function, lines: Sequence[str], offset: int) -> int:
 
 
 def shorter_override(wanted: Member, parent: Member) -> str | None:
-    """The text of an override that takes the parent's lines by `super()`; None where that saves nothing.
-
-    It is a proposal: merging it with the parent decides whether it means the wanted method.
+    """The text of an override that takes the parent's lines by `super()`; None if this saves nothing. It is a proposal:
+    a merge with the parent decides whether it gives the wanted method.
     """
     own, inherited = cut_method(wanted), cut_method(parent)
     if own is None or inherited is None or not inherited.body or own.footer.strip() != inherited.footer.strip():
@@ -130,7 +129,7 @@ def shorter_override(wanted: Member, parent: Member) -> str | None:
 
 
 def full_override(wanted: Member, parent: Member, bases: Sequence[str]) -> str:
-    """The text of an override with its whole body. It inherits decorators and docstring where they are the parent's.
+    """The text of an override with its whole body. Decorators and docstring are inherited if they are the parent's.
 
     Args:
         bases: the bases of the generated class.
@@ -147,15 +146,16 @@ def full_override(wanted: Member, parent: Member, bases: Sequence[str]) -> str:
 
 
 def _is_plain(function: Function) -> bool:
-    """Whether no decorator makes another kind of member of a method, which a reader of an heir needs to see."""
+    """Whether a method has no decorator that turns it into another kind of member, which a reader of an heir needs to
+    see.
+    """
     names = (ast.unparse(one).partition("(")[0].rpartition(".")[2] for one in function.decorator_list)
     return _KINDS.isdisjoint(names)
 
 
 def _reads_locals_of_parent(text: str, wanted: Member) -> bool:
-    """Whether an override reads a local name that only the parent's lines bind: right when merged, wrong to a reader.
-
-    The call of the parent's method reads parameters as they are before these lines.
+    """Whether an override reads a local name that only the parent's lines bind, which is right when merged but misleads
+    a reader. The call of the parent's method reads parameters before these lines.
     """
     (short,) = ast.parse(f"class _:\n{text}").body[0].body  # type: ignore[attr-defined]
     bound, _ = _bound_and_read(short)
@@ -171,7 +171,7 @@ def _bound_and_read(function: ast.AST) -> tuple[set[str], set[str]]:
 
 
 def calling_base(member: Member, bases: Sequence[str]) -> str:
-    """The text of an override whose `super()` calls do not mean the parent: `Base.method(self, …)` keeps it out.
+    """The text of an override whose `super()` calls skip the parent: they are written `Base.method(self, …)`.
 
     Args:
         bases: the bases of the generated class.
@@ -190,7 +190,7 @@ def calling_base(member: Member, bases: Sequence[str]) -> str:
 
 
 def _body(own: MethodText, inherited: MethodText) -> list[str | None] | None:
-    """The statements of the override, None in the place of the call; None where the parent's lines do not serve."""
+    """The statements of the override, with None in place of the call; None if the parent's lines are of no use."""
     if own.keys == inherited.keys:
         return [None]
     name = own.function.name
@@ -235,7 +235,7 @@ def _merged_body(mine: Sequence[BodyLine], theirs: Sequence[BodyLine]) -> list[s
 
 
 def _locals_for(written: list[BodyLine], mine: Sequence[BodyLine]) -> set[str]:
-    """The keys of the assignments that statements need, directly or not, since these read the local names they bind."""
+    """The keys of the assignments whose local names some statements read, directly or through other assignments."""
     needed: set[str] = set()
     read = [_bound_and_read(one.node)[1] for one in written]
     while more := [one for one in mine if one.key not in needed and one not in written and _binds_any(one, read)]:
@@ -251,12 +251,12 @@ def _binds_any(line: BodyLine, names: Sequence[set[str]]) -> bool:
 
 
 def _returns(function: Function) -> bool:
-    """Whether a method returns at its end or on its way."""
+    """Whether a method has a `return`."""
     return any(isinstance(node, ast.Return) for node in own_nodes(function))
 
 
 def _call(parent: MethodText, child: MethodText) -> str:
-    """The call of the parent's method with the arguments that the child has names for."""
+    """The call of the parent's method with the arguments for which the child has names."""
     arguments, own = parent.function.args, child.function.args
     known = {one.arg for one in (*own.posonlyargs, *own.args, *own.kwonlyargs)}
     names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)][1:]

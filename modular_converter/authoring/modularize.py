@@ -1,4 +1,4 @@
-"""The smallest modular file of a flat model that a conversion proves."""
+"""Find the smallest modular file of a flat model that a conversion proves."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from modular_converter.settings.values import Settings
 
 
 MOST_OTHERS = 2
-"""Parents of one class that are tried when the first does not hold."""
+"""The most parents of one class that are tried."""
 MOST_ORIGINS = 4
-"""Places to import one function from that are tried."""
+"""The most places that are tried for the import of one function."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Modularized:
 
     flat: FlatModel
     proof: Proof | None
-    """The modular file, proven for all files but those in `left`; None where no file comes back."""
+    """The modular file, proven for all files except those in `left`; None if it is proven for no file."""
     left: Mapping[str, str]
-    """File that stays as it is -> why it does not come back."""
+    """File that stays written by hand -> the reason."""
     accepted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Class whose docstrings or comments become its parent's -> its text before and after."""
 
     @property
     def reordered(self) -> Mapping[str, str]:
-        """Generated file that comes back with its definitions in another order -> where the order differs."""
+        """Generated file whose definitions are generated in another order -> where the order differs."""
         return self.proof.reordered if self.proof else {}
 
 
@@ -80,7 +80,7 @@ def modularize_allowing(
     preferred: Collection[str] = (),
     allowed: Collection[str] = (),
 ) -> Modularized:
-    """The same, with docstrings and comments of parents in place of the model's own where that saves lines.
+    """The same, with docstrings and comments of parents in place of the model's own if that saves lines.
 
     Args:
         allowed: what may differ: `docstrings`, `comments`.
@@ -129,12 +129,12 @@ def _shortest(flat: FlatModel, index: LibraryIndex, library: Library, preferred:
 
 
 def _distinct(some: Sequence[Placed]) -> list[Placed]:
-    """The parents but for those of which one before them gives the same: the same class by another way to rename it."""
+    """The parents without duplicates: the same class under another renaming that gives the same text."""
     return list({(one.source.path, one.heir.text): one for one in reversed(some)}.values())[::-1]
 
 
 def _merged(name: str, flat: FlatModel, library: Library) -> Callable[[Placed], Placed | None]:
-    """A function that makes an estimate sure, by merging the class with its parent."""
+    """A function that checks an estimate by merging the class with its parent."""
     statement = flat.definitions[name][1]
     return lambda one: inherit_from(statement, one.source, one.parent, flat, library)
 
@@ -158,7 +158,7 @@ def _settled(flat: FlatModel, chosen: Mapping[str, Placed], library: Library) ->
 
 
 def _with_failing_files_written_out(proof: Proof, library: Library) -> Proof:
-    """The proof in which the files that do not come back are written out, and the others stay as they are."""
+    """The proof in which the files that differ are written out, and the others stay as they are."""
     failing = [one.file for one in proof.differences if not one.has_come_back]
     changes = {name: How.WRITTEN for name in definitions_of(failing) if name in proof.draft.how}
     return prove_draft(proof.draft.with_how(changes), library)
@@ -170,7 +170,7 @@ def written_out(flat: FlatModel, library: Library) -> Proof:
 
 
 def _in_the_way(proof: Proof, library: Library) -> dict[str, str]:
-    """The files that do not come back even when everything is written out, with the reasons."""
+    """The files that differ even when everything is written out, with the reasons."""
     failing = [one for one in proof.differences if not one.has_come_back]
     if not proof.conversion.failed and failing:
         # The other differences may follow from definitions that one file lacks: `__all__` is one list for all files.
@@ -190,9 +190,8 @@ def _in_the_way(proof: Proof, library: Library) -> dict[str, str]:
 
 
 def _smaller_file(lacking: Sequence[FileDifference], proof: Proof, library: Library) -> dict[str, str]:
-    """A file without which the others come back, if it has fewer lines than those that do not, with the reason.
-
-    Two files may need what one modular file cannot say: `AutoConfig` from two modules, two classes of one name.
+    """A file without which the others are proven, if it has fewer lines than the files that differ, with the reason.
+    Two files may need contradictory definitions: `AutoConfig` from two modules, two classes of one name.
     """
     flat = proof.draft.flat
     names = {one.file.path for one in lacking}
@@ -206,7 +205,7 @@ def _smaller_file(lacking: Sequence[FileDifference], proof: Proof, library: Libr
 
 
 def _reason(difference: FileDifference, settings: Settings) -> str:
-    """Why a file does not come back, with the definitions that its formatter would change."""
+    """The reason why a file is not proven, with the definitions that its formatter would change."""
     file = difference.file
     if not (difference.other or file.is_generated):
         return difference.reason
@@ -226,7 +225,7 @@ def first_draft(
     others: dict[str, tuple[Placed, ...]],
     sources: list[SourceFile],
 ) -> Draft:
-    """The boldest draft: everything that may come along does."""
+    """The shortest draft: every definition that can be inherited or copied is."""
     used_sources = list({id(one.source): one.source for one in placed.values()}.values())
     how: dict[str, How] = {}
     imports: dict[str, tuple[Import, ...]] = {}
@@ -246,7 +245,9 @@ def first_draft(
 
 
 def _how_of_class(name: str, flat: FlatModel, placed: dict[str, Placed]) -> How:
-    """How a class is had at first. One that no heir gives, such as one with attributes below methods, may come along."""
+    """The first form of a class. A class that no heir can give, such as one with attributes below methods, may be
+    copied.
+    """
     one = placed.get(name)
     users = [
         sure.source for other, sure in placed.items() if other != name and name in flat.definitions[other][1].uses

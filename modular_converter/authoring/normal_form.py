@@ -1,4 +1,4 @@
-"""Forms of a text that tell equal definitions: whatever the line breaks, and whatever the model is called."""
+"""Normal forms of a text, by which equal definitions are found despite other line breaks and names of models."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ _LAST_WORD = re.compile(r"[A-Z][a-z0-9]*$")
 
 
 def normal(text: str) -> str:
-    """The text without what a formatter decides: white space, parentheses, commas, semicolons. Blank lines stay as marks.
-
-    Two texts of one form may still differ, so a form proposes; a conversion decides.
+    """The text without the parts that a formatter decides: white space, parentheses, commas, semicolons. Blank lines
+    stay as marks. Two texts of the same form may still differ, so that a conversion has to decide.
     """
     return _LAYOUT.sub("", _BLANK_LINES.sub("¶", text.strip()))
 
@@ -41,7 +40,7 @@ def without_comments(text: str) -> str:
 
 
 class Abstraction:
-    """Takes the names of a model out of its texts, so that definitions of different models can be compared."""
+    """Replaces the names of a model in its texts, so that definitions of different models can be compared."""
 
     def __init__(self, module: Module, model: str, names: ModelNames) -> None:
         """The abstraction for one module of a model."""
@@ -67,6 +66,6 @@ class Abstraction:
 
 
 def last_word(name: str) -> str:
-    """`MLP` of `GemmaTextMLP`: the last word of a class name, which most often says the kind of module."""
+    """`MLP` of `GemmaTextMLP`: the last word of a class name, mostly the kind of module."""
     match = _LAST_WORD.search(name)
     return match[0] if match else name

@@ -15,15 +15,15 @@ from modular_converter.diagnostics import ConversionError
 
 
 MOST_STEPS = 8
-"""Imports that are followed from file to file; more of them go in a circle."""
+"""The most imports that are followed from file to file; longer chains are circles."""
 
 
 def import_origin(name: ImportedName, path: str, library: Library) -> tuple[str, str]:
     """The place of the object that an import in the file `path` binds: two imports of one place bind one object.
 
-    Inside of the package: the file and the name in it, "" for the module itself. Elsewhere: a dotted name and "". An
-    import is followed as far as plain imports lead, and those for type checkers in the `__init__.py` of a package, which
-    say what a lazy package gives.
+    Inside of the package: the file and the name in it, "" for the module itself. Elsewhere: a dotted name and "". Plain
+    imports are followed, and imports for type checkers in the `__init__.py` of a package, which list the names of a
+    lazy package.
     """
     if not name.name and not name.asname:
         return f"import {name.module}", ""
@@ -34,7 +34,7 @@ def import_origin(name: ImportedName, path: str, library: Library) -> tuple[str,
 
 
 def in_portable_words(module: Module, path: str, library: Library) -> Module:
-    """A module whose imports name the defining file where a conversion refuses the file they name.
+    """A module whose imports are changed to the defining file if a conversion refuses the imported file.
 
     These are imports from the root of the package, and imports from a neighbour of what it only imports.
     """
@@ -64,7 +64,7 @@ def _portable(name: ImportedName, path: str, library: Library) -> ImportedName:
 
 
 def _follow(file: str, name: str, library: Library, steps: int) -> tuple[str, str]:
-    """Where the object `name` of a file comes from."""
+    """The place in which the object `name` of a file is defined."""
     try:
         module = library.module(file)
     except ConversionError:
@@ -81,7 +81,7 @@ def _follow(file: str, name: str, library: Library, steps: int) -> tuple[str, st
 
 
 def _imports_of(name: str, file: str, module: Module, library: Library) -> Iterator[ImportedName]:
-    """The imports of a file that bind a name, the one that counts first."""
+    """The imports of a file that bind a name, the effective one first."""
     for statement in reversed(module.statements):
         lazy = statement.role is Role.PROTECTED_IMPORT and _is_package(file) and "TYPE_CHECKING" in statement.condition
         if statement.role is not Role.IMPORT and not lazy:
@@ -96,14 +96,13 @@ _EXPORTED: WeakKeyDictionary[Library, dict[tuple[str, str], frozenset[str]]] = W
 
 
 def _exported(module: str, path: str, library: Library) -> frozenset[str]:
-    """The names that everything of a module includes, by its `__all__` and, in a package, by those of its modules.
-
-    They are read once: the package of all models imports everything of some thousand files.
+    """The names of a star import of a module, from its `__all__` and, in a package, from those of its modules. They are
+    read once: the package of all models has star imports of about a thousand files.
     """
     known = _EXPORTED.setdefault(library, {})
     key = os.path.dirname(path), module
     if key not in known:
-        known[key] = frozenset()  # for packages that import everything of each other
+        known[key] = frozenset()  # for packages with star imports of each other
         known[key] = _read_exported(module, path, library)
     return known[key]
 

@@ -1,4 +1,4 @@
-"""Convert a draft, compare, and mend it until everything comes back: the proof of a modular file."""
+"""Convert a draft, compare, and correct it until it gives the flat model: the proof of a modular file."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from modular_converter.convert.source.library import Library
 
 
 MOST_TRIES = 8
-"""Changes that are tried one by one before they add up."""
+"""The most changes that are tried one by one before they are combined."""
 MOST_ROUNDS = 40
-"""Conversions of one draft at most; each makes at least one definition longer."""
+"""The most conversions of one draft; each makes at least one definition longer."""
 
 
 Change = tuple[str, How, "Import | None"]
-"""A definition, how it is to be had, and where it is to be imported from."""
+"""A definition, its new form, and the place to import it from."""
 
 
 def prove_draft(draft: Draft, library: Library) -> Proof:
-    """Mend a draft round by round. The last one is returned, whether it has come back or not."""
+    """Correct a draft round by round. The last attempt is returned, proven or not."""
     reasons: dict[str, str] = {}
     proof = attempt(draft, library, reasons)
     for _ in range(MOST_ROUNDS):
@@ -41,7 +41,7 @@ def prove_draft(draft: Draft, library: Library) -> Proof:
 
 
 def _with_gaps(proof: Proof, library: Library) -> Proof:
-    """The proof with the empty lines below the licence where generated files have them, if only these lines differ."""
+    """The proof with the empty lines below the licence as in the generated files, if only these lines differ."""
     if proof.has_come_back or proof.conversion.failed:
         return proof
     if any(not one.is_same_code or one.order for one in proof.differences):
@@ -51,7 +51,7 @@ def _with_gaps(proof: Proof, library: Library) -> Proof:
 
 
 def _mend(proof: Proof, reasons: dict[str, str], library: Library) -> Draft | None:
-    """The draft with the definitions longer that did not come back; None where there is nothing left to try."""
+    """The draft in which the definitions that differ have a longer form; None if nothing is left to try."""
     draft = proof.draft
     changes: dict[str, How] = {}
     placed = dict(draft.placed)
@@ -79,7 +79,7 @@ def _mend(proof: Proof, reasons: dict[str, str], library: Library) -> Draft | No
 
 
 def _other_heir(name: str, proof: Proof, library: Library) -> Placed | None:
-    """An heir to be tried next: of another parent, or one that writes what the parent has in another layout."""
+    """The next heir to try: of another parent, or with the parts that the parent has in another layout."""
     draft = proof.draft
     others = list(draft.others.get(name, ())[:1])
     exact = _exact_heir(name, proof, library)
@@ -87,9 +87,9 @@ def _other_heir(name: str, proof: Proof, library: Library) -> Placed | None:
 
 
 def _exact_heir(name: str, proof: Proof, library: Library) -> Placed | None:
-    """The heir with the parts that came otherwise written as they are; None where that changes or saves nothing."""
+    """The heir with the parts that differ written in full; None if this changes or saves nothing."""
     flat, old = proof.draft.flat, proof.draft.placed[name]
-    if proof.conversion.failed:  # what it gives is not formatted
+    if proof.conversion.failed:  # its texts are not formatted
         return None
     made = next((one for difference in proof.differences if (one := _made(name, difference, proof))), "")
     wanted = flat.definitions[name][1]
@@ -101,7 +101,7 @@ def _exact_heir(name: str, proof: Proof, library: Library) -> Placed | None:
 
 
 def _made(name: str, difference: FileDifference, proof: Proof) -> str:
-    """The text of a definition that came otherwise."""
+    """The generated text of a definition that differs."""
     if name not in difference.other:
         return ""
     path = difference.file.path
@@ -109,7 +109,7 @@ def _made(name: str, difference: FileDifference, proof: Proof) -> str:
 
 
 def _longer(name: str, draft: Draft) -> How | None:
-    """The next way to have a definition, if need be an import from another place; None where it is written out already."""
+    """The next longer form of a definition, or an import from another place; None if it is already written out."""
     how = draft.how.get(name)
     if how is None or how is How.WRITTEN:
         return None
@@ -119,9 +119,8 @@ def _longer(name: str, draft: Draft) -> How | None:
 
 
 def _in_order(proof: Proof, library: Library) -> Proof:
-    """Write definitions longer until all stand in their places; then shorten again those that need not be longer.
-
-    A change that brings more definitions into their places is kept at once. Where no single one does, changes add up.
+    """Use longer forms until the order is right; then go back to the shorter form where possible. A change that puts
+    more definitions into their places is kept at once. If no single change does, changes are combined.
     """
     start = proof.draft
     changed: list[str] = []
@@ -136,7 +135,7 @@ def _in_order(proof: Proof, library: Library) -> Proof:
 
 
 def _shortened(names: Sequence[str], start: Draft, proof: Proof, library: Library) -> Proof:
-    """The proof with as many definitions as possible as short as in the first draft; one may wait for another."""
+    """The proof with as many definitions as possible in the form of the first draft; a change may depend on another."""
     lines = proof.lines + 1
     while proof.lines < lines:
         lines = proof.lines
@@ -147,7 +146,7 @@ def _shortened(names: Sequence[str], start: Draft, proof: Proof, library: Librar
 
 
 def _shortest(name: str, start: Draft, proof: Proof, library: Library) -> Proof:
-    """The proof with one definition as short as in the first draft, or imported from elsewhere, if that holds too."""
+    """The proof with one definition in the form of the first draft, or imported from elsewhere, if that is proven, too."""
     ways = [proof.draft.with_how({name: start.how[name]})]
     if proof.draft.how[name] is How.WRITTEN:
         ways += (proof.draft.imported(name, taken) for taken in start.imports.get(name, ()))
@@ -159,7 +158,7 @@ def _shortest(name: str, start: Draft, proof: Proof, library: Library) -> Proof:
 
 
 def _changed(proof: Proof, changes: Sequence[Change], library: Library) -> Proof:
-    """The proof of a draft with some definitions had otherwise."""
+    """The proof of a draft with some definitions in another form."""
     draft = proof.draft
     for name, how, taken in changes:
         draft = draft.imported(name, taken) if taken else draft.with_how({name: how})
@@ -168,7 +167,7 @@ def _changed(proof: Proof, changes: Sequence[Change], library: Library) -> Proof
 
 
 def _in_place(proof: Proof) -> int:
-    """The definitions that stand where they should, up to the first that does not, over all files."""
+    """The number of definitions in the right place, up to the first wrong one of each file, over all files."""
     if proof.conversion.failed or not all(one.is_same_code for one in proof.differences):
         return -1
     number = 0
@@ -179,9 +178,8 @@ def _in_place(proof: Proof) -> int:
 
 
 def _order_changes(proof: Proof) -> list[tuple[Change, ...]]:
-    """The definitions that may be had otherwise so that the order changes, the most promising first.
-
-    Heirs cost a few lines, so that all of them together come before anything that is written out.
+    """The changes of definitions that may correct the order, the most promising first. Heirs cost few lines, so all of
+    them together are tried before a definition is written out.
     """
     draft = proof.draft
     heirs: list[Change] = []
@@ -201,14 +199,14 @@ def _order_changes(proof: Proof) -> list[tuple[Change, ...]]:
 
 
 def _is_longer(name: str, how: How, draft: Draft) -> bool:
-    """Whether a definition can be had in this longer way."""
+    """Whether a definition can have this longer form."""
     ways = list(How)
     possible = how is not How.HEIR or name in draft.placed
     return possible and ways.index(how) > ways.index(draft.how[name])
 
 
 def _between(difference: FileDifference) -> Sequence[str]:
-    """The definitions of the flat file from the first place that differs on, up to the one that stands there."""
+    """The definitions of the flat file from the first place that differs up to the one found there."""
     assert difference.order is not None
     names = list(difference.file.module.definitions)
     start, end = sorted(map(names.index, difference.order))

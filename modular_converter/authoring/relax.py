@@ -1,7 +1,7 @@
 """Docstrings and comments taken over from parents, where a person accepts that these may differ.
 
-Nothing else knows of it: the flat model with the parents' words is proven like any other, and its definitions are the
-same code as the real ones.
+No other step is concerned: the flat model with the parents' words is proven like any other, and its definitions have
+the same code as the original.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Relaxed:
 
     flat: FlatModel
     accepted: Mapping[str, tuple[str, str]]
-    """Class -> its text as it is, and with its parent's words."""
+    """Class -> its own text, and the text with its parent's words."""
 
 
 Parent = tuple[SourceFile, str]
@@ -72,7 +72,7 @@ def _with_words(text: str, parent: str, name: str, allowed: Collection[str], nam
 
 
 def _joined(own: ClassBlock, inherited: ClassBlock, text: str, allowed: Collection[str]) -> str:
-    """The lines of a class in which members that are the parent's but for their words are the parent's wholly."""
+    """The lines of a class; members that differ from the parent's only in words are replaced by the parent's."""
     lines = text.split("\n")
     header = "".join(f"{line}\n" for line in lines[: own.body_line - 1])
     theirs = {_key(member): member for member in inherited.members}
@@ -95,7 +95,9 @@ def _key(member: Member) -> str:
 
 
 def _code(text: str, allowed: Collection[str], *, member: bool = False) -> str:
-    """What two texts must share: the syntax tree, without docstrings if these may differ, and else the comments, too."""
+    """The parts that two texts must share: the syntax tree, without docstrings if these may differ, and the comments
+    unless they may differ.
+    """
     tree = ast.parse(f"class _:\n{text}" if member else text)
     if DOCSTRINGS in allowed:
         for node in ast.walk(tree):
@@ -107,7 +109,7 @@ def _code(text: str, allowed: Collection[str], *, member: bool = False) -> str:
 
 
 def _comments(text: str) -> str:
-    """The comments of a text: what a text without comments lacks."""
+    """The comments of a text."""
     bare = without_comments(text).split("\n")
     pairs = zip(text.split("\n"), bare)
     return "\n".join(full[len(short) :].strip() for full, short in pairs if full != short)

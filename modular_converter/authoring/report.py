@@ -1,4 +1,4 @@
-"""What `modularize` and `suggest` tell of a model, as values that JSON knows and as text."""
+"""The reports of `modularize` and `suggest`, as JSON values and as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modular_converter.reporting.counts import count
 
 
 def summary_values(result: Modularized) -> dict[str, Any]:
-    """One model as values: its lines, parents, definitions, and what did not come back."""
+    """One model as values: its lines, parents, definitions, and the files that are not proven."""
     proof = result.proof
     return {
         "model": result.flat.model,
@@ -32,7 +32,7 @@ def summary_values(result: Modularized) -> dict[str, Any]:
 
 
 def parents_of(proof: Proof) -> dict[str, int]:
-    """Model -> the number of classes that inherit from it, most first."""
+    """Model -> the number of classes that inherit from it, the largest number first."""
     draft = proof.draft
     heirs = (draft.placed[name].source.model for name, how in draft.how.items() if how is How.HEIR)
     return dict(sorted(Counter(heirs).items(), key=lambda one: (-one[1], one[0])))
@@ -56,7 +56,7 @@ def _definitions(proof: Proof) -> list[dict[str, Any]]:
 
 
 def changes_of(difference: FileDifference) -> Iterator[str]:
-    """What generating changes in a file that was written by hand, a few words each."""
+    """The changes of a file written by hand when it is generated, in a few words each."""
     name = os.path.basename(difference.file.path)
     if not difference.bytes_differ:
         return

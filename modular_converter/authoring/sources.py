@@ -21,13 +21,13 @@ from modular_converter.diagnostics import ConversionError
 
 
 MOST_FILES = 10
-"""Files of one kind that are looked at closely."""
+"""The most files of one kind that are compared in detail."""
 MOST_PREFIXES = 2
-"""Prefixes that are tried for each file."""
+"""The most prefixes that are tried for each file."""
 MOST_TWINS = 2
-"""Files that are looked at for one function."""
+"""The most files that are searched for one function."""
 PREFERENCE = 1.5
-"""The weight of what a person's choice of parents saves, against that of other parents."""
+"""The weight of lines saved by a preferred parent, relative to other parents."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class SourceFile:
 
     path: str
     dotted: str
-    """As the modular file imports it: `..llama.modeling_llama`."""
+    """Its module in the modular file: `..llama.modeling_llama`."""
     model: str
     prefix: str
     definitions: RenamedModule
     originals: Mapping[str, str]
     """Name in the target -> name in the file."""
     likely: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Class of the target -> the classes of the file, by their names in the target, that resemble it most."""
+    """Class of the target -> the most similar classes of the file, by their names in the target."""
     year: int = 0
     """The year of the file's copyright notice."""
     shared: Mapping[str, float] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class SourceFile:
 def find_sources(
     flat: FlatModel, index: LibraryIndex, library: Library, preferred: Collection[str] = ()
 ) -> list[SourceFile]:
-    """The files that resemble a model most, kind by kind.
+    """The files that are most similar to a model, kind by kind.
 
     Args:
         preferred: models whose files a person prefers.
@@ -83,9 +83,8 @@ def _sources_of_functions(
     library: Library,
     preferred: Collection[str],
 ) -> list[SourceFile]:
-    """The files that have functions of the model which no other source has in the same words.
-
-    Of several those that have the most functions of the model, since these often use each other; then the oldest.
+    """Further files with functions of the model that no other source has in the same words. Files with most functions
+    of the model come first, since functions often use each other; then the oldest.
     """
     names = library.names(flat.models_folder)
     lacking: list[str] = []
@@ -156,7 +155,7 @@ def _scores(
 
 
 def may_give(entry: IndexEntry, flat: FlatModel, forbidden: frozenset[str], library: Library) -> bool:
-    """Whether a definition may be taken from where it is."""
+    """Whether a definition may be taken from its file."""
     if os.path.dirname(entry.path) == flat.folder or modular_of(entry.path, library.settings) in forbidden:
         return False
     return neighbour_module(dotted_name(entry.path), library.settings) is not None
@@ -165,7 +164,7 @@ def may_give(entry: IndexEntry, flat: FlatModel, forbidden: frozenset[str], libr
 def _is_old_enough(entry: IndexEntry, file: FlatFile, index: LibraryIndex, preferred: Collection[str]) -> bool:
     """Whether a file written by hand may inherit from a definition: from no younger model, unless a person says so.
 
-    The younger one of two twins then inherits from the older one, whichever is modularized first.
+    Of two similar models the younger one then inherits from the older one, whichever is modularized first.
     """
     year = index.years.get(file.path, 0)
     return file.is_generated or not year or index.years[entry.path] <= year or entry.model in preferred
@@ -180,7 +179,7 @@ def dotted_name(path: str) -> str:
 def _best_files(
     scores: Mapping[str, Mapping[IndexEntry, float]], index: LibraryIndex, preferred: Collection[str]
 ) -> list[str]:
-    """The files that share the most lines, over all classes, and those that resemble one class most."""
+    """The files that share the most lines over all classes, and those most similar to one class."""
     totals: Counter[str] = Counter()
     alone: dict[str, None] = {}
     popular = index.popularity
@@ -229,7 +228,7 @@ def open_source(
     library: Library,
     likely: Mapping[str, Sequence[str]] | None = None,
 ) -> SourceFile | None:
-    """A file as it is renamed when the classes `children` inherit from it; None where it cannot be imported from.
+    """A file renamed for the heirs `children` of its classes; None if it cannot be imported from.
 
     Args:
         children: pairs of a class of the target and the class of the file.

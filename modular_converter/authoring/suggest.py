@@ -18,7 +18,7 @@ from modular_converter.rules import syntax_error
 
 
 SNIPPET = "snippet"
-"""The name of the model that a snippet counts as."""
+"""The name of the model for a snippet."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Suggestion:
 
     flat: FlatModel
     chosen: Mapping[str, Placed]
-    """Class -> the parent to choose, where all classes are looked at together."""
+    """Class -> its parent in the choice for all classes together."""
     saved: Mapping[str, int]
-    """Model -> the lines that it would save if it were the only one, most first."""
+    """Model -> the lines that it would save as the only source, the largest number first."""
 
     def lines(self, name: str) -> int:
         """The lines of a class in the flat file."""
@@ -61,7 +61,7 @@ def _saved(flat: FlatModel, estimated: Mapping[str, Sequence[Placed]]) -> dict[s
 
 
 def snippet(text: str, models: str, library: Library) -> FlatModel:
-    """A model of which only some classes are known. Its name is what all classes begin with.
+    """A model of which only some classes are known. Its name is the common beginning of their names.
 
     Raises `ConversionError` for a text that is not Python.
     """

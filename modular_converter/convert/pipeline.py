@@ -28,11 +28,11 @@ from modular_converter.diagnostics import ConversionError, Diagnostic
 def convert(path: str, library: Library) -> Conversion:
     """Convert the modular file at an absolute path. The texts are not formatted yet.
 
-    Never raises for what is wrong with the input: that is in the diagnostics, and then there are no files.
+    Faults of the input are never raised: they are in the diagnostics, and then there are no files.
 
     Args:
         path: the modular file.
-        library: one that observes this conversion alone (`Library.observing`).
+        library: a library that observes this conversion alone (`Library.observing`).
     """
     seen = library.observations
     try:
@@ -56,7 +56,7 @@ def convert(path: str, library: Library) -> Conversion:
 def first_steps(path: str, library: Library) -> tuple[Neighbourhood, Mapping[str, BuiltClass], GeneratedFiles]:
     """The first steps: the neighbours, renamed; the classes, merged; the definitions of each generated file.
 
-    Raises `ConversionError` with what is wrong with the input.
+    Raises `ConversionError` with the faults of the input.
     """
     target = open_target(path, library)
     neighbours = rename_neighbours(resolve_imports(target, library), library)

@@ -1,4 +1,4 @@
-"""Which files a modular file is made from, as far as its imports tell without a conversion."""
+"""The files that a modular file is made from, as far as its imports show without a conversion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORD = re.compile(r"\w+")
 def required_files(path: str, library: Library) -> frozenset[str]:
     """The neighbour files that the top level of a modular file imports from, whether they exist or not.
 
-    None for a file that cannot be read or is not Python: its conversion reports that.
+    None for a file that cannot be read or is not Python: its conversion reports the error.
     """
     imports = (one.imports for one in _module(path, library).statements if one.role is Role.IMPORT)
     names = (name for imported in imports for name in imported if neighbour_module(name.module, library.settings))
@@ -28,8 +28,8 @@ def required_files(path: str, library: Library) -> frozenset[str]:
 def ancestor_files(path: str, library: Library) -> frozenset[str]:
     """The files that the bases of a module's classes are imported from, whether they exist or not.
 
-    A conversion follows them when a modular file removes attributes: it has to know which attributes there are.
-    None for a file that cannot be read or is not Python: the conversion goes no further there either.
+    A conversion reads them when a modular file removes attributes, to know which attributes exist.
+    None for a file that cannot be read or is not Python: the conversion stops there, too.
     """
     module = _module(path, library)
     bases = {word for one in module.statements for base in one.bases for word in _WORD.findall(base)}

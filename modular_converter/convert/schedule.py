@@ -1,4 +1,4 @@
-"""Which modular files of a run are converted next, and which again since a file that they have read has changed."""
+"""The modular files of a run to convert next, those included that have read a file which has changed since."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modular_converter.convert.conversion import Conversion
 
 
 class Schedule:
-    """The files that are still to be converted. Each round looks only at those that the round before has touched."""
+    """The files still to be converted. Each round looks only at files that the last round has touched."""
 
     def __init__(
         self,
@@ -25,8 +25,8 @@ class Schedule:
         Args:
             required: modular file -> the neighbour files that it imports from.
             needs: modular file -> the others of the run whose generated files it needs.
-            known: conversions that hold so far. Where there are some, most files are known, and the neighbours of the
-                others have mostly changed: converting these before their neighbours would be in vain.
+            known: conversions that hold so far. If there are some, most files are known, and the neighbours of the
+            others have mostly changed: a conversion before the neighbours would be in vain.
             refused: files that are not converted at all.
             exists: whether there is a file, on disk or among the texts of the run.
         """
@@ -57,9 +57,8 @@ class Schedule:
         return sorted(ready, key=self._place.__getitem__)
 
     def settle(self, batch: Iterable[Conversion], changed: Mapping[str, str], done: Mapping[str, Conversion]) -> None:
-        """Take in a round: the files that have read what it changed are to be converted again.
-
-        Files may go on changing each other although their imports form no cycle, so the number of times is bounded.
+        """Register a round: the files that have read a changed file must be converted again. Files may go on changing
+        each other although their imports form no cycle, so the number of times is limited.
 
         Args:
             batch: the conversions of the round.
@@ -79,7 +78,7 @@ class Schedule:
             self._readers[file].add(conversion.path)
 
     def _readable(self) -> set[str]:
-        """The pending files that build on no other one, or for which every neighbour can be read."""
+        """The pending files that build on no other pending file, or whose neighbours can all be read."""
         return {
             path
             for path in self._touched & self._pending

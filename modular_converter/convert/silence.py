@@ -1,7 +1,8 @@
 """Leave out the warnings that an author silences: by a comment on the line, or by `select` and `ignore` in the settings.
 
-Only warnings can be left out: an error means a wrong result. Comments are part of the modular file, so they are obeyed
-once and the cache stores what is left. Settings are obeyed after the cache, so that a changed setting holds at once.
+Only warnings can be left out: an error means a wrong result. Comments are part of the modular file, so they are applied
+once and the cache stores the remaining findings. Settings are applied after the cache, so that a changed setting takes
+effect at once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from modular_converter.settings.values import Settings
 
 
 def judged(conversion: Conversion, settings: Settings) -> Conversion:
-    """A conversion with the findings that the settings select, weighed as they say; `found` keeps all of them."""
+    """A conversion with the findings that the settings select, in their severity; `found` keeps all findings."""
     found = conversion.diagnostics
     if not found:
         return conversion

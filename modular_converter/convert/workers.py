@@ -18,7 +18,7 @@ from modular_converter.rules import internal_error
 
 
 FILES_PER_WORKER = {"fork": 2, "spawn": 12}
-"""Fewer files than this are not worth a process: to fork one takes 0.03 s, to spawn one as long as to convert three."""
+"""Fewer files than this do not justify a process: forking takes 0.03 s, spawning as long as converting three files."""
 
 Progress = Callable[[int], None]
 
@@ -102,7 +102,7 @@ def _start_method() -> str:
 
 
 _worker_library: Library | None = None
-"""In a worker process: the library of the run, with everything that the main process had read and parsed."""
+"""In a worker process: the library of the run, with everything that the main process has read and parsed."""
 
 
 def _start_worker(library: Library) -> None:

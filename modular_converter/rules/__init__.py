@@ -1,8 +1,6 @@
-"""The rules: one file each, with its text (`RULE`), its message (`diagnose`), mostly its check (`check`), and its
-cure where that is plain (`fix`).
-
-A mistake that the conversion meets while it reads or writes files needs no `check`: the code that meets it imports the
-rule's file and calls `diagnose`. To add a rule, add its file. Nothing else lists the rules.
+"""The rules: one file each, with its text (`RULE`), its message (`diagnose`), mostly its check (`check`), and its cure
+if that is plain (`fix`). A mistake that the conversion itself finds while it reads or writes files needs no `check`:
+that code imports the rule's file and calls `diagnose`. To add a rule, add its file. Nothing else lists the rules.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ them takes longer than a check of current files, and a hostile tree on `sys.path
 """
 
 FixOf = Callable[[str, Diagnostic], "Fix | None"]
-"""Gives the cure of a finding, from the text of its modular file; None where this case has no plain one."""
+"""Gives the cure of a finding, from the text of its modular file; None if this case has no plain cure."""
 
 Check = Callable[["Facts"], Iterable[Diagnostic]]
 """Yields the findings of one rule about a finished conversion."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 
 def name_heirs(neighbour: str, prefix: str, cased: str, parent: str) -> str:
-    """How the classes that inherit from `neighbour` are to be called, with the heir of `parent` as the example.
+    """Advice for the names of the classes that inherit from `neighbour`, with the heir of `parent` as example.
 
     Args:
         neighbour: the module as the modular file writes it.
-        prefix: how their names begin.
-        cased: the name of the neighbour's model, which `prefix` takes the place of.
+        prefix: the beginning of their names. cased: the name of the neighbour's model, which `prefix` replaces.
         parent: the name of a class there, before renaming.
     """
     example = f"class {prefix}{parent.removeprefix(cased)}({parent})"

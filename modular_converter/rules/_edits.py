@@ -15,7 +15,7 @@ def subject(finding: Diagnostic) -> str:
 
 
 def remove_statement(text: str, finding: Diagnostic, title: str) -> Fix | None:
-    """A fix that removes the statement at a finding, with the lines that it has for itself.
+    """A fix that removes the statement at a finding, with its whole lines.
 
     None where the statement shares a line, or is the only one of its block.
     """

@@ -97,7 +97,7 @@ __all__ = ["NewTextMLP", "NewTextAttention"]
 
 
 def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chosen: str, cure: str) -> Diagnostic:
-    """`prefixes` are asked for by classes; all copies from `neighbour` get `chosen`. `cure` says how to name the classes."""
+    """The classes ask for `prefixes`; all copies from `neighbour` get `chosen`. `cure` gives names for the classes."""
     listed = ", ".join(f"`{prefix}`" for prefix in prefixes)
     return Diagnostic(
         RULE,

@@ -1,4 +1,4 @@
-"""MC392: a comment `# modular: ignore[…]` that cannot be obeyed."""
+"""MC392: a comment `# modular: ignore[…]` that has no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MC320: a name that means something else in generated code than where that code was written."""
+"""MC320: a name that has another meaning in generated code than where the code was written."""
 
 from __future__ import annotations
 
@@ -108,8 +108,7 @@ def diagnose(
     location: Location, name: str, users: Sequence[str], wanted: str, found: str, *, is_class: bool, naming: str = ""
 ) -> Diagnostic:
     """`wanted` is the file or module whose `name` the `users` were written for, `found` the one that they would use.
-
-    `naming` says how to name the heirs of `wanted`; "" where it is no neighbour, or has no heirs.
+    `naming` gives names for the heirs of `wanted`; "" if it is no neighbour, or has no heirs.
     """
     who = ", ".join(f"`{user}`" for user in users)
     if is_class and naming:
@@ -123,7 +122,7 @@ def diagnose(
 
 
 def displaced(location: Location, name: str, found: str) -> Diagnostic:
-    """The modular file's own `name` is kept out of a generated file by that of `found`, a neighbour."""
+    """The definition `name` of the neighbour `found` displaces the modular file's own from a generated file."""
     return Diagnostic(
         RULE,
         location,
@@ -133,7 +132,7 @@ def displaced(location: Location, name: str, found: str) -> Diagnostic:
 
 
 def redefined(location: Location, user: str, name: str, file: str, first: int, last: int) -> Diagnostic:
-    """A file defines `name` at two lines, and `user`, which is made between them, was made with the first."""
+    """A file defines `name` on two lines, and `user`, which is created between them, uses the first definition."""
     return Diagnostic(
         RULE,
         location,

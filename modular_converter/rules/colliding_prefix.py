@@ -77,9 +77,8 @@ __all__ = ["NewTextMLP"]
 
 
 def diagnose(location: Location, neighbour: str, prefix: str, taken: str, chosen: str, cure: str) -> Diagnostic:
-    """`taken` is the class of `neighbour` that `prefix` collides with, `chosen` the prefix that is used instead.
-
-    `cure` says how to name the classes.
+    """`taken` is the class of `neighbour` that `prefix` collides with, `chosen` the prefix that is used instead. `cure`
+    gives names for the classes.
     """
     return Diagnostic(
         RULE,

@@ -27,7 +27,7 @@ cannot drift: `modular-convert modularize` writes it.
 
 
 def diagnose(location: Location, name: str, source: str, members: Sequence[str], refusal: str = "") -> Diagnostic:
-    """`members` are the names of what differs; `refusal` says why `--fix` leaves it so, if it does."""
+    """`members` are the names that differ; `refusal` is the reason why `--fix` leaves the copy, if it does."""
     named = ", ".join(f"`{member}`" for member in members[:NAMED])
     more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
     where = f" in {named}{more}" if named else ""

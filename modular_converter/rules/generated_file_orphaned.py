@@ -21,7 +21,7 @@ files.
 
 
 def diagnose(location: Location, modular: str, reason: str) -> Diagnostic:
-    """`modular` is the file that the banner names; `reason` says what became of it."""
+    """`modular` is the file that the banner names; `reason` says why it does not generate this file."""
     return Diagnostic(
         RULE,
         location,

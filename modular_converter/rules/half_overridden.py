@@ -1,4 +1,4 @@
-"""MC323: an override of one half of a member, where the other half does not follow."""
+"""MC323: an override of one half of a member, whose other half stays."""
 
 from __future__ import annotations
 
@@ -96,5 +96,5 @@ def accessor_kept(location: Location, name: str, accessor: str) -> Diagnostic:
 
 
 def decorator_differs(location: Location, effect: str, cure: str) -> Diagnostic:
-    """`effect` says what the one `@dataclass` of the generated class does that two would not."""
+    """`effect` describes how the one `@dataclass` of the generated class differs from two."""
     return Diagnostic(RULE, location, f"`@dataclass` {effect}, which inheritance would not do", help=cure)

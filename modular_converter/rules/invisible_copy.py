@@ -1,4 +1,4 @@
-"""MC393: a comment that is meant as a mark of a copy and is not one."""
+"""MC393: a comment that is meant as a mark of a copy, but is no valid mark."""
 
 from __future__ import annotations
 

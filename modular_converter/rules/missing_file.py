@@ -34,7 +34,7 @@ def diagnose(location: Location, *, reason: str = "no such file", candidates: It
 
 
 def folder(location: Location, reason: str) -> Diagnostic:
-    """A folder that cannot be listed, so that nobody knows which modular files it holds."""
+    """A folder that cannot be listed, so its modular files are unknown."""
     return Diagnostic(
         RULE,
         location,

@@ -70,11 +70,11 @@ __all__ = ["NewConfig", "NewMLP"]
 
 
 def diagnose(location: Location, module: str, path: str, comes_from: str = "", instead: str = "") -> Diagnostic:
-    """`module` is written so in the import; `path` is where it was looked for, relative to the modular file.
+    """`module` is the name in the import; `path` is the file that was searched, relative to the modular file.
 
     Args:
         comes_from: the place of the import in a neighbour whose code has it.
-        instead: the import for the modular file that takes its place.
+        instead: the import of the modular file that would replace it.
     """
     whose = f", imported by code that comes along from {comes_from}," if comes_from else ""
     help = "Correct the import, write the module, or define in the modular file what you import from it."

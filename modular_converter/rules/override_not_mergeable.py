@@ -72,5 +72,5 @@ __all__ = ["NewMLP"]
 
 
 def diagnose(location: Location, override: str, reason: str, help: str) -> Diagnostic:
-    """`reason` says what stands in the way, `help` what to write instead."""
+    """`reason` names the obstacle, `help` the text to write instead."""
     return Diagnostic(RULE, location, f"`{override}` cannot be merged with the parent's: {reason}", help=help)

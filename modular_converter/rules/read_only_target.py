@@ -22,7 +22,7 @@ treated as read-only.
 
 
 def diagnose(location: Location, reason: str) -> Diagnostic:
-    """`location` is the generated file; `reason` is what stands against writing it."""
+    """`location` is the generated file; `reason` says why it cannot be written."""
     return Diagnostic(
         RULE,
         location,
@@ -37,7 +37,7 @@ def installed(location: Location) -> Diagnostic:
 
 
 def same_place(location: Location, other: str, output_dir: str) -> Diagnostic:
-    """The files of two modular files would have one place: below `output_dir`, the folder of the model alone counts."""
+    """The files of two modular files would have the same path: below `output_dir`, only the folder of the model counts."""
     return Diagnostic(
         RULE,
         location,

@@ -108,9 +108,8 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def _has_old_words(facts: Facts, heir: ClassFacts, parent: Parent) -> bool:
-    """Whether any word of a class, the parent's name in its first line apart, has another name in inherited code.
-
-    Most classes have none, so that their trees and those of their parents need not be walked.
+    """Whether any word of a class, except the parent's name in its first line, has another name in inherited code. Most
+    classes have none, so their syntax trees need not be walked.
     """
     model = parent.neighbour.model
     if model not in heir.text.lower():

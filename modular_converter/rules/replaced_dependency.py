@@ -96,7 +96,7 @@ __all__ = ["NewModel"]
 def diagnose(
     location: Location, name: str, copy: str, user: str, *, severity: Severity = Severity.ERROR
 ) -> Diagnostic:
-    """Class `name` changes what arrives as `copy`, but the generated class `user` goes on using `copy`."""
+    """Class `name` changes the class that is copied as `copy`, but the generated class `user` still uses `copy`."""
     return Diagnostic(
         RULE,
         location,
@@ -107,7 +107,7 @@ def diagnose(
 
 
 def check(facts: Facts) -> Iterator[Diagnostic]:
-    """Find classes whose parent arrives as an untouched copy, which another generated class uses."""
+    """Find classes whose parent is also copied unchanged, and used by another generated class."""
     for definitions in facts.files.values():
         for name in definitions:
             heir = facts.classes.get(name)

@@ -1,4 +1,4 @@
-"""MC316: one assignment behind `super()` that takes the place of more than one of the parent's."""
+"""MC316: one assignment behind `super()` that replaces more than one of the parent's."""
 
 from __future__ import annotations
 

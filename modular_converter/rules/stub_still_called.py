@@ -108,7 +108,9 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def _callers(facts: Facts, name: str, method: str) -> tuple[str, ...]:
-    """The methods of a class and its heirs in the same file that call a method which no class there defines for them."""
+    """The methods of a class and its heirs in the same file that call a method which no class of the file defines for
+    them.
+    """
     found: dict[str, None] = {}
     definitions = facts.file_of(name).values()
     if not any(f"self.{method}(" in one.text for one in definitions):

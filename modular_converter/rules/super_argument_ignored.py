@@ -77,10 +77,8 @@ __all__ = ["NewMLP"]
 def diagnose(
     location: Location, method: str, parameter: str, argument: str, assignment: str, passed: Sequence[str]
 ) -> Diagnostic:
-    """`argument` is the text that is given for the parent's `parameter`.
-
-    It reaches the parent behind `assignment` in a call that passes `passed`: one tuple for arguments that read each
-    other's names.
+    """`argument` is the text given for the parent's `parameter`. It would reach the parent with `assignment` above a
+    call that passes `passed`: one tuple for arguments that read each other's names.
     """
     names = ", ".join(f"`{name}`" for name in passed)
     return Diagnostic(

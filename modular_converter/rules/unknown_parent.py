@@ -44,7 +44,7 @@ __all__ = ["NewMLP"]
 
 
 def diagnose(location: Location, name: str, neighbour: str, *, candidates: Iterable[str] = ()) -> Diagnostic:
-    """`neighbour` is the path of the file that lacks `name`, `candidates` what it does define."""
+    """`neighbour` is the path of the file that lacks `name`, `candidates` are the names that it defines."""
     return Diagnostic(
         RULE,
         location,

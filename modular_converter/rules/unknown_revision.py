@@ -1,4 +1,4 @@
-"""MC117: git cannot tell what has changed since the revision that was named."""
+"""MC117: git cannot tell the changes since the given revision."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ clone; in GitHub Actions, `actions/checkout` fetches a single commit unless it i
 
 
 def diagnose(ref: str, reason: str) -> Diagnostic:
-    """`reason` is what git says, or what keeps it from saying anything."""
+    """`reason` is git's own message, or the reason why git gives none."""
     return Diagnostic(
         RULE,
         Location("--changed-since"),

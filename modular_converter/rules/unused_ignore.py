@@ -53,7 +53,7 @@ def diagnose(location: Location, entry: str) -> Diagnostic:
 
 
 def fix(text: str, finding: Diagnostic) -> Fix | None:
-    """Take the entry out of the comment, or the comment away with its last entry. Its line stays, as in generated files."""
+    """Remove the entry from the comment, or the comment with its last entry. The line stays, as in generated files."""
     place, entry = finding.location, subject(finding)
     line = split_lines(text)[place.line - 1]
     start, end = place.column - 1, (place.end_column or 0) - 1

@@ -1,4 +1,4 @@
-"""Which assignments reach a statement: an override may take the parent's place only where it means the same there."""
+"""The assignments that reach a statement: an override replaces the parent's line only where it means the same there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from modular_converter.convert.inherit.statements import Line
 
 
 FARTHEST = 50
-"""Writers of one attribute that are compared, from the last one back, and lines that may read any attribute.
+"""The most writers of one attribute that are compared, from the last one back, and the most lines that may read any
+attribute.
 
 Time stays proportional to the input.
 """
@@ -26,7 +27,7 @@ NO_METHODS = HiddenEffects({}, "")
 
 
 class History:
-    """What writes a path above a place, in a list of lines."""
+    """The lines that write a path above a place in a list of lines."""
 
     def __init__(self, lines: Sequence[Line], instance: str, hidden: HiddenEffects = NO_METHODS) -> None:
         """`instance` is the name of the instance: what is done to the whole of it is not followed."""
@@ -42,7 +43,7 @@ class History:
                 self._binders.setdefault(path, []).append(place)
 
     def place(self, line: Line) -> int | None:
-        """Where a line stands; of one that is not repeated, where the parent's stands."""
+        """The position of a line; for a line that is not repeated, the position of the parent's equal line."""
         return self.turn.get(line.origin, self.by_text.get(line.original))
 
     def binder(self, name: str, end: int) -> Line | None:
@@ -56,7 +57,7 @@ class History:
         return self._binders.get(name, [-1])[-1] >= start
 
     def writers(self, path: str, end: int) -> list[Line]:
-        """The lines that make up the value which a path has above a place, the last one first."""
+        """The lines that decide the value of a path above a place, the last one first."""
         found: list[Line] = []
         for place in itertools.islice(self._places(path, end), FARTHEST):
             line = self.lines[place]
@@ -75,7 +76,7 @@ class History:
 
 @dataclass(frozen=True)
 class Order:
-    """The lines of an override and of what it overrides, as inheritance executes them."""
+    """The lines of an override and of the parent's method, as inheritance executes them."""
 
     before: Sequence[Line]
     """The child's lines above its `super()` statement."""
@@ -87,7 +88,7 @@ class Order:
     parameters: frozenset[str]
     """The parameters of the merged method."""
     hidden: HiddenEffects = NO_METHODS
-    """What the methods do that the lines use."""
+    """The effects of the methods that the lines use."""
 
     @cached_property
     def written(self) -> History:
@@ -118,7 +119,7 @@ class Order:
 
     @cached_property
     def is_too_large(self) -> bool:
-        """Whether too much would have to be compared: then the child's lines stay behind the parent's."""
+        """Whether there is too much to compare: then the child's lines stay behind the parent's."""
         effects = (one.effects for one in (*self.before, *self.inherited, *self.after))
         return len(self.readers_of_all) > FARTHEST or self.hidden.are_too_many(effects)
 
@@ -135,8 +136,8 @@ class Order:
 def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
     """The child's lines behind `super()` that have to stay there.
 
-    Merged as proposed, an attribute would have another value than with inheritance: where such a line reads it, or at
-    the end. That the parent's lines read an override in place of their own assignment is what overrides are for.
+    If merged as proposed, an attribute would have another value than with inheritance, where such a line reads it or at
+    the end. Parent's lines that read an override in place of their own assignment are intended.
 
     Args:
         merged: the proposed body.
@@ -168,14 +169,14 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
 def _read_by(line: Line, order: Order) -> frozenset[str]:
     """The paths that a line of the child reads, also by the methods that it uses.
 
-    Where it gives the instance to something else, these are all attributes that the parent's lines bind.
+    If it passes the instance to other code, these are all attributes that the parent's lines bind.
     """
     reads = line.effects.reads | order.hidden.of(line.effects).reads
     return reads | order.bound_by_parent if line in order.readers_of_all else reads
 
 
 def _behind_returns(order: Order, merged: Sequence[Line]) -> set[Line]:
-    """The child's lines that set attributes, and that the parent's would skip by a `return` within one of them.
+    """The child's lines that set attributes, and that a `return` within a line of the parent would skip.
 
     Local names are left out, since the corpus replaces them behind such a `return` (vivit).
     """
@@ -235,14 +236,14 @@ def _needed_above(order: Order, deleted: Mapping[str, Line]) -> set[Line]:
 
 
 def only_removes(line: Line) -> bool:
-    """Whether this is `self.x = self.x`, which takes the parent's assignment away, as the corpus has it (qwen3_omni)."""
+    """Whether this is `self.x = self.x`, which removes the parent's assignment, as in the corpus (qwen3_omni)."""
     if not isinstance(line.node, (ast.Assign, ast.AnnAssign)) or isinstance(line.node.value, (ast.Call, ast.Constant)):
         return False
     return line.node.value is not None and written(line.node.value) in line.targets
 
 
 def _is_too_high(name: str, line: Line, place: int, order: Order, history: History) -> bool:
-    """Whether a line would stand above all that binds a name which the child's lines above it bind."""
+    """Whether a line would stand above every binding of a name that the child's lines above it bind."""
     return (
         name not in order.parameters
         and history.binder(name, place) is None
@@ -251,9 +252,9 @@ def _is_too_high(name: str, line: Line, place: int, order: Order, history: Histo
 
 
 def _differing(order: Order, history: History, path: str, ends: tuple[int, int], reader: set[Line]) -> set[Line]:
-    """The lines to blame where other lines make up a value than with inheritance; none where the same do."""
+    """The lines by which a value differs from inheritance; none if the same lines decide it."""
     expected, got = order.written.writers(path, ends[0]), history.writers(path, ends[1])
-    if expected and expected[-1].deleted:  # what a child sets above, and deletes below, stays (bamba)
+    if expected and expected[-1].deleted:  # an attribute that a child sets above and deletes below stays (bamba)
         expected = expected[:-1]
         got = [line for line in got if line not in order.before and path in line.effects.binds]
     if _distinct(expected) == _distinct(got):
@@ -262,12 +263,12 @@ def _differing(order: Order, history: History, path: str, ends: tuple[int, int],
 
 
 def _distinct(lines: Sequence[Line]) -> list[str]:
-    """The statements, each once where it stands twice in a row: `counts_twice` tells those for which that is wrong."""
+    """The statements, consecutive equal ones only once, unless `counts_twice` says that each counts."""
     return [text for text, _ in itertools.groupby(line.original for line in lines)]
 
 
 def _too_early_removals(order: Order, history: History, deleted: Mapping[str, Line]) -> Iterator[Line]:
-    """The `del` statements without whose targets the parent's remaining lines would fail."""
+    """The `del` statements whose targets the parent's remaining lines need."""
     inherited = {line.origin for line in order.inherited} if deleted else set()
     for place, line in enumerate(history.lines if deleted else ()):
         for path in line.effects.reads & deleted.keys() if line.origin in inherited else ():
@@ -277,7 +278,7 @@ def _too_early_removals(order: Order, history: History, deleted: Mapping[str, Li
 
 
 def counts_twice(line: Line, instance: str) -> bool:
-    """Whether a second execution does more than the first: it appends, counts, or calls something for its effect."""
+    """Whether a second execution has an effect of its own: it appends, counts, or calls something for its effect."""
     effects = line.effects
     return (
         bool(effects.changes - {instance})

@@ -1,4 +1,4 @@
-"""Give everything that comes from a neighbour its name in the target."""
+"""Rename everything that comes from a neighbour to its name in the target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RenamedNeighbour:
 
     @property
     def free_prefix(self) -> str:
-        """The prefix that copies from this model alone can have: `EmuLlama`, which `class EmuLlamaMLP(LlamaMLP)` asks for."""
+        """A prefix that no other model's copies can have: `EmuLlama`, for which `class EmuLlamaMLP(LlamaMLP)` asks."""
         return self.sibling_renamer.new_cased + self.sibling_renamer.old_cased
 
     def import_in_target(self, name: ImportedName) -> ImportedName:
@@ -77,10 +77,10 @@ def _is_sibling(module: str) -> bool:
 
 @dataclass(frozen=True)
 class Clash:
-    """A function or constant that the modular file imports, whose new name something else has too."""
+    """A function or constant that the modular file imports, and whose new name is already taken."""
 
     name: str
-    """As the modular file imports it."""
+    """Its name in the modular file."""
     new: str
     neighbour: str
     user: str
@@ -104,7 +104,7 @@ class Neighbourhood:
 
     @cached_property
     def at_path(self) -> Mapping[str, str]:
-        """Path of a neighbour -> its name in the modular file; of two names of one file the first."""
+        """Path of a neighbour -> its module name in the modular file; the first if there are two."""
         return {one.neighbour.path: dotted for dotted, one in reversed([*self.neighbours.items()])}
 
     @cached_property
@@ -122,7 +122,9 @@ class Neighbourhood:
 
     @cached_property
     def classes(self) -> Mapping[str, Statement]:
-        """The classes of the modular file by name; of two with one name the last, in the place of the first."""
+        """The classes of the modular file by name; of two with the same name the last counts, at the place of the
+        first.
+        """
         statements = self.target.module.statements
         return {statement.name: statement for statement in statements if statement.role is Role.CLASS}
 
@@ -145,9 +147,8 @@ def rename_neighbours(resolution: ResolvedImports, library: Library) -> Neighbou
 
 
 def _with_new_names(neighbours: Neighbourhood) -> Neighbourhood:
-    """Let the modular file's own code call the functions and assignments that it imports by their new names.
-
-    `llama_helper` of llama becomes `gemma_helper` in gemma, and an `as` name has no import to bind it any more.
+    """Rename the functions and assignments that the modular file imports in its own code. `llama_helper` of llama
+    becomes `gemma_helper` in gemma; an `as` name has no import left that binds it.
     """
     renames = {
         bound: new
@@ -211,7 +212,7 @@ def _prefix(
 
 
 def _renamer(own: Renamer, prefix: Prefix, target: ModularFile, names: ModelNames) -> Renamer:
-    """The renamer to the prefix. A prefix goes by way of its lowercase form, which is what occurs in strings."""
+    """The renamer to the prefix. It is made from the prefix's lowercase form, which occurs in strings."""
     if prefix.cased == target.cased:
         return own
     lowercase = names.lowercase(prefix.cased)

@@ -1,4 +1,4 @@
-"""Find the neighbours of a modular file and what it takes from each."""
+"""Find the neighbours of a modular file and the names that it takes from each."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Neighbour:
     """A module of another model that the modular file imports from."""
 
     dotted: str
-    """The module as the modular file writes it: `..llama.modeling_llama`."""
+    """The module as written in the modular file: `..llama.modeling_llama`."""
     path: str
     model: str
     """`llama` of `modeling_llama`."""
@@ -71,7 +71,7 @@ class ResolvedImports:
     target: ModularFile
     neighbours: Mapping[str, Neighbour]
     taken: Mapping[str, Taken]
-    """Name in the modular file -> where it comes from."""
+    """Name in the modular file -> its source."""
 
     def definition(self, name: str) -> Statement | None:
         """The (not yet renamed) definition behind a name taken from a neighbour."""
@@ -104,7 +104,7 @@ def open_target(path: str, library: Library) -> ModularFile:
 
 
 def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
-    """Find what the imports of a modular file lead to.
+    """Find the modules behind the imports of a modular file.
 
     Raises `ConversionError` with one diagnostic for each import or class header that is wrong.
     """
@@ -199,7 +199,7 @@ def _open(
 
 
 def _modules_like(path: str) -> list[str]:
-    """The neighbours that there are, for a hint: `..llama.modeling_llama` of each model folder."""
+    """The existing neighbours, for a hint: `..llama.modeling_llama` of each model folder."""
     kind = os.path.basename(path).partition("_")[0]
     models = models_folder_of(path)
     try:

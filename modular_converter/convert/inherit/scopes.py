@@ -19,9 +19,11 @@ class Names(NamedTuple):
 
     read: frozenset[str]
     bound: frozenset[str]
-    """Assigned, defined, imported or deleted."""
+    """The names that are assigned, defined, imported or deleted."""
     touched: frozenset[str]
-    """Bound, or read by a statement that may change the objects of what it reads: by a call, or a store into one."""
+    """The names that are bound, and those that are read by a statement with a call or a store, which may change their
+    objects.
+    """
 
 
 class _Visitor(ast.NodeVisitor):
@@ -50,7 +52,7 @@ class _Visitor(ast.NodeVisitor):
         self.read_all([node.args])
 
     def read_all(self, nodes: Sequence[ast.AST]) -> None:
-        """Take all names in some nodes as read; a call among them may change objects."""
+        """Add all names in some nodes as read; a call among them may change objects."""
         for part in walk(*nodes):
             if isinstance(part, ast.Name):
                 self.read.add(part.id)
@@ -83,7 +85,7 @@ class _Visitor(ast.NodeVisitor):
 
 
 def names_of(*nodes: ast.AST) -> Names:
-    """The names that statements deal with while they themselves are executed, not the functions that they define."""
+    """The names that statements deal with when they are executed, without the bodies of functions that they define."""
     visitor = _Visitor()
     for node in nodes:
         visitor.visit(node)
@@ -112,7 +114,7 @@ def dotted(node: ast.expr) -> str:
 
 
 def written(node: ast.expr) -> str:
-    """An expression as text: as `ast.unparse`, and a path in a tenth of its time."""
+    """An expression as text, as by `ast.unparse`; a path takes a tenth of its time."""
     return dotted(node) or ast.unparse(node)
 
 

@@ -1,4 +1,4 @@
-"""A method whose statements are only moved: a name stands for each, since libcst takes most of the time of a merge."""
+"""Put a name in place of each statement that is only moved, since libcst takes most of the time of a merge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modular_converter.diagnostics import character_column
 
 STAND_IN = "_"
 INDENTATION = 8
-"""Columns before the statements of a method. Only there can a block be moved into another method as it is."""
+"""The indentation of a method's statements. Only a block with this indentation can be moved unchanged."""
 
 
 class Shortened(NamedTuple):
@@ -27,7 +27,7 @@ class Shortened(NamedTuple):
 
 
 def shorten(member: Member, rewritten: str) -> Shortened:
-    """Take out the statements of a method that are moved as they are.
+    """Take out the statements of a method that are moved unchanged.
 
     Args:
         rewritten: the method whose calls on a base may be rewritten; "" for none.

@@ -10,14 +10,12 @@ from modular_converter.convert.inherit.calls import SUPER_KWARGS
 
 
 def merge_signature(child: cst.FunctionDef, parent: cst.FunctionDef, has_instance: bool) -> cst.FunctionDef:
-    """The child with the signature of the override.
-
-    It is the child's. Without a return annotation it takes the parent's; `**super_kwargs` stands for the parent's
-    parameters, which the child's override and extend. A comment behind the opening parenthesis is the parent's, like
-    those above the method: published files up to 5.12 have it so, and none has it otherwise (granitemoehybrid).
+    """The child with the completed signature. A missing return annotation is taken from the parent; `**super_kwargs`
+    stands for the parent's parameters, which the child's override and extend. A comment behind the opening parenthesis
+    is the parent's, as in all published files up to 5.12 that have one (granitemoehybrid).
 
     Args:
-        has_instance: whether the first parameter is the instance or the class, which the two may call differently.
+        has_instance: whether the first parameter is the instance or the class, whose name may differ in the two.
 
     Raises:
         libcst.CSTValidationError: a parameter without a default would follow one with a default.

@@ -1,6 +1,5 @@
-"""What Python does while it makes a class: metaclasses, keywords, named tuples, protocols, dataclasses.
-
-There it can make a difference whether one class holds the members of both, or one inherits from the other.
+"""Classes whose creation is special in Python: metaclasses, keywords, named tuples, protocols, dataclasses. For them,
+one class with the members of both can differ from a class that inherits from the other.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ INIT_SUBCLASS = "__init_subclass__"
 EQUALITY = "__eq__"
 HASH = "__hash__"
 PLAIN_METACLASSES = ("type", "ABCMeta", "EnumMeta", "EnumType")
-"""Those that make of the members of two classes what they make of one with all of them."""
+"""The metaclasses for which one class with all members equals two classes that inherit."""
 OF_NAMED_TUPLES = frozenset(
     ("__new__", "__init__", "__slots__", "__getnewargs__")
     + ("_fields", "_field_defaults", "_field_types", "_make", "_replace", "_asdict", "_source")
@@ -32,12 +31,12 @@ ANCESTRY = ("__mro__", "__base__", "__bases__", "mro", GETMRO)
 KEYWORD_ONLY, MARKER = "kw_only", "KW_ONLY"
 COMPARED, FROZEN = "order", "frozen"
 MADE = ("init", "repr", "eq", "match_args")
-"""The options of a dataclass that are on by default, and without which what the parent has stays."""
+"""The options of a dataclass that are on by default; if the child turns one off, the parent's methods stay."""
 WRITE_OUT = "Write the class out."
 
 
 def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
-    """What Python does with two classes while it makes them, or tells apart by the cell `__class__`, and not with one."""
+    """Effects of the creation of two classes, or of the cell `__class__`, that one class does not have."""
     own = frozenset[str]().union(*(member.binds for member in child.members if "super(" not in member.text))
     if EQUALITY in own and HASH not in own and any(HASH in member.binds for member in parent.members):
         reason = f"Python takes the parent's away from a class with an `{EQUALITY}` of its own"
@@ -68,7 +67,7 @@ def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding
 
 
 def _replaced_by_name(member: Member, own_class: str, replaced: Set[str]) -> str:
-    """The first member that a method takes from its class by the name of the class, and that the child replaces."""
+    """The first member that a method reads by the name of its class, and that the child replaces."""
     if f"{own_class}." not in member.text:
         return ""
     found = (node for node in walk(member.node) if isinstance(node, ast.Attribute) and node.attr in replaced)
@@ -76,7 +75,7 @@ def _replaced_by_name(member: Member, own_class: str, replaced: Set[str]) -> str
 
 
 def _reads_own_class(member: Member) -> bool:
-    """Whether a method reads `__class__` for something else than `super(__class__, self)`, which works in any class."""
+    """Whether a method reads `__class__`, except in `super(__class__, self)`, which works in any class."""
     if "__class__" not in member.text:
         return False
     nodes = list(walk(member.node))
@@ -85,7 +84,7 @@ def _reads_own_class(member: Member) -> bool:
 
 
 def check_ancestry(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
-    """Code that looks at the classes above its own: the parent is none of them any more."""
+    """Code that inspects its base classes, of which the parent is no longer one."""
     own = frozenset[str]().union(*(member.binds for member in child.members if "super(" not in member.text))
     for member in (*child.members, *(one for one in parent.members if not one.binds <= own)):
         if not any(name in member.text for name in ANCESTRY):
@@ -102,7 +101,7 @@ def check_ancestry(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFindi
 
 
 def check_named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
-    """What a class may have that inherits from a named tuple, and a named tuple may not."""
+    """Members that an heir of a named tuple may have, and a named tuple may not."""
     if not _inherits(parent, "NamedTuple"):
         return
     inherited = frozenset[str]().union(*(member.binds for member in parent.members))
@@ -128,7 +127,7 @@ def _inherits(block: ClassBlock, name: str) -> bool:
 
 
 def check_protocol(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
-    """A class that inherits from a protocol and is none itself."""
+    """A class that inherits from a protocol without being one."""
     if _inherits(parent, "Protocol") and not _inherits(child, "Protocol"):
         reason = "the parent is a protocol, your class is none, and the generated class would be one"
         cure = "Write the class out, or name `Protocol` behind the parent if it shall be a protocol too."
@@ -136,9 +135,8 @@ def check_protocol(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFindi
 
 
 def check_total(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
-    """Typed dictionaries: `total` counts for the fields of its own class, and one class has one.
-
-    Without one the child takes over the parent's for its own fields, as in the corpus (muse_glimmer).
+    """Typed dictionaries: `total` counts for the fields of its own class, and the generated class has only one. A child
+    without `total` takes the parent's for its own fields, as in the corpus (muse_glimmer).
     """
     own = _keywords(child).get("total")
     if own is None or own == _keywords(parent).get("total", "True"):
@@ -197,7 +195,7 @@ def _check_options(
     inherited: frozenset[str],
     has_marker: bool,
 ) -> Iterator[ClassFinding]:
-    """The options of two dataclasses that do not come to the same in one."""
+    """The options of two dataclasses that one dataclass cannot combine."""
     if own.get(KEYWORD_ONLY, "False") != theirs.get(KEYWORD_ONLY, "False") and inherited - fields:
         value = own.get(KEYWORD_ONLY, "False")
         cure = f"Write `@dataclass({KEYWORD_ONLY}={theirs.get(KEYWORD_ONLY, 'False')})`, or write the class out."
@@ -226,7 +224,7 @@ def _options(block: ClassBlock) -> dict[str, str] | None:
 
 
 def _fields(block: ClassBlock) -> frozenset[str]:
-    """The annotated names of a class, but for class variables."""
+    """The annotated names of a class, except class variables."""
     return frozenset(
         node.target.id
         for node in (member.node for member in block.members)
@@ -236,7 +234,7 @@ def _fields(block: ClassBlock) -> frozenset[str]:
 
 
 def _has_marker(block: ClassBlock) -> bool:
-    """Whether a field of the type `KW_ONLY` parts the fields of a dataclass."""
+    """Whether a field of type `KW_ONLY` divides the fields of a dataclass."""
     return any(
         isinstance(member.node, ast.AnnAssign) and ast.unparse(member.node.annotation).endswith(MARKER)
         for member in block.members

@@ -1,4 +1,4 @@
-"""The body of a method as a list of statements: as libcst sees them, which keeps their text, and as `ast` does."""
+"""The body of a method as a list of statements, each as a node of libcst, which keeps the text, and of `ast`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from modular_converter.convert.source.index import is_docstring
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """One statement. Of several that are parted by semicolons, each is a line of its own."""
+    """One statement. Statements that semicolons separate are lines of their own."""
 
     tree: cst.BaseStatement
     node: ast.stmt
     written: ast.stmt | None = None
-    """The statement as it was before the merge took a part of it away."""
+    """The statement before the merge removed a part of it."""
 
     @property
     def origin(self) -> ast.stmt:
-        """The statement as it is written, by which to know it again."""
+        """The statement as written, which identifies it."""
         return self.written or self.node
 
     @cached_property
@@ -45,7 +45,7 @@ class Line:
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
-        """What an assignment assigns to, each target as text (`a = b = 1` has two); () for any other statement."""
+        """The targets of an assignment as text (`a = b = 1` has two); () for any other statement."""
         if isinstance(self.node, ast.Assign):
             return tuple(map(written, self.node.targets))
         has_value = isinstance(self.node, ast.AnnAssign) and self.node.value is not None
@@ -132,12 +132,12 @@ class _Verbatim(cst.Name):
 
 
 def _whole(tree: cst.BaseStatement, text: str) -> cst.BaseStatement:
-    """The line of a stand-in with its statement."""
+    """The line of a placeholder with its statement."""
     return tree.with_changes(body=[cst.Expr(_Verbatim(text))])
 
 
 def line(text: str, near: ast.AST) -> Line:
-    """A statement of our own, which findings place where `near` is."""
+    """A new statement; findings about it have the place of `near`."""
     node = ast.parse(text).body[0]
     return Line(cst.SimpleStatementLine([cst.Expr(_Verbatim(text))]), ast.copy_location(node, near))
 

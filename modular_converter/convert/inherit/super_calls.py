@@ -29,12 +29,12 @@ from modular_converter.facts.nodes import walk
 
 
 ROUNDS = 10
-"""Attempts at a body, each with more lines appended; then all are."""
+"""The most attempts at a body, each with more lines appended; after them all lines are appended."""
 
 
 @dataclass(frozen=True)
 class Merge:
-    """One override and what it overrides."""
+    """One override and the parent's method."""
 
     child: Function
     parent: Function
@@ -63,7 +63,7 @@ def merge_statements(merge: Merge) -> list[Line]:
     call = own[positions[0]]
     before, after = own[: positions[0]], own[positions[0] + 1 :]
     if isinstance(call.node, ast.Return):
-        after = []  # never reached
+        after = []  # lines that are never reached
     inherited = list(merge.parent_body.lines)
     if before and _calls_base_first(merge, inherited) and not _reads_changes(inherited[0], before, merge):
         before.insert(0, inherited.pop(0))
@@ -100,7 +100,9 @@ def _super_call(merge: Merge, line: Line) -> ast.Call:
 
 
 def _calls_base_first(merge: Merge, inherited: Sequence[Line]) -> bool:
-    """Whether the parent's `__init__` begins with that of its base: attributes can be set only behind it in modules."""
+    """Whether the parent's `__init__` begins with a call of its base's: attributes of modules can be set only behind
+    it.
+    """
     return merge.name == "__init__" and bool(inherited) and is_super_statement(inherited[0].node, merge.name)
 
 
@@ -113,9 +115,8 @@ def _reads_changes(line: Line, before: Sequence[Line], merge: Merge) -> bool:
 
 
 def _removes_too_much(merge: Merge, order: Order, part: Line) -> bool:
-    """Whether `del self.x` or `self.x = self.x` does not leave what inheritance would, with the parent's `x` gone.
-
-    Where a base sets it, the value of that base would show. Where nothing else has it, `self.x` cannot be read.
+    """Whether removing the parent's `x` for `del self.x` or `self.x = self.x` differs from inheritance. If a base sets
+    it, the base's value would appear. If nothing else sets it, `self.x` cannot be read.
     """
     if not (part.deleted or only_removes(part)):
         return False
@@ -132,7 +133,7 @@ def _removes_too_much(merge: Merge, order: Order, part: Line) -> bool:
 def _set_again(merge: Merge, order: Order) -> Iterator[Line]:
     """The child's lines whose attributes a base sets, which the parent's body calls below its own assignments.
 
-    Where the parent's lines between read the attribute, the override is meant for them (lasr's tokenizer in 5.2.0).
+    If the parent's lines in between read the attribute, the override is meant for them (lasr's tokenizer in 5.2.0).
     """
     late = [place for place, part in enumerate(order.inherited) if "super" in part.reads]
     above = order.inherited[: late[-1]] if late else []
@@ -156,10 +157,10 @@ class _Merged:
 
 
 def _merge_behind(merge: Merge, order: Order) -> _Merged:
-    """Merge what the child says behind its `super()` call into the parent's statements.
+    """Merge the child's statements behind its `super()` call into the parent's statements.
 
-    Assignments take the place of the parent's, `del` removes them, a statement that is there is not repeated. A
-    statement that would mean something else there is appended, as inheritance has it.
+    Assignments replace the parent's, `del` removes them, and a statement that the parent has is not repeated. A
+    statement that would have another meaning at that place is appended, as with inheritance.
     """
     for part in order.after:
         merge.overrides.lines.update(dict.fromkeys(part.targets, (part, merge.name)))
@@ -174,9 +175,9 @@ def _merge_behind(merge: Merge, order: Order) -> _Merged:
 
 
 def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
-    """The body in which the lines `held`, and they alone, stay behind the parent's."""
+    """The body in which exactly the lines `held` stay behind the parent's."""
     blocks = _bound([part for part in order.inherited if not part.targets])
-    # What the parent binds in a block, too, is deleted behind its body: which of its assignments run is not known.
+    # A name that the parent binds in a block, too, is deleted behind its body: nobody knows which assignments run.
     removed = {target for part in order.after for target in part.deleted if part not in held} - blocks
     overrides = {target: line for target, (line, _) in merge.overrides.lines.items() if line not in held}
     merged: list[Line] = []
@@ -212,7 +213,7 @@ def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
 
 
 def _deleted_elsewhere(removed: set[str], inherited: Sequence[Line]) -> set[str]:
-    """The `self.x` of `del` statements that the parent's body binds nowhere: they vanish, as the corpus has it."""
+    """The `self.x` of `del` statements that the parent's body does not bind: they are dropped, as in the corpus."""
     return {target for target in removed if re.fullmatch(r"self\.\w+", target)} - _bound(inherited)
 
 
@@ -227,7 +228,7 @@ def _is_store(node: ast.expr) -> bool:
 
 
 def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
-    """The lines but for those that the parent has word for word; reports those that would count twice."""
+    """The lines that the parent does not have word for word; dropped lines that would count twice are reported."""
     there = {part.normal for part in merge.parent_body.lines} if after else set()
     instance = first_parameter(merge.child, merge.parent)
     repeated = [part for part in after if part.normal in there and counts_twice(part, instance)]
@@ -237,7 +238,7 @@ def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
 
 
 def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterator[ClassFinding]:
-    """Report assignments that take the place of several, or of statements of another method."""
+    """Report assignments that replace several, or statements of another method."""
     for target, parts in replaced.items():
         override, method = merge.overrides.lines[target]
         others = [part for part in parts if part.normal != override.normal]
@@ -253,7 +254,7 @@ def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterat
 def _with_footer(
     footer: tuple[cst.EmptyLine, ...], merged: list[Line], appended: list[Line]
 ) -> tuple[list[Line], list[Line]]:
-    """Put the comments behind the parent's last statement above what follows."""
+    """Put the comments behind the parent's last statement above the lines that follow."""
     if appended:
         tree = appended[0].tree
         leading = (*footer, *getattr(tree, "leading_lines", ()))
@@ -262,7 +263,7 @@ def _with_footer(
 
 
 def _reach_the_end(merge: Merge, merged: list[Line], call: Line, appended: list[Line]) -> list[Line]:
-    """The parent's statements without the `return` at their end, so that what is appended is reached."""
+    """The parent's statements without the `return` at their end, so that appended lines are reached."""
     returns = [node for part in merged for node in returns_in(part.node)]
     if not returns:
         return merged
@@ -283,6 +284,6 @@ def _reach_the_end(merge: Merge, merged: list[Line], call: Line, appended: list[
 
 
 def _moved_last(lines: list[Line], last: str) -> list[Line]:
-    """Moved, not only kept last: what follows it in the parent would run after the weights are initialised."""
+    """It is moved, not only kept last: lines below it in the parent would run after the weights are initialised."""
     calls = [part for part in lines if part.normal == last]
     return [part for part in lines if part not in calls] + calls[-1:]

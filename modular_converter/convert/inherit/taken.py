@@ -1,4 +1,4 @@
-"""The pieces of a merged class, told from its members: each knows the syntax node that it comes from."""
+"""The pieces of a merged class, from its members: each knows the syntax node that it comes from."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _whole(member: Member, text: str, is_own: bool) -> TakenLines:
 
 
 def taken_statements(nodes: Sequence[ast.stmt], child: Function, parent: Function) -> tuple[TakenLines, ...]:
-    """Where the statements of a merged method come from, which are the nodes of the two methods or stand for them."""
+    """The sources of the statements of a merged method, which are nodes of the two methods or placeholders for them."""
     inherited = {id(node) for node in parent.body}
     inherited |= {id(value) for node in parent.body if (value := getattr(node, "value", None)) is not None}
     return tuple(

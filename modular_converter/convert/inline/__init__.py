@@ -1,1 +1,1 @@
-"""Which definitions a generated file needs, and in which order."""
+"""The definitions that a generated file needs, in their order."""

@@ -110,7 +110,9 @@ class _Collector:
         return self.kinds.get(name) or kind_of(name, self.target.cased, self.settings)
 
     def circle(self) -> tuple[GeneratedFile, list[str]] | None:
-        """A file that imports classes from the file of the default kind, which imports from it; with these classes."""
+        """A file in a circle with the file of the default kind: each imports classes from the other. With these
+        classes.
+        """
         default = self.settings.default_kind
         first = self.files.get(default)
         needed = {self._kind(name) for name in first.other_kinds} if first else set()
@@ -248,7 +250,7 @@ class _Collector:
 
 
 class _RenamedSymbols(Mapping[str, Symbol]):
-    """The symbols of a renamed neighbour, each made when it is first asked for: renaming what it uses takes time."""
+    """The symbols of a renamed neighbour, each created on first use, since renaming the names that it uses takes time."""
 
     def __init__(self, dotted: str, definitions: RenamedModule, settings: Settings) -> None:
         self.dotted, self.definitions, self.settings = dotted, definitions, settings

@@ -16,7 +16,7 @@ from modular_converter.facts.nodes import walk
 
 
 _PLAIN_HEADER = re.compile(r"(?:@[\w.]+\n)*class \w+(?:\([^()\n#]*\))?:")
-"""The header of most classes, which are read without a syntax tree."""
+"""The form of most class headers, which are read without a syntax tree."""
 _CLASS_LINE = re.compile(r"^class \w+(?:\([^()\n#]*\))?:", re.MULTILINE)
 
 
@@ -35,7 +35,7 @@ class EmittedDefinition:
 
     @cached_property
     def header_uses(self) -> frozenset[str]:
-        """The names that a class needs when it is made: its decorators and bases; none for another definition."""
+        """The names that a class needs when it is created: its decorators and bases; none for another definition."""
         if self.role is not Role.CLASS:
             return frozenset()
         header = _PLAIN_HEADER.match(self.text)
@@ -51,7 +51,7 @@ def _header_node(text: str) -> ast.ClassDef:
     line = _CLASS_LINE.search(text)
     try:
         return class_node(f"{text[: line.end()]} ..." if line else text)
-    except SyntaxError:  # the line is one of a string
+    except SyntaxError:  # the line belongs to a string
         return class_node(text)
 
 
@@ -90,9 +90,8 @@ class GeneratedFiles:
 
 
 def with_bases_first(definitions: Sequence[EmittedDefinition]) -> list[EmittedDefinition]:
-    """The definitions, with each class behind its bases and decorators, also where a base uses its heirs in a method.
-
-    The published files are in such an order by themselves.
+    """The definitions, with each class behind its bases and decorators, even if a base uses its heirs in a method. The
+    published files already have such an order.
     """
     by_name = {one.name: one for one in definitions}
     ordered: dict[str, EmittedDefinition] = {}

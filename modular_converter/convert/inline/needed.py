@@ -59,13 +59,15 @@ class Scope:
     own_classes: Collection[str]
     """The classes of the modular file."""
     is_elsewhere: Callable[[str], bool]
-    """Whether a class, own or the parent module's, belongs to another kind of file."""
+    """Whether a class of the modular file or of the parent's module belongs to another kind of file."""
     siblings: Mapping[str, Symbol] = field(default_factory=dict)
     """The definitions of a sibling file that this file may copy."""
     sibling_imports: Collection[str] = ()
     """The names that the parent's module or the modular file import from that sibling."""
     imported: Collection[str] = ()
-    """The names that the parent's module imports from other files of its model, so that this one imports them too."""
+    """The names that the parent's module imports from other files of its model, and that this file therefore imports
+    too.
+    """
     is_copied_here: Callable[[Symbol], bool] = lambda symbol: False
     """Whether a neighbour's class is copied into this file although it has the name of another kind of file."""
 

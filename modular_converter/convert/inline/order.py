@@ -39,7 +39,7 @@ class Positions:
             return (0, 0, False, self.parent[name])
         # As in the published files: the first neighbour that defines the name counts. For an imported name, and for
         # a class without a parent, only neighbours from which a function or assignment is imported count.
-        # In a class with a parent, what imported functions need stands before what is imported by name.
+        # For a class with a parent, the definitions that imported functions need stand before those imported by name.
         everywhere = bool(self.parent) and name not in self.asked
         last = bool(self.parent) and name in self.asked
         for position, lines in enumerate(self.neighbours):

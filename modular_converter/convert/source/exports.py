@@ -10,17 +10,19 @@ from modular_converter.convert.source.module import Statement
 
 
 def exported_names(statement: Statement | None) -> list[str]:
-    """The names in `__all__ = […]` and in what extends it below; lists may be added up, what is no literal is left out."""
+    """The names in `__all__ = […]` and in the statements that extend it; lists may be added, and computed names are
+    left out.
+    """
     return list(_names_in(statement.text)) if statement is not None else []
 
 
 def has_unread_names(statement: Statement) -> bool:
-    """Whether an `__all__` holds more than what `exported_names` reads: a name that is computed, say."""
+    """Whether an `__all__` holds names that `exported_names` cannot read, such as computed ones."""
     return any(not _is_read(node) for node in ast.parse(statement.text).body)
 
 
 def _is_read(node: ast.stmt) -> bool:
-    """Whether a statement is one of those that `_strings_of` reads, and all that it adds are strings."""
+    """Whether `_strings_of` reads all that a statement adds: only strings."""
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
         return node.value is None or _are_strings(node.value)
     call = node.value if isinstance(node, ast.Expr) else None

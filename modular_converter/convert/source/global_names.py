@@ -1,4 +1,4 @@
-"""Rename what code calls the globals of its module: attributes, parameters, keywords and local names stay."""
+"""Rename globals of a module in code: attributes, parameters, keywords and local names stay."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _has_other_meanings(text: str, names: Mapping[str, str]) -> bool:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.keyword) and node.arg in names:
             return True
-        # Since 3.12, which compiles comprehensions in line, `symtable` does not tell their variables.
+        # From 3.12 on, which inlines comprehensions, `symtable` does not list their variables.
         if isinstance(node, ast.comprehension) and any(
             getattr(one, "id", "") in names for one in ast.walk(node.target)
         ):
@@ -51,12 +51,12 @@ def _known(table: symtable.SymbolTable, names: Mapping[str, str]) -> Iterator[sy
 
 
 def scopes(text: str) -> list[symtable.SymbolTable]:
-    """The scopes of a text, the module's first; none of one that parses and does not compile, which is refused later."""
+    """The scopes of a text, the module's first; none if it parses but does not compile, since it is refused later."""
     try:
         found = [symtable.symtable(text, "<text>", "exec")]
-    except SyntaxError:  # two parameters of one name, say
+    except SyntaxError:  # such as two parameters of one name
         return []
-    for table in found:  # it grows
+    for table in found:  # the list grows meanwhile
         found += table.get_children()
     return found
 

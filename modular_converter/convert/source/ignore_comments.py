@@ -22,7 +22,7 @@ class IgnoreComment(NamedTuple):
 
 
 def ignore_comments(text: str) -> tuple[IgnoreComment, ...]:
-    """The comments of a text in order. Raises nothing: a text that is no Python has none."""
+    """The comments of a text in order. A text that is not Python has none."""
     if not _COMMENT.search(text):
         return ()
     found = []

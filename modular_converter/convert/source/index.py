@@ -10,14 +10,14 @@ from dataclasses import replace
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 
 
-_RELATIVE_IMPORT = re.compile(r"from[ \t]*\.")  # also in a string: it only saves parsing most statements
+_RELATIVE_IMPORT = re.compile(r"from[ \t]*\.")  # matches in strings, too
 
 
 def index_module(text: str, path: str) -> Module:
     """Split `text` into its statements.
 
     Raises:
-        SyntaxError: `text` is not Python, as `ast.parse` says it (for a null byte, `ValueError` before 3.12).
+        SyntaxError: `text` is not Python, as raised by `ast.parse` (for a null byte, `ValueError` before 3.12).
     """
     body = ast.parse(text, path).body
     lines = text.split("\n")
@@ -50,11 +50,10 @@ def _text(node: ast.stmt, rows: list[str]) -> str:
 
 
 def _attach_stores(statements: list[Statement]) -> list[Statement]:
-    """Join each change of a global to the definition that it changes, so that the two travel together.
-
-    `TABLE["x"] = f`, `TABLE.update(…)`, `helper.calls = 0` and `helper = wrap(helper)` change what stands above them. A
-    store into an imported global becomes a definition of its name. A change of a class stays a statement of its own
-    with the name of the class, since classes are taken apart.
+    """Join each change of a global to the definition that it changes, so that both are copied together. `TABLE["x"] =
+    f`, `TABLE.update(…)`, `helper.calls = 0` and `helper = wrap(helper)` change a definition above them. A store into
+    an imported global becomes a definition of its name. A change of a class stays a statement of its own with the name
+    of the class, since classes are taken apart.
     """
     attached: list[Statement] = []
     places: dict[str, int] = {}
@@ -81,7 +80,7 @@ def _attach_stores(statements: list[Statement]) -> list[Statement]:
 
 
 def _rebinds(statement: Statement) -> bool:
-    """Whether an assignment builds on what its name stands for already: `helper = torch.compile(helper)`."""
+    """Whether an assignment uses the old value of its name: `helper = torch.compile(helper)`."""
     if statement.role is not Role.ASSIGNMENT or statement.is_store:
         return False
     value = getattr(ast.parse(statement.text).body[0], "value", None)

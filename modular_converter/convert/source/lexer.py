@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 def has_template(text: str) -> bool:
-    """Whether `text` may hold an f-string. It may be wrong when it says yes, never when it says no."""
+    """Whether `text` may hold an f-string. False is certain, true is not."""
     return _TEMPLATE_OPENING.search(text) is not None
 
 

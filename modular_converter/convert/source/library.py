@@ -25,16 +25,15 @@ from modular_converter.settings.values import Settings
 
 @dataclass(eq=False)
 class Library:
-    """The sources that a run has read, and, in place of files on disk, the texts that it has generated.
-
-    All reading of one conversion goes through a library of its own (`observing`), which notes what it reads.
+    """The sources that a run has read, and the texts that it has generated in place of files on disk. Each conversion
+    reads through a library of its own (`observing`), which notes the files read.
     """
 
     settings: Settings
     overlay: MutableMapping[str, str] = field(default_factory=dict)
-    """Absolute path -> the text that this run sees in place of the file."""
+    """Absolute path -> the text that this run reads in place of the file."""
     observations: Observations = field(default_factory=Observations)
-    """Where this library notes what it reads."""
+    """The notes of this library on the files that it reads."""
     _texts: dict[str, bytes] = field(default_factory=dict)
     """In UTF-8: the one emoji of a banner would make each text four times as large."""
     _modules: dict[str, Module] = field(default_factory=dict)
@@ -42,11 +41,11 @@ class Library:
     _hashes: dict[str, str] = field(default_factory=dict)
 
     def observing(self, observations: Observations) -> Library:
-        """A library that shares everything read so far, and notes what it reads from now on in `observations`."""
+        """A library that shares everything read so far, and from now on notes the files read in `observations`."""
         return replace(self, observations=observations)
 
     def note(self, name: str) -> None:
-        """Say which class is being worked on."""
+        """Note the class that is being worked on."""
         self.observations.class_name = name
 
     def put(self, texts: Mapping[str, str]) -> None:
@@ -172,7 +171,7 @@ class Library:
 
 @functools.lru_cache(maxsize=1024)
 def _index_of(content: bytes, path: str) -> Module:
-    """The index of a text, on which alone it depends: `--watch` reads the tree anew, and need not parse it anew."""
+    """The index of a text. It depends on the text alone, so `--watch` reads the tree again without parsing it again."""
     text = content.decode("utf-8")
     is_modular = os.path.basename(path).startswith("modular_")
     return index_module(without_ignore_comments(text) if is_modular else text, path)

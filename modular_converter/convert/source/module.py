@@ -63,15 +63,17 @@ class Statement:
     """The blank lines and comments above it: whole lines, each with its newline."""
     imports: tuple[ImportedName, ...] = ()
     condition: frozenset[str] = frozenset()
-    """Of a protected import: the identifiers of its tests."""
+    """For a protected import: the identifiers of its tests."""
     bases: tuple[str, ...] = ()
-    """Of a class: its bases as written."""
+    """For a class: its bases as written."""
     is_store: bool = False
-    """Of an assignment: whether it only stores into the global `name`, which is bound elsewhere."""
+    """For an assignment: whether it only stores into the global `name`, which is bound elsewhere."""
     joined: tuple[tuple[int, int], ...] = ()
-    """Of a definition with changes joined to it: (line of `text`, from 0, line of the file) where each change begins."""
+    """For a definition with changes joined to it: (line of `text`, from 0, line of the file) at which each change
+    begins.
+    """
     known_uses: frozenset[str] | None = None
-    """The identifiers in `text`, where they are known without a look at it."""
+    """The identifiers in `text`, if they are known without searching it."""
 
     @cached_property
     def uses(self) -> frozenset[str]:

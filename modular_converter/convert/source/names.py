@@ -40,7 +40,7 @@ def read_model_names(sources: tuple[tuple[str, str], ...], variable: str, suffix
     Args:
         sources: path and text of each file.
         variable: a table of model types and configuration classes.
-        suffix: what the name of a configuration class has beyond the model's.
+        suffix: the end of the name of a configuration class, behind the model's name.
     """
     table = _read_table(sources, variable)
     return ModelNames({model: config.replace(suffix, "") for model, config in table.items()})

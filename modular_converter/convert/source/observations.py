@@ -1,4 +1,4 @@
-"""What one conversion has looked at."""
+"""The files and packages that one conversion has looked at."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Observations:
     """The files and packages that one conversion has looked at, and the class that it is working on.
 
     The library fills this in while the steps read; the steps do not return it. A conversion that ends with an error
-    depends on what it had read by then, and most reading happens deep inside functions that return something else.
+    depends on the files read so far, and most files are read deep inside functions that return something else.
     """
 
     files: dict[str, str] = field(default_factory=dict)

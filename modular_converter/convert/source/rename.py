@@ -1,4 +1,4 @@
-"""What makes a neighbour's text the target's: names of models replaced, keeping case, and imports made absolute."""
+"""Turn a neighbour's text into the target's: replace names of models in their case, and make imports absolute."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Renamer:
     kept: tuple[str, ...] = ()
     """Third-party names that contain a model's name and are left alone, as whole tokens."""
     copy_comment: str = ""
-    """How a comment begins that names the origin of a copy; "" where there are none."""
+    """The beginning of a comment that names the origin of a copy; "" if there are none."""
     foreign: frozenset[str] = frozenset()
     """Names that the model's file imports from other libraries, and that contain the model's name: `llama_cpp`."""
     siblings: Renamer | None = None
@@ -51,7 +51,7 @@ class Renamer:
 
     @cached_property
     def _kept_pattern(self) -> re.Pattern[str]:
-        # The minus beside a name with a minus of its own belongs to a longer name; in code it is an operator.
+        # A minus beside a name that itself has a minus belongs to a longer name; in code it is an operator.
         words = (
             rf"(?<![\w-]){re.escape(name)}(?![\w-])" if "-" in name else rf"\b{re.escape(name)}\b"
             for name in sorted(self.kept, key=len, reverse=True)
@@ -96,7 +96,7 @@ class Renamer:
     def code(self, text: str, keep_modules: bool = False) -> str:
         """Rename in code, strings and comments, but not in the text of f-strings nor in absolute module names.
 
-        A comment that names the origin of a copy is dropped: after the renaming it would no longer be true.
+        A comment that names the origin of a copy is dropped, since it is wrong after the renaming.
 
         Args:
             keep_modules: whether relative module names stay too.
@@ -116,7 +116,7 @@ class Renamer:
         return "".join(pieces)
 
     def between(self, text: str, start: int, end: int) -> str:
-        """The slice `text[start:end]` renamed; nothing in it is protected."""
+        """The slice `text[start:end]` renamed; it has no protected spans."""
         pieces: list[str] = []
         position = start
         for match in self._pattern.finditer(text, start, end):
@@ -155,7 +155,7 @@ class Renamer:
 
 
 def _absolute_modules(code: str) -> Iterator[tuple[int, int]]:
-    """The places of the absolute modules that a text, without its comments and strings, imports or imports from."""
+    """The places of absolute module names in the imports of a text, whose comments and strings have been removed."""
     yield from (match.span("module") for match in _ABSOLUTE_FROM.finditer(code))
     for match in _IMPORT.finditer(code):
         start, end = match.span("modules")
@@ -165,7 +165,7 @@ def _absolute_modules(code: str) -> Iterator[tuple[int, int]]:
 
 
 def without_copy_comments(text: str, beginning: str) -> str:
-    """The text without the comments that name the origin of a copy, and that begin so; "" stands for none."""
+    """The text without the comments with this beginning, which name the origin of a copy; "" removes none."""
     if not beginning or beginning not in text:
         return text
     comments = {token.start for token in lexer.tokens(text) if token.kind == "comment"}
@@ -174,7 +174,7 @@ def without_copy_comments(text: str, beginning: str) -> str:
 
 
 class RenamedModule(Mapping[str, Statement]):
-    """The definitions of a neighbour under their new names; a text is renamed when it is first asked for."""
+    """The definitions of a neighbour under their new names; a text is renamed on first use."""
 
     def __init__(self, module: Module, renamer: Renamer) -> None:
         self.module = module
@@ -199,7 +199,7 @@ class RenamedModule(Mapping[str, Statement]):
         return name in self._originals
 
     def original(self, name: str) -> Statement:
-        """The definition as the neighbour's file has it."""
+        """The definition in the neighbour's file."""
         return self._originals[name]
 
     def role(self, name: str) -> Role:
