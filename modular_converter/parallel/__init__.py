@@ -2,7 +2,7 @@
 
 Flow: ``tiny`` builds -> ``trace`` records -> ``solve`` derives a ``Plan`` -> ``proof`` proves -> ``source`` writes.
 ``parallelize`` runs a model with its plan, on the processes of a ``Session``. Nothing heavy is imported here, so that
-``modular-plan --help`` stays quick.
+``modular-plan --help`` stays fast.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PUBLIC = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used; raises `MissingLibraryError` where the extra is not installed."""
+    """Import a public name on first use; raises `MissingLibraryError` if the extra is not installed."""
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,4 +1,4 @@
-"""``parallelize``: one line puts a model on several devices, and it is used as before."""
+"""``parallelize``: put a model on several devices with one line; it is used as before."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def parallelize(
 ) -> Any:
     """Put a model, or the model of a folder, on several devices and return it, in use as before.
 
-    Started by ``torchrun`` (or with a process group), the process keeps its own share and nothing is started; the
-    model can be trained then. Otherwise one process a device is started, and the model runs without gradients.
-    An argument that has no effect is refused.
+    Under ``torchrun`` (or with a process group), this process keeps its own share, and the model can be trained.
+    Otherwise one process is started for each device, and the model runs without gradients. An argument that has no
+    effect is refused.
 
     Args:
         model: on the CPU, in the main process; or the path of a folder with ``config.json`` and safetensors files, of
             which each process reads its own share; or the path of an adapter's folder, whose model is read whole.
         num_gpus: devices to use; on a machine without GPUs as many CPU processes.
         fp16: run in half precision; short for ``dtype=torch.float16``.
-        dtype: the type of the weights on the devices; as they are if None, or as ``config.json`` says.
-        master_port: where the processes meet; a free port if None.
+        dtype: the type of the weights on the devices; if None, their present type, or that of ``config.json``.
+        master_port: the port at which the processes meet; a free one if None.
         verbose: ``"simple"`` prints memory by device, ``"detail"`` each device's own summary.
         plan: a ``Plan``, transformers' ``{layer pattern: style}``, a file or its text. Without one the plan in the
             model's classes if it verifies, else the derived one; ``logging`` says which.
@@ -93,7 +93,7 @@ def parallelize(
     if stages and in_process_group():
         from modular_converter.parallel.engine.group.adapted_share import wrap_share as wrap
         from modular_converter.parallel.engine.stages.in_layout import parallelize_in_stages as put
-    elif in_process_group():  # each way imports only its own half of the engine
+    elif in_process_group():  # each branch imports only its own half of the engine
         from modular_converter.parallel.engine.group.adapted_share import wrap_share as wrap
         from modular_converter.parallel.engine.group.in_process_group import parallelize_here as put
     else:

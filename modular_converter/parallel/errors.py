@@ -1,4 +1,4 @@
-"""The errors of the wing: each says what went wrong and what to give or change instead."""
+"""The errors of the wing: each names the fault and the cure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PlanFormatError(PlanError):
 
 
 class ApplyError(PlanError):
-    """A plan that does not fit the model it is applied to; the layer is named."""
+    """A plan that does not fit the model to which it is applied; the layer is named."""
 
 
 class MisfitError(ApplyError):

@@ -1,4 +1,4 @@
-"""How the layers of a model are trained in a process group, as a value. No torch here but for the names of types."""
+"""How the layers of a model are trained in a process group, as a value. torch is used only for names of types."""
 
 from __future__ import annotations
 

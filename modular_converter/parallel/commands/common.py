@@ -25,7 +25,7 @@ ranks_option = click.option("--ranks", default=2, show_default=True, type=click.
 
 
 def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
-    """An error that a user can act on ends the command with its message and exit code 2."""
+    """End the command with the message and exit code 2 for an error that a user can correct."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -46,7 +46,7 @@ def _check_libraries() -> None:
 
 
 def overrides_of(settings: tuple[str, ...]) -> dict[str, Any]:
-    """``field=value`` pairs as values: Python literals where they are some, else strings."""
+    """``field=value`` pairs as values: Python literals if possible, else strings."""
     import ast
 
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The kinds of plans on the command line: ``derive`` of expert and pipeline plans, ``verify``, and ``committed``."""
+"""The commands for all kinds of plans: ``derive`` of expert and pipeline plans, ``verify``, and ``committed``."""
 
 from __future__ import annotations
 

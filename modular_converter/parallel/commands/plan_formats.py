@@ -22,10 +22,10 @@ form_option = click.option(
 
 
 def plan_text(found: Derived, form: str) -> str:
-    """A derived plan in a form; what transformers' own loader cannot run of it is said on stderr.
+    """A derived plan in a form; the rules that transformers' own loader cannot run are printed to stderr.
 
     Raises:
-        PlanFormatError: the form cannot say the plan; what it cannot say is named.
+        PlanFormatError: the form cannot express the plan; the rules in question are named.
     """
     from modular_converter.parallel.plans.emit import loader_doubts, to_library, torch_text
 

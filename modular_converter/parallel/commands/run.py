@@ -184,7 +184,7 @@ def _rate(generate: Callable[[], Any], tokens: int) -> float | None:
 def deviation(got: list[Any], want: list[Any]) -> float:
     """The largest error of a tensor, as a part of its scale; infinite for lists of different lengths.
 
-    In half precision single entries are off by much of a small scale, so the norm of the difference counts.
+    In half precision single entries may differ by much of a small scale, so the norm of the difference counts.
     """
     import torch
 
@@ -204,7 +204,7 @@ def deviation(got: list[Any], want: list[Any]) -> float:
 
 
 def _limit(model: Any) -> float:
-    """Half precision keeps about three digits, and sums in another order."""
+    """The tolerance: half precision keeps about three digits, and sums are in another order."""
     import torch
 
     return 2e-4 if next(model.parameters()).dtype == torch.float32 else 5e-2

@@ -1,4 +1,4 @@
-"""``modular-plan schedule``: what a pipeline is expected to take, drawn, with the balance and the advice."""
+"""``modular-plan schedule``: the expected step of a pipeline, drawn, with a balance and advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The costs that ``modular-plan schedule`` reckons with: of a model, of a file of measured times, or equal ones."""
+"""The costs for ``modular-plan schedule``: from a model, from a file of measured times, or equal ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def costs_from_options(
     """The costs, the unit of their times, and lines that say where they come from.
 
     Args:
-        measured: the model to time; its times take the place of those by operations.
+        measured: the model to time; its times replace the times from counted operations.
 
     Raises:
         PlanError: no source of costs, or two of them; or as reading the model or the file does.

@@ -1,4 +1,6 @@
-"""``modular-plan show`` and ``modular-plan diff``: what a plan does, and how it differs from the one in the source."""
+"""``modular-plan show`` and ``modular-plan diff``: the effect of a plan, and its differences from the plan in the
+source.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class CountRequest:
         overrides: configuration values.
         samples: rows of one micro-batch.
         length: tokens of a row, where the model takes ids; as many as its positions, at most 2048, if None.
-        trains: with a loss where the model has one, and with what the backward needs.
+        trains: with a loss if the model has one, and with the tensors kept for the backward.
     """
 
     model: str
@@ -50,7 +50,7 @@ class CountRequest:
 
 
 class FullModel(NamedTuple):
-    """A model of the size that is asked for, the path of its list of layers, and inputs of one micro-batch."""
+    """A model of the requested size, the path of its list of layers, and inputs of one micro-batch."""
 
     model: Any
     path: str
@@ -58,7 +58,7 @@ class FullModel(NamedTuple):
 
 
 def chain_work(request: CountRequest) -> ChainWork:
-    """The work of each layer of a model, and of what stands before and after them.
+    """The work of each layer of a model, and of the parts before and after the layers.
 
     Raises:
         PlanError: the model is unknown, cannot be built, or is no chain; or its work cannot be counted without data.
@@ -87,14 +87,14 @@ def model_at_size(request: CountRequest, device: torch.device) -> FullModel:
 
 
 def _subject(request: CountRequest) -> tuple[Target, Any]:
-    """The class and the configuration that is meant; with a language-model head where a type has one."""
+    """The requested class and configuration; with a language-model head if the type has one."""
     place = Path(request.model)
     saved = place / "config.json" if place.is_dir() else place
     if saved.suffix == ".json":
         layers = {} if request.layers is None else {"num_hidden_layers": request.layers}
         target, config = _from_file(saved, {**request.overrides, **layers})
         unknown = [name for name in request.overrides if not hasattr(config, name.partition(".")[0])]
-        check_fields(type(config), unknown)  # the library takes no notice of them
+        check_fields(type(config), unknown)  # the library ignores unknown names
         return target, config
     try:
         target = target_of(request.model, "causal")

@@ -25,10 +25,10 @@ MOST_OPERATIONS = 150_000
 
 
 def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) -> ChainWork:
-    """The work of one run, of its layers and of what stands before and after them.
+    """The work of one run: of its layers, and of the parts before and after them.
 
     Args:
-        model: on the meta device; in train mode, what the forward keeps for its backward is counted.
+        model: on the meta device; in train mode, the bytes that the forward keeps for its backward are counted.
         path: of the list of layers, which run one after the other.
         inputs: keyword arguments on the meta device: one micro-batch.
 
@@ -90,7 +90,7 @@ class _Counter:
             self.handles.append(layer.register_forward_hook(self._leave))
 
     def _enter(self, number: int, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        """A layer begins: what it takes of the one before is what passes between them."""
+        """A layer begins: the tensors that it takes from the layer before are those passed between stages."""
         self.place = number
         taken = {_storage(tensor) for tensor in tensors_in((args, kwargs))}
         self.output = max(self.output, sum(size for key, size in self.made.items() if key in taken))
@@ -108,7 +108,7 @@ class _Counter:
         return tensor
 
     def note_results(self, func: Any, result: Any, with_weight: bool) -> None:
-        """Add the bytes of which the backward makes gradients; a view of a weight is none of them."""
+        """Add the bytes for which the backward computes gradients; views of weights do not count."""
         size = sum(
             float(t.numel() * t.element_size())
             for t in tensors_in(result)
@@ -123,7 +123,7 @@ class _Counter:
         (self.weight_flops if with_weight else self.other_flops)[self.place] += flops
 
     def use(self, tensors: list[torch.Tensor]) -> bool:
-        """Note which weights an operation takes; whether there are any."""
+        """Note the weights that an operation takes; return whether there are any."""
         found = [key for key in map(_storage, tensors) if key in self.owner]
         for key in found:
             self.places[key].add(self.place)
@@ -190,7 +190,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _PlainInputs(TorchFunctionMode):
-    """Answers "are all …?" with yes: whether a mask hides nothing, or positions follow each other, as they do here."""
+    """Answers "are all …?" with yes: here masks hide nothing, and positions are consecutive."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")

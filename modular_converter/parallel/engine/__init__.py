@@ -1,1 +1,1 @@
-"""Whole models on several devices: ranks, hand-over of weights, calls, and what can go wrong."""
+"""Whole models on several devices: ranks, transfer of weights, calls, and failures."""

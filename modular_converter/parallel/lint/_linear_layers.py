@@ -13,7 +13,7 @@ from modular_converter.facts.nodes import walk
 
 LINEAR = ("nn.Linear", "torch.nn.Linear")
 MOST_REPLACEMENTS = 20
-"""Names in one size that are replaced; more are a circle."""
+"""The most names in one size that are replaced; more are a circle."""
 
 
 class LinearLayer(NamedTuple):

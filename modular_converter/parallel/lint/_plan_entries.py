@@ -17,9 +17,9 @@ class PlanEntry(NamedTuple):
 
     plan: str
     pattern: str
-    """The layers that it is about: `layers.*.mlp.up_proj`."""
+    """The layers that it names: `layers.*.mlp.up_proj`."""
     node: ast.expr
-    """The pattern, where the class writes it."""
+    """The pattern's place in the class."""
 
 
 def plan_entries(members: Members, names: Collection[str]) -> Iterator[PlanEntry]:

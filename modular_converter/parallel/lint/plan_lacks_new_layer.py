@@ -1,4 +1,4 @@
-"""MC314: a new layer that an inherited parallel plan says nothing of."""
+"""MC314: a new layer that is missing from an inherited parallel plan."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
     """Find linear layers that the modular file adds beside layers of the same size in an inherited plan.
 
     Only a layer of the same size counts: a router or a gate of a few values is rightly left whole, and a static check
-    cannot tell what else a layer is for.
+    cannot know the purpose of other layers.
     """
     configuration, modeling = facts.files.get("configuration", {}), facts.files.get("modeling", {})
     inherited = {name: entries for name, one in configuration.items() if (entries := _inherited_entries(facts, one))}

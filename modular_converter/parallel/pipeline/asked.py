@@ -1,4 +1,4 @@
-"""Tensors that pass by layers: hidden states of all layers in the output, features that are joined behind the layers."""
+"""Tensors that bypass layers: hidden states of all layers in the output, features that are joined behind the layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modular_converter.parallel.pipeline.skips import Spot
 
 @dataclass(frozen=True)
 class ModuleResult:
-    """What one call of a module returned.
+    """The result of one call of a module.
 
     Attributes:
         call: counts the module's calls in one run.
@@ -61,7 +61,7 @@ def same_leaves(value: Any) -> Any:
 def asked_tensors(
     output: Any, results: Sequence[ModuleResult], needs: Mapping[Spot, int], places: Mapping[str, int], layers: int
 ) -> tuple[AskedTensor, ...]:
-    """What is needed past the layers between, in the order in which it was made.
+    """The tensors that bypass layers, in the order in which they were computed.
 
     Args:
         output: of the model, as far as its tensors are asked for themselves: a module within a layer may return them.

@@ -35,7 +35,7 @@ class Chain:
     layers: int = -1
 
     def active(self, number: int) -> bool:
-        """Whether a tensor's values come from parameters: an activation, not a mask or positions."""
+        """Whether a tensor's values depend on parameters: an activation, not a mask or positions."""
         return PARAMETERS in self.depends[number]
 
 
@@ -108,7 +108,7 @@ def _with_branches_behind(chain: Chain) -> Chain:
 
 
 def _with_one_list(chain: Chain) -> Chain:
-    """The same with the layers as the only list: members of the others, which stay whole, are groups of their own."""
+    """The same with the layers as the only list: members of other lists, which stay whole, are groups of their own."""
     layers = chain.groups[chain.layers]
     alone = ([one] if one is layers else [ModuleGroup(c.path, (c,)) for c in one.calls] for one in chain.groups)
     groups = [group for found in alone for group in found]
@@ -136,7 +136,7 @@ def _children(trace: Trace, parent: ModuleCall) -> list[ModuleCall]:
 
 
 def _opened(trace: Trace, calls: list[ModuleCall], layers: str) -> list[ModuleCall]:
-    """Modules that hold a list of layers themselves, or the list in question, give way to what they call."""
+    """Modules that hold a list of layers, or the list in question, are replaced by the modules that they call."""
     result = []
     for call in calls:
         inner = [] if _list_of(trace, call.path) else _children(trace, call)

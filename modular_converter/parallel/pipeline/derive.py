@@ -1,4 +1,4 @@
-"""Derive a pipeline plan from a trace: which modules run in sequence, and what flows between them, by name.
+"""Derive a pipeline plan from a trace: the modules that run in sequence, and the tensors between them, by name.
 
 A stage hands a tensor over if its values come from parameters. A tensor that comes from the model's inputs alone (a
 mask) is named by those inputs, and each stage computes it; positions come from no data and are not named. Nothing here
@@ -45,7 +45,7 @@ def derive_pipelines(trace: Trace, skips: bool = False) -> list[PipelinePlan] | 
 
 
 def _repeated(chain: Chain) -> str:
-    """Why the layers do not run once each, in order; "" if they do."""
+    """The reason if the layers do not run once each in order, else ""."""
     paths = [call.path for call in chain.groups[chain.layers].calls]
     twice = next((path for path in paths if paths.count(path) > 1), None)
     if twice:
@@ -65,7 +65,7 @@ def _activations(chain: Chain, call: ModuleCall) -> list[tuple[str, tuple[int, .
 
 
 def _chained(chain: Chain, layers: ModuleGroup) -> list[str]:
-    """The names under which a layer takes what the one before it made, be it a mask."""
+    """The names under which a layer takes results of the layer before, masks included."""
     names: dict[str, None] = {}
     for before, after in zip(layers.calls, layers.calls[1:]):
         earlier = {number for op in chain.trace.ops[: before.first] for number in op.outputs}
@@ -124,7 +124,7 @@ def _entries(chain: Chain) -> list[Entry]:
     whole = next(call for call in reversed(chain.trace.modules) if not call.path)
     shared = {*whole.parameters, *(name for call in layers.calls for name, _ in call.arguments)}
     found: dict[str, Entry] = {}
-    known = ""  # what the last output is called
+    known = ""  # the name of the last output
     for index, group in enumerate(chain.groups):
         if index == chain.layers:
             outputs = _chained(chain, group)
@@ -149,7 +149,9 @@ def _joined(left: Iterable[str], right: Iterable[str]) -> tuple[str, ...]:
 def _inputs(
     chain: Chain, group: ModuleGroup, whole: ModuleCall, say: Callable[[str, tuple[str, ...]], str]
 ) -> tuple[str, ...]:
-    """Names of what a group takes. ``say`` names an activation from its argument name and the caller's variables."""
+    """Names of the tensors that a group takes. ``say`` names an activation from its argument name and the caller's
+    variables.
+    """
     names: dict[str, None] = {}
     for call in group.calls:
         local = dict(call.local_names)
@@ -164,7 +166,7 @@ def _inputs(
 
 
 def _shared_name(name: str, local: tuple[str, ...], shared: set[str], known: str) -> str:
-    """A name that the model or its layers use: the caller's variable, the argument, or what it was called before."""
+    """A name that the model or its layers use: the caller's variable, the argument, or the name used before."""
     own = [variable for variable in local if variable in shared]
     return own[0] if own else name if name in shared else known or name
 

@@ -1,4 +1,4 @@
-"""What flows in a run of a model: the results of its parts, and the values that enter each layer from before it."""
+"""The data flow in a run of a model: the results of its parts, and the values that enter each layer from before."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def layer_paths(model: torch.nn.Module, plan: PipelinePlan) -> list[str]:
 
 
 def parts(model: torch.nn.Module, plan: PipelinePlan) -> list[str]:
-    """The paths of what a stage has or lacks as a whole: the modules of the plan, and each layer for itself.
+    """The paths of the parts that a stage has or lacks as a whole: the modules of the plan, and each single layer.
 
     A module without weights, such as a dropout that runs before the layers and behind them, is on every stage.
     """
@@ -121,7 +121,7 @@ def flow_of(
 
 
 class _Watch:
-    """Keeps what the parts of a model take and return in one run.
+    """Keeps the arguments and results of the parts of a model in one run.
 
     Attributes:
         made: results of all watched modules, in the order in which the calls ended.
@@ -160,7 +160,7 @@ class _Watch:
             handle.remove()
 
     def need(self, found: Collection[Spot], until: int) -> None:
-        """Note that something is computed of these results by a layer, or behind all, on whatever stage it is."""
+        """Note that a layer, or a part behind all layers, uses these results, whatever its stage."""
         for spot in found:
             self.needs[spot] = max(until, self.needs.get(spot, until))
 
@@ -177,7 +177,7 @@ class _Watch:
                 self._versions[number] = versions_of(handed)
                 rest = {n: v for n, v in bound_arguments(module, args, kwargs).items() if n not in handed}
                 self._need_if_skipping(rest, number)
-                # A stage that begins here receives these; one that begins before may add what passes by to its own.
+                # A stage that begins here receives these; an earlier one may add tensors that bypass layers.
                 chained = {n: v for n, v in handed.items() if n in self._layers.outputs}
                 self._need_if_skipping(chained, number - 1)
             elif path in self._behind:

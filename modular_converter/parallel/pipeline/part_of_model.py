@@ -54,7 +54,7 @@ def without_data(value: torch.Tensor) -> torch.Tensor:
 
 
 def remember_type(given: torch.nn.Module, absent: torch.nn.Module, place: list[torch.device]) -> None:
-    """Have a model within the model say its type and device, which it reads from weights that are not here."""
+    """Let a model within the model return its type and device, which it would read from absent weights."""
     for part, bare in zip(given.modules(), absent.modules()):
         kind: Any = type(part)
         if isinstance(getattr(kind, "dtype", None), property) and isinstance(getattr(kind, "device", None), property):

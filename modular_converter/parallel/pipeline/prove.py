@@ -22,7 +22,7 @@ from modular_converter.parallel.proof.subject import scope_of
 
 
 def cuts_of(model: torch.nn.Module, plan: PipelinePlan, stages: int) -> tuple[int, ...]:
-    """Where to cut the layers so that the stages hold about the same bytes of parameters.
+    """The cuts between layers for which the stages hold about the same bytes of parameters.
 
     Raises:
         ApplyError: as ``layers_entry``, or fewer layers than stages.
@@ -98,7 +98,7 @@ def _verdict(
         found = run_in_stages(model, plan, inputs, cut, bool(whole.gradients), whole_batch)
     except ApplyError as error:
         return refused(stages, str(error).partition(":")[0], f"{where}: {error}")
-    except Exception as error:  # what a plan leaves out breaks a model's own code in any way
+    except Exception as error:  # a tensor that a plan leaves out can cause any error in a model's own code
         return refused(stages, "a stage", f"{where}: {type(error).__name__}: {str(error)[:200]}")
     verdict = judge(found, whole, stages)
     if verdict.passed:

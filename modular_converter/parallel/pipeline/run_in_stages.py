@@ -1,4 +1,4 @@
-"""Run a model stage by stage in this process, with nothing handed over but the tensors that a pipeline plan names.
+"""Run a model stage by stage in this process, handing over only the tensors that a pipeline plan names.
 
 Inputs of the model that no module of a stage names are zeros, and parts of other stages give NaN. A tensor that the plan
 forgets therefore shows in the numbers.

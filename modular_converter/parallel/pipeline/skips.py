@@ -1,4 +1,4 @@
-"""What of a run reaches past the layers: which results the values around the layers were computed from."""
+"""Tensors that bypass the layers: the results from which the values around the layers were computed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from modular_converter.parallel.solve.operators import OPERATORS
 
 
-# How Python asks for the values of a tensor.
+# The methods by which Python reads the values of a tensor.
 _QUESTIONS = ("__bool__", "__contains__", "__float__", "__index__", "__int__", "equal", "item", "nonzero", "tolist")
 
 
@@ -44,7 +44,7 @@ class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._inside = 0
 
     def enter(self) -> None:
-        """A module starts, of which the result counts and not how it comes about."""
+        """A module starts of which only the result counts."""
         self._inside += 1
 
     def leave(self, path: str, call: int, result: Any) -> None:
@@ -83,7 +83,9 @@ class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class Questions(TorchFunctionMode):
-    """Tells `ResultSources` of what the model's code asks tensors; to be entered last, since tensors without data answer first."""
+    """Reports values that the model's code reads to `ResultSources`; entered last, since tensors without data answer
+    first.
+    """
 
     def __init__(self, sources: ResultSources) -> None:
         super().__init__()

@@ -1,8 +1,6 @@
-"""A stage: the layers of a model that one rank runs, as a module.
-
-The model's own forward runs, with its masks and positions. Parts of other stages have no weights here: those before the
-stage give blanks of the right shapes, full of NaN, so that a value which was not handed over shows in the numbers; the
-run ends at the first layer behind the stage.
+"""A stage: the layers of a model that one rank runs, as a module. The model's own forward runs, with its masks and
+positions. Parts of other stages have no weights here: parts before the stage return blanks of the right shapes, full of
+NaN, which reveal values that were not handed over; the run ends at the first layer behind the stage.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from modular_converter.parallel.trace.call_names import bound_arguments, forward
 
 
 class _Stop(Exception):
-    """The stage is done."""
+    """Ends the forward when the stage is done."""
 
 
 class StageModule(torch.nn.Module):
@@ -80,7 +78,7 @@ class StageModule(torch.nn.Module):
     def prepare(self, flow: LayerFlow) -> None:
         """Take the shapes of a run of the whole model: later calls have inputs of the same shapes."""
         self._flow, self._results = flow, {}
-        if not self.is_first:  # in a backward, a layer would be computed again from what its caller gave, not received
+        if not self.is_first:  # recomputing would use the caller's arguments, not the received tensors
             passing = set(self._at(self.span.start)) - set(self._layers.outputs)
             for path in self._own if passing else self._own[:1]:
                 do_not_recompute(self.model.get_submodule(path))
@@ -146,12 +144,12 @@ class StageModule(torch.nn.Module):
         return result
 
     def _own_copies(self, received: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """What was received, in copies where the model writes to it: torch does not allow that for leaves."""
+        """The received tensors, copied if the model writes to them, which torch does not allow for leaves."""
         assert self._flow is not None
         return [one.clone() for one in received] if self.span.start in self._flow.rewritten else received
 
     def _like(self, asked: Sequence[AskedTensor]) -> list[torch.Tensor]:
-        """Asked tensors as the run that showed the shapes made them."""
+        """The requested tensors in the form of the run that determined the shapes."""
         assert self._flow is not None
         return [
             pytree.tree_leaves(self._flow.results[first.path][first.call])[first.leaf]
@@ -159,10 +157,9 @@ class StageModule(torch.nn.Module):
         ]
 
     def _returned(self, path: str, passed: Sequence[torch.Tensor], device: torch.device) -> Iterator[Any]:
-        """What the calls of an absent module return: blanks, but for the tensors of earlier stages that were passed on.
-
-        Each is made when it is asked for: a stage ends before what stands behind it, such as a head whose logits would be
-        larger than all that the stage keeps.
+        """The results of calls of an absent module: blanks, except for tensors passed on from earlier stages. Each is
+        made on first use: a stage ends before the parts behind it, such as a head whose logits would be larger than
+        everything that the stage keeps.
         """
         assert self._flow is not None
         for call, known in enumerate(self._flow.results.get(path, ())):
@@ -183,7 +180,7 @@ class StageModule(torch.nn.Module):
             if not isinstance(leaf, torch.Tensor):
                 return leaf
             key = (owner, device, leaf.shape, leaf.dtype)
-            if key not in self._shared:  # in full: a model's own code may write to it
+            if key not in self._shared:  # not expanded: a model's own code may write to it
                 number = math.nan if leaf.is_floating_point() or leaf.is_complex() else 0
                 with torch.inference_mode(False):  # whose tensors do not tell that they were written to
                     self._shared[key] = torch.full(leaf.shape, number, dtype=leaf.dtype, device=device)
@@ -192,7 +189,7 @@ class StageModule(torch.nn.Module):
         return pytree.tree_map(blank, value)
 
     def _renew(self) -> None:
-        """Make blanks anew that the model's code has written to: a forgotten value would not show in them any more.
+        """Renew blanks to which the model's code has written: they would no longer reveal a forgotten value.
 
         Raises:
             ApplyError: several layers have given the same blank in this run, so one may have gone unseen already.
@@ -208,7 +205,7 @@ class StageModule(torch.nn.Module):
             )
 
     def _checked(self, sent: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """What is sent; the next stage waits for the shapes of the run that showed them."""
+        """The tensors to send; the next stage expects the shapes of the run that determined them."""
         found, known = ([(tuple(t.shape), t.dtype) for t in some] for some in (sent, self.gives))
         if found != known:
             raise ApplyError(f"{self._layers.module}: the stage hands over {found}, and its shapes were to be {known}")
@@ -221,7 +218,7 @@ class StageModule(torch.nn.Module):
         return self._flow.entering[number]
 
     def _passing(self) -> dict[str, Any]:
-        """What all layers take, such as a bias that the first stage has made."""
+        """The values that all layers take, such as a bias that the first stage has computed."""
         return {name: value for name, value in self._received.items() if name not in self._layers.outputs}
 
     def _hook(self, path: str, hook: Callable[..., Any]) -> None:
@@ -239,7 +236,7 @@ class StageModule(torch.nn.Module):
         raise _Stop
 
     def _watch(self, path: str) -> Callable[..., Any]:
-        """A hook that keeps what leaves the stage besides what the next layer takes, of a module of this stage."""
+        """A hook of a module of this stage that keeps the tensors that leave the stage besides the next layer's input."""
 
         def watch(module: torch.nn.Module, args: Any, result: Any) -> None:
             call = self._counts[path] = self._counts.get(path, -1) + 1
@@ -252,7 +249,7 @@ class StageModule(torch.nn.Module):
         return watch
 
     def _empty(self, path: str) -> None:
-        """Have a module return what earlier stages have passed on, and blanks for the rest."""
+        """Let a module return the tensors passed on from earlier stages, and blanks for the rest."""
         if path not in self._emptied:
             module = self.model.get_submodule(path)
             module.forward = self._blank(path, module.forward)

@@ -22,7 +22,7 @@ BASE_PLAN, HEAD_PLAN = "base_model_tp_plan", "_tp_plan"
 
 @dataclass(frozen=True)
 class Setting:
-    """One attribute that a class is to hold."""
+    """One attribute to set on a class."""
 
     owner: type[Any]
     attribute: str
@@ -30,12 +30,12 @@ class Setting:
 
     @property
     def held(self) -> dict[str, str]:
-        """What the class holds or inherits now."""
+        """The value that the class holds or inherits now."""
         return dict(getattr(self.owner, self.attribute, None) or {})
 
     @property
     def is_current(self) -> bool:
-        """Whether the class says the same already, in any order."""
+        """Whether the class already has the same entries, in any order."""
         return self.held == dict(self.entries)
 
 
@@ -80,7 +80,7 @@ def _added_by_loader(part: Any) -> dict[str, str]:
 
 @contextmanager
 def holding(settings: Sequence[Setting]) -> Iterator[None]:
-    """The classes hold the settings in this process for a while."""
+    """Within the context, the classes hold the settings in this process."""
     before = [(one.owner, one.attribute, one.owner.__dict__.get(one.attribute, _ABSENT)) for one in settings]
     try:
         for one in settings:

@@ -24,7 +24,7 @@ def to_library(plan: Plan, model: torch.nn.Module | None = None) -> dict[str, st
         model: to look whether its layers that have no rule in the plan would have one then.
 
     Raises:
-        PlanFormatError: the plan needs what that vocabulary cannot say; each such rule is named.
+        PlanFormatError: that vocabulary cannot express some rules; each is named.
     """
     reasons = plan.library_reasons()
     if reasons:
@@ -43,7 +43,8 @@ def to_library(plan: Plan, model: torch.nn.Module | None = None) -> dict[str, st
 
 
 def loader_doubts(plan: Plan, model: torch.nn.Module) -> list[str]:
-    """Rules that transformers' vocabulary can say and its loader cannot run: it cuts parameters, but acts on layers.
+    """Rules that transformers' vocabulary can express but its loader cannot run: it cuts parameters, but acts on
+    layers.
 
     The parameters of a module of experts are the exception: the module's own rule acts.
     """
@@ -99,7 +100,7 @@ def _torch_styles(plan: Plan, model: torch.nn.Module) -> dict[str, TorchStyle]:
 
 
 def _torch_reasons(rule: PlanRule, model: torch.nn.Module) -> Iterator[str]:
-    """Why ``parallelize_module`` would not do what a rule says; nothing if it would."""
+    """The reasons why ``parallelize_module`` would not follow a rule; none if it would."""
     import torch
 
     style = STYLES[rule.style].torch

@@ -1,4 +1,4 @@
-"""Plans in files and as JSON: what is wrong in one is named with its place."""
+"""Plans in files and as JSON: errors name the place of the fault."""
 
 from __future__ import annotations
 

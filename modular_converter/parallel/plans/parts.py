@@ -1,8 +1,8 @@
 """Lengths of the packed blocks of a weight: numbers in proportion, or expressions in the model's own attributes.
 
 A plan is derived from a small instance but is applied to models of any size. Where blocks have unequal lengths (fused
-queries, keys and values under grouped attention), their proportion is the small instance's alone; the attributes that
-the model's own code cuts them by, ``num_heads*head_dim``, say it for all.
+queries, keys and values under grouped attention), their proportion holds only for the small instance; the attributes by
+which the model's own code cuts them, ``num_heads*head_dim``, hold for all sizes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from modular_converter.parallel.plans.text_checks import shown
 
 Part = int | str
 REST = "rest"
-"""The one block whose length is what the others leave."""
+"""The block whose length is the rest of the axis."""
 LENGTH = "length"
-"""In the number of equal blocks: the length of the whole axis."""
+"""The name of the whole axis's length in the number of equal blocks."""
 LONGEST_EXPRESSION = 300
-"""Characters of an expression, those of a model's own code have far fewer."""
+"""The most characters of an expression; those of a model's own code have far fewer."""
 LARGEST = 2**63
-"""No length of a tensor reaches it."""
+"""A limit above every length of a tensor."""
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

@@ -12,7 +12,7 @@ _LAYER = re.compile(r"(^|\.)\d+(?=\.|$)")
 
 
 def wildcard(path: str) -> str:
-    """``layers.0.mlp`` -> ``layers.*.mlp``: what differs between layers only in its number is one rule."""
+    """``layers.0.mlp`` -> ``layers.*.mlp``: paths that differ only in the number of the layer are one rule."""
     return _LAYER.sub(r"\1*", path)
 
 
@@ -63,7 +63,8 @@ class SomeLayers:
     def same_in(self, model: Any) -> list[str]:
         """The parts of a small instance to do the same to.
 
-        Those of the same names and those of layers that the model lacks; where these are none of a pattern, all of it.
+        The parts of the same names and those of layers that the model lacks; if a pattern has none of these, all its
+        parts.
         """
         patterns = {wildcard(path) for path in self.paths}
         like = [path for path, _ in model.named_modules() if wildcard(path) in patterns]

@@ -1,4 +1,4 @@
-"""The ``PipelinePlan`` value: modules in order, with the names that go in and come out. Parsed without loss."""
+"""The ``PipelinePlan`` value: modules in order, with the names of their inputs and outputs. Parsed without loss."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class PipelinePlan:
-    """A pipeline plan of one model: what may be cut between, and what is handed over there."""
+    """A pipeline plan of one model: the modules between which it may be cut, and the tensors handed over there."""
 
     model: str
     entries: tuple[Entry, ...] = ()

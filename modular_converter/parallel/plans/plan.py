@@ -1,4 +1,6 @@
-"""The ``Plan`` value: rules by layer pattern, integers that shrink, what stays whole and why. Parsed without loss."""
+"""The ``Plan`` value: rules by layer pattern, integers that shrink, parts that stay whole with the reason. Parsed
+without loss.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from modular_converter.parallel.plans.text_checks import LINE, checked_line, che
 from modular_converter.parallel.styles import STYLES
 
 
-DIMENSIONS = 64  # torch's tensors have no more
+DIMENSIONS = 64  # the most dimensions of torch's tensors
 _DIMENSION = "count from the first, which is 0"
 _ATTRIBUTE = re.compile(r"[^:\s]*:[^:\s]+")
 
@@ -185,7 +187,7 @@ class Plan:
         return cls(value["model"], tuple(rules), attributes, whole)
 
     def library_reasons(self) -> list[str]:
-        """Why this plan cannot be said in transformers' vocabulary; empty if it can."""
+        """The reason why transformers' vocabulary cannot express this plan; empty if it can."""
         reasons = [
             f"{rule.pattern}: style {rule.style} is ours" for rule in self.rules if not STYLES[rule.style].library
         ]

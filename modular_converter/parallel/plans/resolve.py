@@ -1,4 +1,4 @@
-"""From a plan to the parameters, modules and integers of one model: every rule must match, nothing is passed over."""
+"""Match a plan with the parameters, modules and integers of one model: every rule must match something."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modular_converter.parallel.styles.style import Level, Side
 
 @dataclass(frozen=True)
 class Piece:
-    """What happens to one parameter.
+    """How one parameter is cut and used.
 
     Attributes:
         roles: names of the styles whose forward it has; several for a tied parameter.
@@ -84,7 +84,7 @@ def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
 
 
 def check_whole(plan: Plan, model: torch.nn.Module) -> None:
-    """Raise ``ApplyError`` for what a plan says to stay whole, if the model has no such layer or parameter.
+    """Raise ``ApplyError`` for a layer or parameter that a plan leaves whole, if the model has no such part.
 
     Nothing is done with these lines, so that ``resolve`` passes over them: a plan also holds for a model of the same
     class that lacks a part. A plan that is to be judged must name what there is.

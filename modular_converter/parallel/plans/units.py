@@ -1,4 +1,4 @@
-"""The units of an axis that no cut goes through, such as heads, and which of them a rank holds. Integers only."""
+"""The units of an axis that may not be cut, such as heads, and the units of each rank. Integers only."""
 
 from __future__ import annotations
 

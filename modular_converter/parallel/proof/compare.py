@@ -23,7 +23,7 @@ from modular_converter.parallel.trace.record import tensors_in
 
 # Each output has a backward of its own up to this number; the other outputs share the last one.
 _MOST_BACKWARDS = 6
-# Modules that are tried as starts of gradients where those of the outputs are not finite.
+# The most modules that are tried as starts of gradients, if gradients of the outputs are not finite.
 _TRIES = 8
 
 
@@ -186,10 +186,10 @@ def check_on_rank(
         found.tokens = decoded(model, inputs) if whole.tokens else []
     except PlanError as error:
         return refused(group.size, str(error).partition(":")[0], str(error))
-    except Exception as error:  # a wrong plan breaks a model's own code in any way
+    except Exception as error:  # a wrong plan can cause any error in a model's own code
         return refused(group.size, failed_in(error, model), f"{type(error).__name__}: {str(error)[:200]}")
     finally:
-        forget_entered(counted)  # or its graph, which leads to the group, stays in memory with the model
+        forget_entered(counted)  # otherwise its graph, which refers to the group, stays in memory with the model
     pieces = applied.resolution.pieces
 
     def share(name: str, gradient: torch.Tensor) -> torch.Tensor:
@@ -216,6 +216,6 @@ def failed_in(error: BaseException, model: torch.nn.Module) -> str:
 
 
 def _is_proven(name: str, applied: Applied, proven: set[str]) -> bool:
-    """Whether a parameter has a telling gradient, under any of its names."""
+    """Whether a parameter has a significant gradient, under any of its names."""
     parameter = applied.model.get_parameter(name)
     return any(key in proven for key, other in applied.model.named_parameters() if other is parameter)

@@ -64,7 +64,9 @@ def outcome(derived: Derived, plan: Plan, ranks: int) -> Outcome:
 
 
 def points(derived: Derived, source: Plan, ranks: int) -> Iterator[Point]:
-    """Each difference, judged by running it; in the derived plan's order, what only the source has last."""
+    """Each difference, judged by running it; in the derived plan's order, with lines that only the source has at the
+    end.
+    """
     ours = {_key(rule): rule for rule in derived.plan.rules}
     theirs = {_key(rule): rule for rule in source.rules}
     differing = [key for key in (*ours, *theirs) if not _same(ours.get(key), theirs.get(key))]

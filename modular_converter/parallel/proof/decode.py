@@ -1,4 +1,4 @@
-"""A few decoded tokens of a model that generates: the sizes of its caches do not show in one forward."""
+"""Decode a few tokens with a model that generates: wrong sizes of caches do not show in one forward."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def decoded(model: Any, inputs: Mapping[str, Any]) -> list[torch.Tensor]:
 
 
 def decoded_whole(model: Any, inputs: Mapping[str, Any]) -> tuple[list[torch.Tensor], str]:
-    """The logits of the whole model; or none, and why, if it fails, which says nothing about a plan."""
+    """The logits of the whole model; or none and the reason if it fails, which is not the plan's fault."""
     try:
         return decoded(model, inputs), ""
-    except Exception as error:  # the model's own code raises anything
+    except Exception as error:  # any error of the model's own code
         return (
             [],
             f"decoding: the model's own generate fails ({one_line(error, 80)})",

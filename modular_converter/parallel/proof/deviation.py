@@ -11,13 +11,13 @@ import torch
 Share = Callable[[str, torch.Tensor], torch.Tensor]
 Gradients = Mapping[str, torch.Tensor]
 HALF_TYPES = (torch.float16, torch.bfloat16)
-# Entries that a scale is estimated from: enough for a quartile, and quick to sort.
+# The entries from which a scale is estimated: enough for a quartile, and fast to sort.
 _SAMPLE = 4096
 # Gradients are sums of terms that cancel: their small entries are rounding.
 _MEDIAN = 0.5
-# A gradient is judged beside this share of the largest one: key biases under a softmax have none but rounding.
+# The scale of a gradient is at least this share of the largest: key biases under a softmax have only rounding errors.
 _SMALL = 1e-3
-# A gradient below this share of the largest one proves nothing: with the share above, half of it could be missing.
+# A gradient below this share of the largest proves nothing: with the scale above, half of it could be missing.
 _NOTHING = 1e-5
 
 
@@ -119,7 +119,7 @@ def errors_of_backwards(
 
 
 def telling(gradients: Gradients) -> set[str]:
-    """The parameters whose gradients of one backward say something: finite, and more than rounding beside the largest."""
+    """The parameters with significant gradients in one backward: finite, and more than rounding beside the largest."""
     finite = {name: gradient for name, gradient in gradients.items() if bool(torch.isfinite(gradient).all())}
     largest = {name: float(gradient.abs().max()) if gradient.numel() else 0.0 for name, gradient in finite.items()}
     scales = {name: scale_of(gradient, _MEDIAN) for name, gradient in finite.items()}

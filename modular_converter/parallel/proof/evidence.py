@@ -1,4 +1,4 @@
-"""The scope of a proof: what was run, and by name what was not."""
+"""The scope of a proof: the runs that were made, and the names of those that were not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HALF = ("float16", "bfloat16")
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the runs behind a verdict were.
+    """The runs behind a verdict.
 
     Attributes:
         ranks: numbers of ranks, or of stages.
@@ -32,7 +32,7 @@ class Evidence:
         draws: of random weights.
         kinds: classes of modules that ran.
         operators: names of aten operators that ran.
-        unproven: sharded weights without a telling gradient, so that only the outputs speak for them.
+        unproven: sharded weights without a significant gradient, so that only the outputs prove them.
         gaps: outputs, gradients and runs that were left out, in words.
         idle: modules with weights that no run has called.
         possible: the situations that this model knows.
@@ -57,7 +57,7 @@ class Evidence:
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """The parts and uses of the model that the proof says nothing about, in words."""
+        """The parts and uses of the model that the proof does not cover, in words."""
         found = list(self._gaps_in_runs)
         found += [] if not self.forms or FOR_INFERENCE in self.forms else ["the form for inference"]
         found += [] if not self.types or set(_HALF) & set(self.types) else ["16-bit types"]
@@ -93,7 +93,7 @@ class Evidence:
 
     @property
     def scope(self) -> str:
-        """What was run, on one line."""
+        """The runs, on one line."""
         said = [f"{self.draws} draw{'s' * (self.draws != 1)} of weights"] if self.draws else []
         said += [", ".join(self.inputs[:NAMED])] if self.inputs else []
         said += [", ".join(("eval mode", *self.situations))] if self.inputs else []

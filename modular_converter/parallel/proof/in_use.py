@@ -21,7 +21,7 @@ from modular_converter.parallel.tiny.uses import arguments_of_use, untried_branc
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """A small instance with its numbers, which several plans are held against; they are computed when they are asked for.
+    """A small instance with its numbers, with which several plans are compared; they are computed on first use.
 
     Attributes:
         overrides: the settings that it was built with.
@@ -77,6 +77,6 @@ def variants_in_use(target: Target, instance: Small, overrides: Mapping[str, Any
     found = []
     for use in uses_of(target, instance, overrides):
         numbers = in_fitting_precision if use.learns else outputs_alone
-        small = replace(use.small, model=copy_of(use.small.model))  # a model may remember what it was called with
+        small = replace(use.small, model=copy_of(use.small.model))  # a model may keep arguments of a call
         found.append(HeadVariant(small, numbers(small.model, small.inputs), use.said))
     return tuple(found)

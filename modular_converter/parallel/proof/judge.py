@@ -116,7 +116,7 @@ class Reference:
 
 
 def refused(ranks: int, layer: str, reason: str) -> Verdict:
-    """The verdict on a run that came to no numbers, or to none that can be compared."""
+    """The verdict on a run without numbers, or without comparable ones."""
     return Verdict(ranks, math.inf, math.inf, layer, reason)
 
 
@@ -153,7 +153,7 @@ def judge(found: Reference, whole: Reference, ranks: int, share: Share | None = 
 
 
 def _silent(whole: Reference) -> dict[int, str]:
-    """The numbers of outputs that prove nothing -> why."""
+    """The numbers of outputs that prove nothing -> the reason."""
     found = {}
     for number, tensor in enumerate(whole.outputs):
         if number in whole.unstable:
@@ -170,7 +170,7 @@ def _cannot_compare(found: Reference, whole: Reference) -> str:
 
 
 def proves_nothing(whole: Reference) -> str:
-    """Why a whole model's outputs say nothing about a plan; empty if one of them does."""
+    """The reason why a whole model's outputs prove nothing about a plan; empty if one of them does."""
     silent = _silent(whole)
     inexact = [number for number, tensor in enumerate(whole.outputs) if is_inexact(tensor) and tensor.numel()]
     if not inexact:

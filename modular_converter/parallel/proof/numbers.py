@@ -1,7 +1,5 @@
-"""The numbers that a forward computes with: those of Python's among the operands of its operations.
-
-A number that the code makes of a shape, such as ``1 / sqrt(weight.shape[0])``, is a plain one when it reaches an operation,
-and another one where the weight is a share.
+"""The Python numbers among the operands of a forward's operations. A number that the code computes from a shape, such
+as ``1 / sqrt(weight.shape[0])``, is a plain number when it reaches an operation, and differs if the weight is a share.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}
 # A tensor with data of so few entries counts as numbers, such as one of ``torch.tensor(scale)``.
 _FEW = 16
 _WING = Path(__file__).parents[1]
-# The code of ours that stands between a model's line and its operation; styles and collectives make their own ones.
+# Our code between a model's line and its operation; styles and collectives have numbers of their own.
 _BETWEEN = tuple(str(_WING / name) for name in ("proof", "trace", "tiny", "engine", "shard/role_parameters"))
 
 Place = tuple[str, str, str]

@@ -34,7 +34,7 @@ def check_on_threads(subject: Subject, plan: Plan, ranks: int) -> Verdict:
     if not first.passed or again is None:
         return first
     second = _checked(again, plan, ranks)
-    if not second.passed:  # rounding may be at fault, which takes time to find out
+    if not second.passed:  # rounding may be the cause, which takes time to check
         second = _checked(without_unstable(again), plan, ranks)
     return both_draws(first, second, situation_of(again))
 

@@ -22,11 +22,11 @@ from modular_converter.parallel.tiny.copies import copy_of
 
 
 Numbers = Callable[[torch.nn.Module, Mapping[str, Any]], Reference]
-# Relative, in float64: hundreds of roundings. Another order of sums may change a number as much as this noise does.
+# Relative noise in float64, of hundreds of roundings: another order of sums may change a number as much.
 _NOISE = 1e-13
 # A sharded model may be as far from the whole one as float32 is from float64, and somewhat farther.
 _MARGIN = 0.1
-# One draw of noise may leave a gradient alone that the next one changes.
+# Several draws: one may leave a gradient unchanged that the next one changes.
 _DRAWS = 3
 
 
@@ -90,7 +90,9 @@ def _outputs(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Reference:
 
 
 def _as_finite(double: Reference, single: Reference) -> bool:
-    """Whether float64 keeps all that float32 has: some models' masks overflow in it, and some gradients become NaN."""
+    """Whether float64 has all finite values of float32: some models' masks overflow in it, and some gradients become
+    NaN.
+    """
     if len(double.outputs) != len(single.outputs) or double.start != single.start:
         return False
     fewer = [_finite_entries(d) < _finite_entries(s) for d, s in zip(double.outputs, single.outputs)]

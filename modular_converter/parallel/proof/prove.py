@@ -60,7 +60,7 @@ class Derived:
 
     @property
     def hindrances(self) -> list[Hindrance]:
-        """Why weights of layers are gathered or whole, as far as other code would change it."""
+        """The reasons for gathered or whole weights of layers that other code would remove."""
         return hindrances(self.trace, self.plan)
 
     def with_uses(self, verdict: Verdict) -> Verdict:

@@ -23,7 +23,7 @@ _HIDDEN = 3
 
 @dataclass(frozen=True)
 class Situation:
-    """A model and inputs for one forward, and what is special in it."""
+    """A model and inputs for one forward, and its special features."""
 
     model: torch.nn.Module
     inputs: Mapping[str, Any]
@@ -59,7 +59,7 @@ def _ladder(
     masked: tuple[str, ...],
     length: tuple[str, ...],
 ) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...], bool]]:
-    """Inputs, what is special in them, and whether the model trains; from the richest to the plain one."""
+    """Inputs, their special features, and whether the model trains; from the richest to the plain one."""
     for train in (True, False):
         mode = (TRAIN_MODE,) if train else ()
         if length:
@@ -81,7 +81,9 @@ def with_mask(model: torch.nn.Module, inputs: Mapping[str, Any]) -> dict[str, An
 
 
 def _longer(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs of ids alone with more ids; others as they are, because lengths of several inputs hang together."""
+    """Inputs of ids alone with more ids; others are unchanged, because the lengths of several inputs depend on each
+    other.
+    """
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     ids = [name for name in ("input_ids", "decoder_input_ids") if name in tensors]
     if set(tensors) != set(ids) or any(tensors[name].dim() != 2 for name in ids):
@@ -122,7 +124,7 @@ def _is_steady(model: torch.nn.Module, inputs: Mapping[str, Any]) -> bool:
             seed_cpu(seed)
             with torch.no_grad():
                 runs.append(tensors_in(model(**inputs)))
-    except Exception:  # a model's own code refuses a situation in any way
+    except Exception:  # a model's own code may refuse a situation with any error
         return False
     first, second = runs
     finite = any(bool(torch.isfinite(tensor).all()) for tensor in first)

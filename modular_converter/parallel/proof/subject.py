@@ -44,12 +44,14 @@ def subject_of(model: torch.nn.Module, inputs: Mapping[str, Any], second: bool =
 
 
 def situation_of(subject: Subject) -> str:
-    """What is special in the run with other weights."""
+    """The special features of the run with other weights."""
     return ", ".join(("other weights", *subject.evidence.situations))
 
 
 def _with_other_weights(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject | None:
-    """One seed may hide a mistake, as a plain forward does: an expert that gets no token, a mask, a norm in training."""
+    """The numbers with other weights: one seed or a plain forward may hide a mistake, such as an expert without tokens,
+    a mask, a norm in training.
+    """
     other = copy_of(model)
     randomise(other, SEED + 1)
     situation = other_situation(other, inputs)
@@ -86,7 +88,7 @@ def _is_finite(subject: Subject) -> bool:
 
 
 def scope_of(subject: Subject, situations: Sequence[str], asked: torch.nn.Module) -> Evidence:
-    """What the runs of a whole model are evidence of."""
+    """The evidence from the runs of a whole model."""
     with unchanged(subject.model):
         met = watched(subject.model, subject.inputs)
     types = dict.fromkeys(str(p.dtype).removeprefix("torch.") for p in subject.model.parameters())

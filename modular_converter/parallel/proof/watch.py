@@ -15,13 +15,13 @@ from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
 
 
-# A value that the program takes out of a tensor: what it does next may depend on the data.
+# Operators by which the program reads a value of a tensor: its next steps may depend on the data.
 _READS = ("_local_scalar_dense", "nonzero", "is_nonzero", "equal")
 
 
 @dataclass
 class Met:
-    """What has run, each in order.
+    """The parts that have run, each in order.
 
     Attributes:
         kinds: classes of modules.
@@ -52,7 +52,7 @@ def watched(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Met:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Follows what is computed from weights; tensors are kept, so that no identity is used twice."""
+    """Follows the tensors computed from weights; they are kept alive, so that no identity is used twice."""
 
     def __init__(self, met: Met, stack: list[str], weights: set[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -40,7 +40,7 @@ class _Form:
 
 # Not in the modules: what the library sets on them cannot be sent to other processes.
 _FORMS: weakref.WeakKeyDictionary[torch.nn.Module, _Form] = weakref.WeakKeyDictionary()
-# What a layer's ``__dict__`` may hold of torchao's: the text that is printed for it.
+# The attribute that torchao may set on a layer: the text that is printed for it.
 _OWN = ("extra_repr",)
 
 

@@ -1,4 +1,4 @@
-"""When a pipeline does not pay, and what would help: read from a comparison of simulated steps."""
+"""Advice from a comparison of simulated steps: problems of a pipeline, and their remedies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOMINANT = 1.25
 
 
 def advice(comparison: ScheduleComparison, costs: ChainCosts, memory: float | None = None) -> list[str]:
-    """Sentences about the chosen setting, each with a remedy; none where nothing is to say.
+    """Sentences about the chosen setting, each with a remedy; none if there is no problem.
 
     Args:
         memory: bytes of a device, if they are known.
@@ -35,7 +35,7 @@ def advice(comparison: ScheduleComparison, costs: ChainCosts, memory: float | No
 
 
 def _memory(comparison: ScheduleComparison, memory: float) -> list[str]:
-    """Which ranks have no room, and which schedules would have it."""
+    """The ranks without enough memory, and the schedules that would fit."""
     uses = comparison.chosen.timeline.uses
     full = [rank for rank, use in enumerate(uses) if use.peak > memory]
     if not full:

@@ -27,7 +27,7 @@ def even_balance(layers: int, stages: int) -> tuple[int, ...]:
 
 
 def balance_by_cost(costs: ChainCosts, stages: int, trains: bool = True) -> tuple[int, ...]:
-    """The layers of each stage for which the dearest stage is cheapest, what lies outside of the layers included."""
+    """The layers of each stage for which the most expensive stage is cheapest, with the parts outside of the layers."""
     even_balance(len(costs.layers), stages)
 
     def price(cost: StageCost) -> float:

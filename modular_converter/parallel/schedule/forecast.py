@@ -1,4 +1,4 @@
-"""What is expected of a model in stages: one schedule simulated, and others on the same ranks beside it."""
+"""The expected step of a model in stages: one schedule simulated, and others on the same ranks for comparison."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class ScheduleComparison:
-    """A forecast beside its alternatives.
+    """A forecast with its alternatives.
 
     Attributes:
         chosen: with the balance that was given, else the even one.

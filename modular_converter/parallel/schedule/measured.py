@@ -1,4 +1,4 @@
-"""A step that was measured, beside the one that was predicted, and what explains the difference."""
+"""A measured step beside the predicted one, and the causes of the difference."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _finished(order: ActionOrder, costs: Sequence[StageCost], transfer: float, o
 
 
 class _Run:
-    """The state of a simulation: where each rank stands, and what has arrived where."""
+    """The state of a simulation: the next action of each rank, and the tensors that have arrived."""
 
     def __init__(self, order: ActionOrder, costs: Sequence[StageCost], transfer: float, overlaps: bool) -> None:
         self.order, self.transfer, self.overlaps = order, transfer, overlaps
@@ -117,7 +117,7 @@ class _Run:
         self.links: dict[tuple[int, int], float] = defaultdict(float)
 
     def advance(self, rank: int) -> int:
-        """Run the actions of a rank until one waits; how many ran."""
+        """Run the actions of a rank until one waits; return their number."""
         actions = self.order.actions[rank]
         before = len(self.done[rank])
         while len(self.done[rank]) < len(actions):
@@ -135,7 +135,7 @@ class _Run:
         return len(self.done[rank]) - before
 
     def _ready(self, action: Action) -> float | None:
-        """When what an action needs is on its rank; None if that is not known yet."""
+        """The time at which the input of an action is on its rank; None if not known yet."""
         work, stage, chunk = action
         if work is Work.WEIGHT_BACKWARD:
             return self.ended.get((False, stage, chunk))
@@ -173,7 +173,7 @@ def duration(work: Work, cost: StageCost) -> float:
 
 
 def _use(order: ActionOrder, rank: int, timed: Sequence[Timed], costs: Sequence[StageCost], step: float) -> RankUse:
-    """What a rank did and held."""
+    """The compute and memory of a rank."""
     busy = sum(duration(t.action.work, costs[t.action.stage]) for t in timed)
     own = [cost for cost, owner in zip(costs, order.stage_ranks) if owner == rank]
     state = sum(cost.state for cost in own)

@@ -1,4 +1,4 @@
-"""What a stage of a pipeline costs, and what its layers cost: records of times and bytes."""
+"""The costs of a stage of a pipeline and of its layers: records of times and bytes."""
 
 from __future__ import annotations
 

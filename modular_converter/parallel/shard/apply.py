@@ -26,7 +26,7 @@ from modular_converter.parallel.styles.style import Site
 
 @dataclass
 class Applied:
-    """What was done to a model, so that it can be undone."""
+    """The changes of a model, so that they can be undone."""
 
     model: torch.nn.Module
     resolution: Resolution

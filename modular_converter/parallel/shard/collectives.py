@@ -61,11 +61,10 @@ class ProcessGroup:
 
 
 class ThreadBoard:
-    """The meeting place of thread ranks: each leaves its tensor, all wait, each takes what it needs.
-
-    Ranks that make different calls meet with different labels: an error, not wrong numbers. One that fails breaks
-    the barrier for all, so that none waits for ever. Between meetings one rank computes at a time, with a random
-    state of its own: torch has one default generator a process, and models that draw from it must draw the same.
+    """The exchange between thread ranks: each puts its tensor there, all wait, each takes the tensors that it needs.
+    Calls have labels, so that different calls of the ranks are an error, not wrong numbers. A rank that fails breaks
+    the barrier for all, so that none waits for ever. Between meetings one rank computes at a time, with a random state
+    of its own: torch has one default generator a process, and models that draw from it must draw the same.
     """
 
     def __init__(self, size: int, timeout_s: float = 60.0) -> None:
@@ -123,7 +122,7 @@ def run_on_threads(ranks: int, work: Callable[[ThreadGroup], bool]) -> None:
         try:
             with board.baton:
                 failed = work(ThreadGroup(board, rank))
-        except BaseException as error:  # a rank without a result must not count as one without a complaint
+        except BaseException as error:  # a rank without a result must not count as successful
             errors.append(error)
         if failed:
             board.barrier.abort()
@@ -213,7 +212,7 @@ def enter(tensor: torch.Tensor, group: Group) -> torch.Tensor:
 
 
 def forget_entered(group: Group) -> None:
-    """Let go of the tensor that was entered last, and of the graph behind it: a forward is over."""
+    """Drop the tensor that was entered last, and the graph behind it, at the end of a forward."""
     _ENTERED.pop(group, None)
 
 
@@ -232,7 +231,7 @@ def gathered(tensor: torch.Tensor, group: Group, dim: int, borders: Sequence[int
 
 
 class GroupRegion:
-    """A group of ranks as the forward of a style talks to it: ``Region`` of the styles."""
+    """A group of ranks in the form that the forward of a style uses: ``Region`` of the styles."""
 
     def __init__(self, group: Group) -> None:
         self.group, self.rank, self.size = group, group.rank, group.size

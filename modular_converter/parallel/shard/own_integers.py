@@ -1,4 +1,4 @@
-"""The part of an integer of a model's code, such as a number of heads, that a rank has to compute with."""
+"""The value on a rank of an integer of a model's code, such as a number of heads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def own_integer(pieces: Mapping[str, Piece], label: str, value: int, rank: int, 
         label: ``module path:name``.
 
     Raises:
-        MisfitError: the weights do not say what it counts.
+        MisfitError: the weights do not show the meaning of the integer.
     """
     path = label.partition(":")[0]
     near = _near(pieces, path)

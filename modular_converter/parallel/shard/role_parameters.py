@@ -1,4 +1,4 @@
-"""Parameters that know their role: a shard that communicates wherever the model's code computes with it.
+"""Parameters with a role: a share that communicates wherever the model's code computes with it.
 
 The role sits on the parameter, not on a module's forward, so that bare parameters, ``einsum``, shared weights and
 functions that are handed a module's weight all behave alike.
@@ -36,7 +36,7 @@ class _Role:
         with torch._C.DisableTorchFunctionSubclass():
             if name == "__get__":
                 return _property(func, args)
-            if name in ("__set__", "__delete__"):  # of the parameter itself: its grad, its data
+            if name in ("__set__", "__delete__"):  # attributes of the parameter itself: its grad, its data
                 return func(*args, **kwargs)
             owners = _owners((*args, *kwargs.values()))
             if name in CARRIERS and owners and isinstance(args[0], _Role):
@@ -119,7 +119,7 @@ def _carried(result: Any, owner: _Role) -> Any:
 
 
 def _with_style(func: Callable[..., Any], name: str, owner: _Role, args: Any, kwargs: Any) -> Any:
-    """The result by the first style of the weight that has something to do; a tied weight can have several."""
+    """The result by the first style of the weight that handles the function; a tied weight can have several styles."""
     region = GroupRegion(owner.group)
     if "input" in kwargs:  # torch's name for the first argument
         args, kwargs = (kwargs["input"], *args), {key: value for key, value in kwargs.items() if key != "input"}

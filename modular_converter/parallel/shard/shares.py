@@ -1,4 +1,4 @@
-"""Which part of a sharded axis a rank holds: integers only, for tensors, for rows on their way and for tables.
+"""The part of a sharded axis on each rank: integers only, for tensors, for rows in transfer and for tables.
 
 Each packed block of an axis is a number of equal units (heads, or single entries), and each rank holds neighbouring ones:
 50257 rows on 2 ranks are 25129 and 25128. The first ranks hold one more where the number does not divide.
@@ -33,7 +33,7 @@ def block_lengths(length: int, parts: Sequence[int]) -> list[int]:
     """
     if not parts:
         return [length]
-    common = gcd(*parts)  # a share's blocks have the proportion alone
+    common = gcd(*parts)  # the blocks of a share have only the proportion
     unit, rest = divmod(length, sum(parts) // common)
     if rest:
         raise ApplyError(f"an axis of length {length} does not divide into parts {':'.join(map(str, parts))}")

@@ -1,4 +1,4 @@
-"""What no cut may go through: the heads, groups and blocks of a model in hand, read off the axes of its own forward.
+"""The units of a user's model that may not be cut, such as heads and groups, read from the axes of its own forward.
 
 A plan says which axis of a weight is sharded. An axis of 768 entries can be 12 heads of 64, and 8 ranks must get whole
 heads. A run of the model, with or without data, shows how its code takes the axis apart.
@@ -28,12 +28,12 @@ from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.record import record
 
 
-# Whole tensors lie on both sides of these weights, so that a cut may lie anywhere.
+# These weights have whole tensors on both sides, so that a cut may lie anywhere.
 WHOLE_OUTSIDE = {Inference.SUMMED_LOOKUP, Inference.GATHERED_PRODUCT, Inference.SLICED_SUMMED_PRODUCT}
 ALIGNMENT = 16
 """Entries: torch's grouped products want 16 bytes, tensor cores 8 or 16 numbers."""
 NARROWEST_HEAD = 4
-"""Interleaved gates and ups are pairs; what is at least so wide is a head."""
+"""Interleaved gate and up weights are pairs; a factor at least this wide is a head."""
 
 
 def plan_for_ranks(plan: Plan, model: torch.nn.Module, inputs: Mapping[str, Any], ranks: int) -> Plan:
@@ -42,7 +42,7 @@ def plan_for_ranks(plan: Plan, model: torch.nn.Module, inputs: Mapping[str, Any]
         return plan
     try:
         return with_units(plan, model, record(model, inputs), ranks)
-    except TraceError:  # it runs, but cannot be followed: the proof will tell
+    except TraceError:  # it runs, but cannot be followed: the proof decides
         return plan
 
 
@@ -106,7 +106,7 @@ class _Count:
 
 
 def unknown_cut(pieces: Mapping[str, Piece], ranks: int) -> str:
-    """The first parameter with unequal shares of an axis that nobody has taken apart, so that a cut may go anywhere; or ""."""
+    """The first parameter with unequal shares of an axis without known units, so that a cut may lie anywhere; or ""."""
     outside = {name.rpartition(".")[0] for name, piece in pieces.items() if _is_whole_outside(piece)}
     # Tied weights share a piece: the bias of a head may have its first name outside of the layer.
     cut_anywhere = {id(piece) for name, piece in pieces.items() if name.rpartition(".")[0] in outside}
@@ -148,7 +148,7 @@ def _members(counts: Mapping[str, _Count], ranks: int) -> dict[str, int]:
 
 
 def _units(count: _Count | None, heads: Collection[int], ranks: int) -> int | None:
-    """The units of an axis; None where ranks get equal parts, or where nothing is known of it.
+    """The units of an axis; None if ranks get equal parts, or if its units are unknown.
 
     Widths are cut at multiples of ``ALIGNMENT`` entries, so that products with them stay fast, or work at all.
 

@@ -1,8 +1,8 @@
 """Factored axes: every tensor dimension as a product of atoms, an atom as a leaf, a product or a concatenation.
 
-Two axes that an operation ties together are unified; a ``view`` or ``split`` refines atoms where it cuts them. What is
-left at the end, the leaves, are the axes of the model itself: heads, key/value groups, head widths, hidden widths.
-It is type inference, with axis lengths for types. No torch here.
+Two axes that an operation connects are unified; a ``view`` or ``split`` refines atoms where it cuts them. The leaves
+that remain at the end are the axes of the model itself: heads, key/value groups, head widths, hidden widths. It is type
+inference, with axis lengths for types. No torch here.
 
 Example: a fused projection of length 108, chunked in 3 and viewed as heads, becomes ``sum([6 6'], [6 6'], [6 6'])``.
 """
@@ -75,7 +75,7 @@ class Axes:
         return (Atom(size, self.count),)
 
     def forbid(self, seq: Seq, reason: str) -> None:
-        """Everything on this axis must stay whole."""
+        """Mark everything on this axis to stay whole."""
         if seq:
             self.marks.append(Mark(seq, reason, self.op))
 
@@ -106,7 +106,7 @@ class Axes:
 
         Args:
             left, right: axes of the same length.
-            reason: what to say when they cannot be lined up.
+            reason: the message when they cannot be lined up.
         """
         self.steps = 0 if self.depth == 0 else self.steps
         self.depth += 1

@@ -1,4 +1,4 @@
-"""What the model's own code calls the lengths of the blocks of an axis."""
+"""Names in the model's own code for the lengths of the blocks of an axis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//"}
 
 
 def parts_of(flow: Flow, seq: Seq, lengths: Sequence[int], path: str) -> tuple[Part, ...] | None:
-    """The parts to write for the blocks of an axis, so that they hold for a model of any size.
+    """The ``parts`` of a rule for the blocks of an axis, valid for a model of any size.
 
     Args:
         lengths: of the blocks, in the small instance.
@@ -24,7 +24,7 @@ def parts_of(flow: Flow, seq: Seq, lengths: Sequence[int], path: str) -> tuple[P
 
     Returns:
         None for one block; as many ones as the code cuts blocks; one expression for their number; or an expression a
-        block. None where the code says neither: the proportion is the small instance's alone.
+        block. None if the code has neither: then the proportion holds only for the small instance.
     """
     if len(lengths) < 2:
         return ()
@@ -68,7 +68,7 @@ def _taken(lengths: Sequence[int], total: int) -> list[int]:
 
 
 def _number(flow: Flow, flat: Seq, number: int, path: str) -> str | None:
-    """What the model's code calls the number of equal blocks: a constant, or an expression in attributes around."""
+    """The code's name for the number of equal blocks: a constant, or an expression in attributes of modules around."""
     lengths, counts = _by_key(flow, flow.requirements), _by_key(flow, flow.counts)
     found: list[str] = []
     constant = None
@@ -107,7 +107,7 @@ def _is_around(source: Source, path: str) -> bool:
 
 
 def _length(said: Mapping[tuple[int, int], Source], start: int, stop: int) -> str | None:
-    """What the model's code calls the length of a stretch: a split size, or the difference of two slice borders."""
+    """The code's name for the length of a stretch: a split size, or the difference of two slice borders."""
     own, before, upto = said.get((start, stop)), said.get((0, start)), said.get((0, stop))
     if own is not None:
         return text_of(own)

@@ -1,6 +1,6 @@
 """The plan that shards most within a number of collectives: a knapsack of column/row pairs, embeddings and gathers.
 
-Where links are few or slow, the shards that save least for each call between the ranks are given up.
+For few or slow links, the shards that save least for each call between the ranks are given up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from modular_converter.parallel.trace.graph import Trace
 
 @dataclass(frozen=True)
 class Unit:
-    """What is sharded together or not at all.
+    """Parameters that are sharded together or not at all.
 
     Attributes:
         elements: parameter elements that it splits.

@@ -1,4 +1,4 @@
-"""From a followed trace to candidate axes: which leaves could be sharded together, and what forbids the others."""
+"""Candidate axes of a followed trace: the leaves that could be sharded together, and the reasons against the others."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from modular_converter.parallel.solve.requirements import Conflict, solve_requir
 
 @dataclass
 class Choice:
-    """The outcome: chosen leaves, attributes that shrink, and what speaks against every other candidate."""
+    """The outcome: chosen leaves, attributes that shrink, and the reasons against all other candidates."""
 
     chosen: set[int]
     attributes: set[tuple[str, str]]
@@ -72,7 +72,7 @@ def _without_misfits(flow: Flow, accepted: list[Candidate], refused: list[tuple[
             return Choice(chosen, attributes, accepted, refused)
         hit = [candidate for candidate in accepted if candidate.leaves & bad.leaves]
         if not hit:
-            hit = accepted[-1:]  # nothing names the culprit: give up the smallest, which ends the loop
+            hit = accepted[-1:]  # the cause is unknown: give up the smallest candidate, which ends the loop
         refused.extend((candidate, bad.reason) for candidate in hit)
         for candidate in hit:
             candidate.ops.setdefault(bad.reason, bad.op)

@@ -1,4 +1,4 @@
-"""What a plan costs and saves: bytes of a rank and collectives of a forward."""
+"""The costs and savings of a plan: bytes of a rank and collectives of a forward."""
 
 from __future__ import annotations
 
@@ -118,7 +118,9 @@ def _is_bias(rule: PlanRule, parameter: Parameter) -> bool:
 
 
 def static_findings(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: int) -> list[str]:
-    """What is wrong without running: blocks that are too short, large weights neither covered nor said to be whole."""
+    """Faults that show without a run: blocks that are too short, large weights without a rule or a reason to stay
+    whole.
+    """
     said = [pattern for pattern, _ in plan.whole]
     found = []
     largest = max((p.size for p in trace.parameters), default=0)

@@ -48,7 +48,7 @@ def derive_plan(trace: Trace, gather: bool = True, pairs: bool = True) -> Plan:
 
 @dataclass(frozen=True)
 class Aim:
-    """What a plan may use.
+    """The means that a plan may use.
 
     Attributes:
         gather: layers whose output is gathered.
@@ -81,9 +81,8 @@ def plan_of(flow: Flow, aim: Aim) -> Plan:
 
 
 def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choice, Entries]:
-    """Choose, and ban what brings gradients that no rule can complete, until nothing is left to ban.
-
-    What could be said of the small instance alone is banned too.
+    """Choose axes, and ban those with gradients that no rule can complete, until none is left to ban. Axes that only
+    the small instance has in this form are banned too.
     """
     banned = dict.fromkeys(without, SAVED)
     while True:
@@ -102,7 +101,7 @@ def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choi
 
 
 def _unsaid(flow: Flow, choice: Choice) -> set[int]:
-    """The chosen leaves of axes whose blocks a plan could not describe for a model of another size."""
+    """The chosen leaves of axes whose blocks cannot be described for a model of another size."""
     found: set[int] = set()
     for parameter in flow.trace.parameters:
         for seq in flow.of(parameter.tensor):

@@ -1,7 +1,7 @@
 """Derive an expert-parallel plan from a trace: which stacked weights have an axis of experts. No torch here.
 
-An axis of experts is one that is looked up, or grouped, by indices which the model computes from its activations: that
-is what tells it from a vocabulary. The weights of a module that all have it go together with the module itself.
+An axis of experts is one that is looked up, or grouped, by indices which the model computes from its activations: this
+distinguishes it from a vocabulary. The weights of a module that all have it go together with the module itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where whole tensors enter a sharded region, and the gradient has to be summed over the ranks.
+"""The places at which whole tensors enter a sharded region, so that the gradient has to be summed over the ranks.
 
 A rank that holds some heads computes only their share of the gradient of a tensor that all heads read. Column
 weights sum the gradient of their own input; every other entry needs a rule, on a parameter or on a module's border.

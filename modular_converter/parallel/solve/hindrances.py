@@ -1,4 +1,4 @@
-"""Why weights of a layer are gathered or whole: the line of the model's code, and what to write instead."""
+"""The reasons why weights of a layer are gathered or whole: the line of the model's code, and the cure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATH
 from modular_converter.parallel.trace.graph import Parameter, Trace
 
 
-# A part of a reason -> what to write instead. Other reasons lie in the arithmetic, and no other code cures them.
+# A part of a reason -> the cure. Other reasons lie in the arithmetic, and no other code cures them.
 _ADVICE = (
     ("a size in a view", "write -1 for this size, or compute it from attributes of the module, such as its heads"),
     ("a split size", "write chunk with the number of parts, or compute the size from attributes of the module"),
@@ -45,7 +45,7 @@ class Hindrance:
     Attributes:
         weights: their names, numbers of layers as ``*``.
         site: ``path:line``, relative to the working directory where it lies below; empty if no line is known.
-        advice: what to write instead.
+        advice: the code to write instead.
     """
 
     weights: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Read a plan that is written in transformers' vocabulary; the trace of the model says what that leaves out."""
+"""Read a plan in transformers' vocabulary; the trace of the model supplies the facts that this vocabulary lacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.trace.graph import Trace
 
 
-# What has nothing to say here: a rule switched off, and the owner of parameters that have rules of their own.
+# Styles without an effect here: a rule switched off, and the owner of parameters that have rules of their own.
 _SILENT = {"replicate", "local_params"}
 
 

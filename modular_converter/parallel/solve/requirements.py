@@ -1,4 +1,4 @@
-"""Which integers of the model's code must shrink with a shard, found by solving the sizes that the trace recorded."""
+"""Find the integers of the model's code that must shrink with a shard, by solving the sizes that the trace recorded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def solve_requirements(flow: Flow, chosen: set[int]) -> tuple[set[tuple[str, str
         tensor, or an attribute that is needed whole elsewhere.
     """
     shrink: set[tuple[str, str]] = set()
-    # One that does not even state the whole length was paired with the wrong integer of its call: it says nothing.
+    # An integer that does not equal the whole length was paired with the wrong integer of its call, and is ignored.
     stated = [r for r in flow.requirements if _value(flow, r.source, set(), set()) == size(r.seq)]
     for requirement in stated:
         want = local_size(flow, requirement.seq, chosen, RANKS)

@@ -1,4 +1,4 @@
-"""Layers that the trace did not use, such as experts without a token: they are split as the layers like them are."""
+"""Layers that the trace did not use, such as experts without a token, are split like similar layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn sharded parameters into rules: one a module where a style of the module says it, else one a parameter."""
+"""Turn sharded parameters into rules: one for a module if a style of modules fits, else one for each parameter."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _owners(parameter: Parameter) -> list[str]:
 
 
 def _tied_rules(trace: Trace, parameter: Parameter) -> list[PlanRule]:
-    """A vocabulary and the head that shares it: each by what it does with the weight."""
+    """A vocabulary and the head that shares it: each by its use of the weight."""
     tables = table_owners(trace, parameter)
     return [
         PlanRule(owner, EMBEDDING_ROWWISE.name if owner in tables else COLWISE_GATHER_OUTPUT.name)
@@ -158,7 +158,7 @@ def _owner_rules(
 def _module_rule(
     owner: str, own: dict[str, Parameter], weight: ShardedParameter, bias: ShardedParameter | None
 ) -> PlanRule | None:
-    """The rule of a layer with a weight and maybe a bias; None where no style says how both are split."""
+    """The rule of a layer with a weight and maybe a bias; None if no style splits both in this way."""
     style = STYLES[weight.role]
     if style is COLWISE and (("bias" in own) != (bias is not None) or bias is not None and bias.parts != weight.parts):
         return None

@@ -1,4 +1,4 @@
-"""From the models of a file to the attributes that are to be written, each proven in the form that the library reads."""
+"""Find the attributes to write for the models of a file, each proven in the form that the library reads."""
 
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ def _head_setting(head: _Head, base: Sequence[Setting], pool: RankPool | None) -
 
 
 def _entries(derived: Derived, checked: bool) -> dict[str, str]:
-    """The plan in the library's vocabulary. Raises ``WriteError`` with what it needs beyond it, or why it failed."""
+    """The plan in the library's vocabulary. Raises ``WriteError`` with the rules that this vocabulary lacks, or the
+    failure.
+    """
     name = derived.target.model_class.rpartition(".")[2]
     if checked and not derived.verdict.passed:
         raise WriteError(

@@ -34,7 +34,7 @@ class SourceChange:
 
 
 def changes(file: ModelingFile, settings: Sequence[Setting], convert: bool = True) -> list[SourceChange]:
-    """What must be written so that the classes hold the settings, the modular file or configuration first.
+    """The changes of files by which the classes get the settings, the modular file or configuration first.
 
     Args:
         convert: also the generated files that follow from the modular file.

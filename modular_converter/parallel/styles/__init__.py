@@ -1,4 +1,4 @@
-"""The styles of plans, one file each: its facts, what it does in a forward, and an example that is its test.
+"""The styles of plans, one file each: its facts, its forward, and an example that is its test.
 
 A new style is a new file and its name below; a plan can then name it, be applied, be priced and be written down.
 """

@@ -1,4 +1,4 @@
-"""What a style of a plan is: what it does to a layer, what it costs, and how other tools say it. No torch here."""
+"""The record of a style: its effect on a layer, its cost, and its names in other tools. No torch here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 
 class Level(Enum):
-    """What a rule of a style names."""
+    """The kind of part that a rule of a style names."""
 
     WEIGHT = "a layer with a weight, or a parameter"
     MODULE = "a module, whose inputs or outputs change"
@@ -31,7 +31,7 @@ class Side(Enum):
 
 
 class Inference(Enum):
-    """What a rank has to do where no gradients are needed."""
+    """The work of a rank if no gradients are needed."""
 
     SILENT = "nothing"
     SUMMED_PRODUCT = "its product is summed"

@@ -1,1 +1,1 @@
-"""What plans do, and how many models have one, as tables."""
+"""Tables about plans: their effects, and the models that have one."""

@@ -1,4 +1,4 @@
-"""Many models, one table: derive and prove each, keep what is done in a file, go on where it stopped."""
+"""Derive and prove the plans of many models for one table; rows are kept in a file, from which a later run continues."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _row(target: Any, pool: Any) -> Row:
 
 
 def _holds_at(target: Any, plan: str) -> dict[str, str]:
-    """Number of devices -> why the plan does not hold at published sizes; empty if it does."""
+    """Number of devices -> the reason why the plan fails at published sizes; empty if it holds."""
     from modular_converter.parallel.plans.plan import Plan
     from modular_converter.parallel.tables.published import holds_at
 
@@ -205,7 +205,7 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
     row.update(sharded=round(theirs, 4), collectives=verdict.collectives, outcome="worse")
     row["loader"] = _said(lambda: prove(derived, source, pool, committed=True))
     if not verdict.passed:
-        # The loader passes some plans that ours refuses: it says them in another way.
+        # The loader accepts some plans that ours refuses, since it reads them in another way.
         ours_alone = row["loader"] == "verified"
         return row | {"outcome": "not said by our styles" if ours_alone else "the committed one is refused"}
     if dict.fromkeys(map(str, source.rules)) == dict.fromkeys(map(str, derived.plan.rules)):

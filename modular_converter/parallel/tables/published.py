@@ -16,7 +16,7 @@ WHOLE = "whole: "
 
 
 def holds_at(target: Target, plan: Plan) -> dict[int, str]:
-    """Number of devices -> why the plan does not hold there at published sizes; empty if it does.
+    """Number of devices -> the reason why the plan fails there at published sizes; empty if it holds.
 
     A plan also runs where parts stay whole on each device; these are named after ``WHOLE``.
     Widths, heads, vocabulary and experts are those of the class; layers are few, because they are alike.

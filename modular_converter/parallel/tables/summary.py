@@ -1,4 +1,4 @@
-"""What a plan does to each layer and to each rank, as rows for people: shapes, bytes, collectives."""
+"""The effect of a plan on each layer and each rank, as rows for people: shapes, bytes, collectives."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ ASKS_FOR = re.compile(r"return_|output_|use_cache$")
 _KNOWN = ("input_ids", "inputs_embeds", "past_key_values", "cache_params")
 _WHOLE_NUMBERS = re.compile(r"ids?$|labels?|mask|position|index|type|_pos$")
 _MOST_SHAPES = 16
-# For a number that nothing is known of.
+# The value for a number without any hint.
 _SOME = 3
 
 

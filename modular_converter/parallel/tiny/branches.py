@@ -1,6 +1,6 @@
-"""Branches on data: the places in a model's code, and a forward that goes the other way at one of them.
-
-Code may ask a tensor for a truth, or compare a number, a list, an array of numpy's or a length that it took out of one.
+"""Branches on data: their places in a model's code, and a forward that takes the other side at one of them. Code may
+ask a tensor for a truth value, or compare a number, a list, an array of numpy or a length that it has read from a
+tensor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from modular_converter.parallel.trace.call_names import numbers_in_caller, site_
 # A loop that waits for data may never end where answers are turned. So many times may code ask a tensor there, and so
 # many numbers may it compare, which is as many as it takes to sort a list.
 _MOST_ASKED, _MOST_COMPARED = 1_000, 100_000
-# A function that compares what it takes out seldom has more numbers in it.
+# A function that compares values that it reads seldom has more numbers in it.
 _MOST_WRITTEN = 3
 # In place of a number whose comparisons are not seen, such as those of ``float(tensor)``.
 _FAR = 10_000
@@ -31,9 +31,9 @@ _FAR = 10_000
 _FACTORS = (100.0, 0.01, 10_000.0)
 _TRUTHS = ("__bool__", "__contains__", "equal", "allclose", "is_nonzero")
 _VALUES = ("item", "__int__", "__index__", "__float__", "tolist", "numpy", "__array__")
-# The interpreter makes plain numbers of these, so that their comparisons are not seen.
+# The interpreter turns these into plain numbers, so that their comparisons are not seen.
 _CASTS = ("__int__", "__index__", "__float__")
-# Functions whose results have a length that depends on data, and how code asks for a length.
+# Functions whose results have a length that depends on data, and the ways to ask for a length.
 _SIZED_BY_DATA = ("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive")
 _LENGTHS = ("__get__", "size", "numel", "nelement")
 _COMPARISONS = ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__")
@@ -48,7 +48,7 @@ class _Sides(TorchFunctionMode):
         met: each place, and whether its answers were seen: truths, and comparisons of its values.
         said: the answers at each place, as text.
         written: the numbers in the function at each place where a value is taken out.
-        far: what to put in place of the values at the turned place; None to turn their comparisons.
+        far: the number in place of the values at the turned place; None to turn their comparisons.
     """
 
     def __init__(self, turned: str = "", far: int | float | None = None) -> None:

@@ -37,7 +37,7 @@ def _advice(reasons: str, config_class: type[Any]) -> str:
 
 
 def _names(text: str, field: str) -> bool:
-    """Whether a text speaks of a field, also in words: "the hidden size", "number of attention heads"."""
+    """Whether a text mentions a field, also in words: "the hidden size", "number of attention heads"."""
     words = "[_ ]".join(map(re.escape, field.split("_"))).replace("num[_ ]", "(?:num[_ ]|number of )", 1)
     return len(field) > 3 and re.search(rf"\b{words}\b", text) is not None
 

@@ -1,4 +1,4 @@
-"""Look up what a configuration says: a sub-configuration, an integer under one of its many names, a token id."""
+"""Look up values of a configuration: a sub-configuration, an integer under one of its many names, a token id."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def ratios_like(config: Any, small: Any) -> dict[str, int]:
 
 
 def other_ratios(small: Any, given: Collection[str]) -> tuple[dict[str, int], str]:
-    """Settings for the other ratio, grouped instead of plain and plain instead of grouped; and how to say it.
+    """Settings for the other ratio, grouped instead of plain and plain instead of grouped; and its description.
 
     Args:
         given: fields that were asked for; they stay as they are.

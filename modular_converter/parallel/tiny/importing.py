@@ -1,4 +1,4 @@
-"""Import a model's modules from their files, and from texts that stand for files which have not been written."""
+"""Import a model's modules from their files, or from texts in place of files that do not exist yet."""
 
 from __future__ import annotations
 

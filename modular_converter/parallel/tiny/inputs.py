@@ -55,7 +55,7 @@ def make_inputs(model: torch.nn.Module, seed: int = 0) -> Values:
 
 
 def _counted(request: Request, kind: str, values: Values) -> Values:
-    """The values with the number of features that the model's tower makes of them; empty if the tower refuses."""
+    """The values with the number of features that the model's tower returns for them; empty if the tower refuses."""
     getter = _getter(request.model, f"get_{kind}_features")
     marker = token(request.config, kind)
     if getter is None or not request.takes("input_ids") or marker < 0:

@@ -1,4 +1,4 @@
-"""Which small value a configuration field gets, by the kind of quantity that its name says. Data, and one look-up.
+"""The small value of a configuration field, by the kind of quantity in its name. Data, and one look-up.
 
 Names decide only how *small instances* are built; nothing here reaches the derivation of a plan.
 Every width divides by 4, so that a plan can be proven on 2 and on 4 ranks.

@@ -11,7 +11,7 @@ from modular_converter.parallel.tiny.importing import lay_over, reach
 
 
 class Alteration(Protocol):
-    """What was done to a model after its construction; picklable and hashable."""
+    """A change of a model after its construction; picklable and hashable."""
 
     def put_into(self, model: Any) -> None:
         """Do the same to a small instance, in place."""

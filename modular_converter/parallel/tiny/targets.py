@@ -1,4 +1,4 @@
-"""Which class to build for a model type, a class path, or a model folder of the library."""
+"""Find the class to build for a model type, a class path, or a model folder of the library."""
 
 from __future__ import annotations
 

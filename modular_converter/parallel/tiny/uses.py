@@ -1,5 +1,5 @@
-"""Other uses of a small instance than one plain forward: lengths, padding, state that is given back, training, and the
-other side of a branch on data. A plan that holds in one use may break in another.
+"""Uses of a small instance beside one plain forward: lengths, padding, returned state, training, and the other side of
+a branch on data. A plan that holds in one use may break in another.
 """
 
 from __future__ import annotations
@@ -38,12 +38,9 @@ _POSITIONS = re.compile(r"position_embeddings|^n_ctx$|^n_positions$|max_.*(posit
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """One use.
-
-    Attributes:
-        said: how to say it: ``with …``.
-        small: a small instance whose forward is this use.
-        learns: whether gradients count too.
+    """One use. Attributes: said: its description: ``with …``.
+    small: a small instance whose forward is this use.
+    learns: whether gradients count too.
     """
 
     said: str
@@ -118,7 +115,7 @@ def _runs(small: Small, bounded: bool = False) -> bool:
             for _ in range(2):
                 seed_cpu(11)
                 runs.append(tensors_in(model(**small.inputs)))
-    except Exception:  # a use that is not the model's
+    except Exception:  # the model does not support this use
         return False
     same = len(runs[0]) == len(runs[1]) and all(
         torch.equal(a.nan_to_num(0.0), b.nan_to_num(0.0)) for a, b in zip(*runs)

@@ -1,4 +1,4 @@
-"""Integers that remember where they came from: module attributes, configuration fields, tensor shapes.
+"""Integers that remember their source: module attributes, configuration fields, tensor shapes.
 
 An ``int`` subclass passes through any code that takes integers, and through arithmetic; so a literal size in a
 ``view`` can be traced back to the attribute that has to shrink with the shard.

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from modular_converter.parallel.trace.graph import Trace
 
 
-# Operator -> the name under which it counts. Empty for what only strides, types and devices ask for: a model in half
-# precision converts where its small instance in float32 does not.
+# Operator -> the name under which it counts. Empty for operators that only strides, types and devices need: a model in
+# half precision converts where its small instance in float32 does not.
 _COUNTED_AS = {
     "_unsafe_view": "view",
     "_reshape_alias": "view",

@@ -134,7 +134,7 @@ class _Recorder:
         return len(self.tensors) - 1
 
     def entered(self, module: torch.nn.Module, args: Any, kwargs: Any) -> dict[str, Any]:
-        """What goes into a module, with its names: fields of ``ModuleCall``."""
+        """The inputs of a module with their names: fields of ``ModuleCall``."""
         tensors = tensors_in(args) + tensors_in(kwargs)
         bound = {name: tensors_in(value) for name, value in bound_arguments(module, args, kwargs).items()}
         frame = caller_of(module)
@@ -186,7 +186,7 @@ class _Recorder:
 
 
 class _ModuleHooks:
-    """Forward hooks on every module, for the stack of running modules and what passes their borders."""
+    """Forward hooks on every module, for the stack of running modules, their inputs and their outputs."""
 
     def __init__(self, recorder: _Recorder) -> None:
         self.recorder = recorder

@@ -1,1 +1,1 @@
-"""What a sharded model needs wherever it runs: on the ranks of a session, or in a process group."""
+"""Parts that a sharded model needs both on the ranks of a session and in a process group."""

@@ -56,7 +56,7 @@ def base_of(model: Any) -> Any:
     """
     if not is_wrapper(model):
         return model
-    from peft.tuners.tuners_utils import BaseTuner  # others, such as adaption prompts, put their own forward around it
+    from peft.tuners.tuners_utils import BaseTuner  # others, such as adaption prompts, put a forward around the model
 
     tuner = model._modules.get("base_model")
     base = tuner._modules.get("model") if isinstance(tuner, BaseTuner) else None
@@ -86,7 +86,7 @@ def keep_adapters(model: torch.nn.Module, kind: type[PlanError], text: str) -> N
 
 
 def wrap(wrapper: Any, base: torch.nn.Module, methods: type[Any], kind: type[PlanError], text: str) -> None:
-    """Give the wrapper of a model that has gone to the ranks the methods that it needs there, until ``let_go``.
+    """Give the wrapper of a model on the ranks the methods that it needs there, until ``let_go``.
 
     Args:
         methods: a class that comes before the wrapper's own.
@@ -145,7 +145,7 @@ def refuse_saving_adapters(model: torch.nn.Module, instead: str) -> None:
 def state_of_adapters(
     wrapper: Any, whole: Mapping[str, torch.Tensor], fetch: Callable[[str], torch.Tensor], **how: Any
 ) -> dict[str, torch.Tensor]:
-    """What ``save_pretrained`` of peft reads of a wrapper's state: the weights that it saves are fetched, others are empty.
+    """The state of a wrapper for peft's ``save_pretrained``: the weights that it saves are fetched, others are empty.
 
     Args:
         whole: all names of the wrapper's state, with tensors of the whole shapes.

@@ -1,4 +1,4 @@
-"""Attention weights of a sharded model: each rank computes its own heads, and a caller gets all of them."""
+"""Gather the attention weights of a sharded model: each rank computes its own heads, and the caller gets all heads."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def heads_recorded(local: set[int]) -> Iterator[Owners]:
     Yields:
         The tensors, and whether their maker has a share of the heads.
     """
-    owners: Owners = WeakIdKeyDictionary()  # a long generation must not keep what it drops
+    owners: Owners = WeakIdKeyDictionary()  # a long generation must not keep tensors that it drops
 
     def note(module: torch.nn.Module, args: Any, result: Any) -> None:
         for value in result if isinstance(result, (list, tuple)) else (result,):
@@ -104,7 +104,7 @@ def heads_recorded(local: set[int]) -> Iterator[Owners]:
 
 @contextlib.contextmanager
 def attentions_whole(model: torch.nn.Module, local: set[int], counts: HeadCounts, gather: Gather) -> Iterator[None]:
-    """All models inside ``model`` give the attention weights of all heads, also where code between them reads these.
+    """Let all models inside ``model`` return the attention weights of all heads, also to code between them.
 
     Args:
         local: of ``local_modules``.

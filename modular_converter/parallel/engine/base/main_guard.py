@@ -1,4 +1,4 @@
-"""Which processes may start ranks: a spawned one imports the main module again, and must not do it there once more."""
+"""Refuse to start ranks in a spawned process that is still importing the main module."""
 
 from __future__ import annotations
 

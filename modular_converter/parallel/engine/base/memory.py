@@ -1,4 +1,4 @@
-"""How much memory a device holds: the allocator's figures on GPUs, the process's resident bytes on CPUs."""
+"""The memory in use on a device: the allocator's figures on GPUs, the process's resident bytes on CPUs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def print_usage(model: Any, plan: str, figures: Mapping[str, Mapping[str, Any]],
 
 
 class MemoryFigures:
-    """The methods of a sharded model that tell its memory, in bytes by device; resident bytes of a process on CPUs."""
+    """The methods of a sharded model that return its memory, in bytes by device; on CPUs the resident bytes of a
+    process.
+    """
 
     def _figures(self) -> Mapping[str, Mapping[str, Any]]:
         raise NotImplementedError

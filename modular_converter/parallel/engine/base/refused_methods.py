@@ -9,7 +9,7 @@ from typing import Any
 from modular_converter.parallel.errors import PlanError
 
 
-# What changes weights or structure, or needs them at hand, in torch and transformers: the ranks would not see it.
+# Methods of torch and transformers that change or need weights or structure: the ranks would not see the change.
 CHANGE_WEIGHTS = (
     "add_adapter",
     "delete_adapter",

@@ -10,7 +10,7 @@ from modular_converter.parallel.quantised.torchao_int8 import SCHEME
 
 _OTHER = "load the weights from before they were quantised"
 _AT_LOAD = "load it with from_pretrained(folder, quantization_config={kind}(dequantize=True)), save it, and load that"
-# What the library offers for a scheme, by the name in `quantization_config`.
+# The library's way to dequantise, by the name of the scheme in `quantization_config`.
 REMEDIES = {
     "bitsandbytes": "call model.dequantize() after from_pretrained, and save it",
     "compressed-tensors": _AT_LOAD.format(kind="CompressedTensorsConfig"),

@@ -46,7 +46,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """What travels ahead of the weights; picklable."""
+    """The parts of a model that are sent before the weights; picklable."""
 
     pickled: bytes
     items: tuple[Item, ...]
@@ -186,7 +186,7 @@ def assemble_model(skeleton: Skeleton, device: torch.device) -> tuple[torch.nn.M
     """The model with parameters on the meta device and all other tensors empty on ``device``; tensors by number.
 
     Raises:
-        ApplyError: something in the model can be pickled and not be made again, such as a method that a module was given.
+        ApplyError: something in the model can be pickled but not restored, such as a method that was set on a module.
     """
     assembler = _Assembler(skeleton, device)
     try:
@@ -201,7 +201,7 @@ def assemble_model(skeleton: Skeleton, device: torch.device) -> tuple[torch.nn.M
 
 
 def _announce(model: torch.nn.Module) -> None:
-    """Tell the library which outputs the model's classes can record, as their constructors do: none has run here."""
+    """Register the outputs that the model's classes can record, as their constructors would: none has run here."""
     try:
         from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
     except ImportError:

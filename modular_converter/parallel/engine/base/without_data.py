@@ -1,4 +1,4 @@
-"""A model run on tensors without data: it costs milliseconds, and shows shapes and operations."""
+"""Run a model on tensors without data: this takes milliseconds, and shows shapes and operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ META = torch.device("meta")
 
 
 class _Guesses(TorchFunctionMode):
-    """Answers questions about the values of tensors without data with no or zero: whether a mask is all ones, say.
+    """Answers questions about values of tensors without data, such as whether a mask is all ones, with no or zero.
 
     Args:
         finds_nothing: no entry is other than zero, so that no expert is called; else this question fails.
@@ -50,7 +50,8 @@ def guesses(finds_nothing: bool = True) -> TorchFunctionMode:
     """A context in which tensors without data answer questions about their values with no or zero.
 
     Args:
-        finds_nothing: whether they also have no entry other than zero: the work of what was looked for is then not seen.
+        finds_nothing: whether they also have no entry other than zero: work on the entries in question is then not
+        seen.
     """
     return _Guesses(finds_nothing)
 

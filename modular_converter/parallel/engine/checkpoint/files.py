@@ -61,7 +61,7 @@ def stored_tensors(folder: Path, named: str | None = None, more: Iterable[str] =
 
 
 def _no_files(folder: Path) -> str:
-    """What is there instead, and what to do."""
+    """A hint: the files found instead, and a remedy."""
     if any(folder.glob("*.bin")):
         return (
             f"{folder}: has .bin files, which hold pickled objects and are not read; load the model with from_pretrained "
@@ -73,7 +73,7 @@ def _no_files(folder: Path) -> str:
 
 
 def holds_adapter(folder: Path) -> str:
-    """What to do with a folder of an adapter; empty for any other."""
+    """A hint for the folder of an adapter; empty for any other folder."""
     if not (folder / "adapter_config.json").is_file():
         return ""
     return (

@@ -1,11 +1,11 @@
 """A model from a folder without reading its weights: the library's own loading code, run on recorded tensors.
 
-``from_pretrained(None, config=…, state_dict=…)`` builds the class on the meta device and does all that it does for a
-folder: keys are renamed and prefixed, tensors are merged, split and converted in type, weights are tied, buffers that are
-not saved are computed, and missing and unexpected keys are reported. The tensors of the state dict have no data. They
-record each operation, so that every weight ends as a recipe: which ranges of which files it is made of. Operations that
-only move entries (concatenation, stacks, slices, transposition) are read range by range. A weight that another operation
-makes is computed whole by each rank that needs a part of it, one weight at a time.
+``from_pretrained(None, config=…, state_dict=…)`` builds the class on the meta device and takes the same steps as for a
+folder: keys are renamed and prefixed, tensors are merged, split and converted in type, weights are tied, buffers that
+are not saved are computed, and missing and unexpected keys are reported. The tensors of the state dict have no data.
+They record each operation, so that every weight ends as a recipe: which ranges of which files it is made of. Operations
+that only move entries (concatenation, stacks, slices, transposition) are read range by range. A weight that another
+operation makes is computed whole by each rank that needs a part of it, one weight at a time.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def open_checkpoint(folder: str | os.PathLike[str], dtype: torch.dtype | None, m
 def _refuse_unread(path: Path, model: Any, recipes: dict[str, Recipe]) -> None:
     """Raise ``BuildError`` for weights from elsewhere, and for tensors that nothing has filled.
 
-    A class may load its weights in a way of its own, which reads no tensors that it is given.
+    A class may load its weights in its own way, which ignores the given tensors.
     """
     patterns = [*(getattr(model, "_keys_to_ignore_on_load_missing", None) or ())]
     made = {name: one for name, one in model.named_parameters() if name not in recipes}
@@ -131,7 +131,7 @@ def _refuse_unread(path: Path, model: Any, recipes: dict[str, Recipe]) -> None:
 
 
 def _keep_mark(made: Any, config: Any) -> None:
-    """The library's mark of settings that are as in their file, which its copies lose."""
+    """The library's mark of settings that are unchanged since their file; copies lose it."""
     mark = "_original_object_hash"
     if hasattr(config, mark) and made == config:
         setattr(made, mark, getattr(config, mark))
@@ -182,7 +182,7 @@ def replace_parameters(model: torch.nn.Module, others: dict[int, torch.nn.Parame
 
 
 def hollow(model: torch.nn.Module, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Put empty weights on the CPU in the places of those on the meta device, as models have that were handed over.
+    """Replace weights on the meta device by empty ones on the CPU, as in models that were handed over.
 
     Returns:
         ``tensors`` with the same exchange.

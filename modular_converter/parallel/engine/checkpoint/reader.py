@@ -23,7 +23,7 @@ from modular_converter.parallel.engine.checkpoint.recipes import (
 from modular_converter.parallel.errors import ApplyError, one_line
 
 
-# What is in flight of a weight that can be read in parts.
+# The bytes read at once of a weight that can be read in parts.
 CHUNK_BYTES = 32 << 20
 
 
@@ -134,7 +134,7 @@ class Reader:
     def _computed(self, recipe: Computed) -> torch.Tensor:
         space, _, overload = recipe.name.partition(".")
         space, _, name = space.partition("::")
-        # What was recorded knows no strides: a view of it may be a copy here.
+        # Recorded operations have no strides: a recorded view may be a copy here.
         name, overload = ("reshape", "") if name in ("view", "_unsafe_view") else (name, overload)
         function = getattr(getattr(getattr(torch.ops, space), name), overload or "default")
         args, kwargs = tree_map(self._given, (recipe.args, recipe.kwargs), is_leaf=lambda x: isinstance(x, Recipe))

@@ -1,4 +1,6 @@
-"""How a weight is made of the tensors in files: plain records that travel to the ranks, where ranges of them are read."""
+"""How a weight is computed from the tensors in files: plain records, sent to the ranks, which read the ranges they
+need.
+"""
 
 from __future__ import annotations
 

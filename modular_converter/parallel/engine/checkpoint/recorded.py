@@ -1,4 +1,4 @@
-"""Tensors without data that record what is done to them, as recipes: the library's own loading code runs on them."""
+"""Tensors without data that record the operations on them as recipes: the library's own loading code runs on them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from modular_converter.parallel.errors import ApplyError
 
 
 class RecordedTensor(torch.Tensor):
-    """A tensor on the CPU as far as anybody can see.
+    """A tensor that appears to be on the CPU and has no data.
 
     Attributes:
         recipe: how its data would be read.
-        writes: names of operations that have written to it or to what it is a view of; they are not done.
+        writes: names of operations that have written to it or to its base; they are not carried out.
     """
 
     recipe: Recipe
@@ -70,7 +70,7 @@ def _plain(value: Any) -> Any:
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> Any:
-    """Note a write: what is made of temporary values alone, as of a norm of a weight, changes no weight."""
+    """Note a write; a tensor computed from temporary values alone, such as a norm of a weight, is no weight."""
     target = args[0]
     if not isinstance(target, RecordedTensor):
         raise ApplyError(f"{func.name()} copies a weight that has not been read")
@@ -79,7 +79,7 @@ def _written(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _value(func: Any, args: Any, kwargs: Any) -> Any:
-    """A number or a truth that depends on data: the tensors are read for it."""
+    """A number or boolean that depends on data, for which the tensors are read."""
     with Reader() as reader:
         if func is torch.ops.aten.equal.default and all(isinstance(one, RecordedTensor) for one in args):
             return reader.equal(args[0].recipe, args[1].recipe)

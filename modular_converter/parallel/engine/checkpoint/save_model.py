@@ -121,7 +121,7 @@ class _Fetched(Reader):
 
     def _stored(self, recipe: Stored, box: Box) -> torch.Tensor:
         if self.latest[0] != recipe.key:
-            self.latest = ("", torch.empty(0))  # gone before the next one comes
+            self.latest = ("", torch.empty(0))  # freed before the next one is fetched
             self.latest = (recipe.key, self.fetch(recipe.key))
         found = self.latest[1]
         for dim, (first, length) in enumerate(box):
@@ -147,7 +147,7 @@ def _save_settings(model: Any, folder: Path) -> None:
 
 
 def saved_names(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """What a model's files hold, by name, each tensor once: the library ties them again."""
+    """The tensors for a model's files, by name, each once: the library ties them again."""
     found: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
     for name, tensor in torch.nn.Module.state_dict(model, keep_vars=True).items():

@@ -1,1 +1,1 @@
-"""Which plan a model is run with, and whether it fits."""
+"""The choice of the plan for a model, and the check that it fits."""

@@ -21,7 +21,7 @@ from modular_converter.parallel.training import Training
 if TYPE_CHECKING:
     from modular_converter.parallel.engine.ranks.session import Session
 
-# A mark in the ``__dict__`` of a model that cannot be used any more.
+# The mark in the ``__dict__`` of a model that can no longer be used.
 LOST_WEIGHTS = "_modular_converter_lost"
 _WITHOUT_EFFECT_IN_GROUP = ("num_gpus", "master_port", "init_method", "timeout", "session")
 _WITHOUT_EFFECT_BESIDE_SESSION = ("num_gpus", "master_port", "device", "init_method", "timeout")
@@ -58,7 +58,7 @@ class Arguments:
 
 
 def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
-    """Raise ``ApplyError`` for arguments that mean nothing, alone or together, and ``RankError`` for an ended session.
+    """Raise ``ApplyError`` for arguments that are invalid, alone or together, and ``RankError`` for an ended session.
 
     Args:
         usual: the default of each argument that has one.
@@ -114,7 +114,7 @@ def _check_model(given: Arguments) -> None:
         raise ApplyError("the model is parallelized already; take it back with .cpu() first")
     if "_applied" in model.__dict__:
         raise ApplyError("the model is sharded already; make it whole with .unshard() first")
-    adapters_of(model)  # refuses kinds and states of adapters that no plan serves, a given one neither
+    adapters_of(model)  # refuses kinds and states of adapters that no plan supports, not even a given one
 
 
 def _check_values(given: Arguments) -> None:

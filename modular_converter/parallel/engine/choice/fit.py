@@ -1,4 +1,4 @@
-"""A plan made to fit a model on so many ranks: whole heads for each, and whole what cannot be shared out.
+"""Fit a plan to a model and a number of ranks: each rank gets whole heads, and parts that cannot be divided stay whole.
 
 A rank's model is put together on the meta device, sharded for that many ranks, and run once without data.
 """
@@ -31,11 +31,11 @@ from modular_converter.parallel.trace.record import record
 
 
 logger = logging.getLogger(__name__)
-# Parts that are left whole, one after the other, before a model is given up.
+# The most parts that are left whole, one after the other, before a model is refused.
 _MOST_PARTS = 16
 # The model's own types, and that in which all operations run without data, such as grouped products.
 TYPES = (None, torch.bfloat16)
-# What was found for the latest models: the choice of a plan and the hand-over ask for the same.
+# The results for the latest models: the choice of a plan and the hand-over need the same.
 _LATEST: dict[tuple[Skeleton, str, int], Fit] = {}
 _MOST_LATEST = 8
 
@@ -120,7 +120,7 @@ def _with_units(plan: Plan, model: torch.nn.Module, trace: Trace | None, size: i
 
 
 def _cut_evenly(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] | None:
-    """How parameters are split where all ranks get equal shares and a rank's model runs; else None."""
+    """The split of the parameters, if all ranks get equal shares and a rank's model runs; else None."""
     try:
         pieces = apply(assemble_model(skeleton, META)[0], plan, OneOf(size)).resolution.pieces
     except MisfitError:
@@ -133,7 +133,7 @@ def _is_uneven(pieces: dict[str, Piece], size: int) -> bool:
 
 
 def _tried(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] | MisfitError:
-    """How parameters are split, or the first reason against it, from a rank of each shape."""
+    """The split of the parameters, or the first reason against it, from a rank of each shape."""
     found = _on_rank(skeleton, plan, size, 0)
     if not isinstance(found, dict):
         return found
@@ -156,9 +156,8 @@ def shares_members(plan: Plan) -> bool:
 
 
 def _on_rank(skeleton: Skeleton, plan: Plan, size: int, rank: int) -> dict[str, Piece] | MisfitError:
-    """How parameters are split, or where and why a rank's model does not run though the whole one does.
-
-    The whole one is asked last: 32 layers take it a second.
+    """The split of the parameters, or the place and reason why a rank's model does not run although the whole model
+    does. The whole model runs last, since 32 layers take a second.
     """
     pieces: dict[str, Piece] = {}
     for kind in TYPES:
@@ -200,7 +199,7 @@ def _forward(model: Any, kind: torch.dtype | None) -> MisfitError | None:
 
 
 def _trace(skeleton: Skeleton) -> Trace | None:
-    """A forward of one layer of each kind, or of all layers, without data; None where there is no such run."""
+    """A forward of one layer of each kind, or of all layers, without data; None if it does not run."""
     why = ""
     for short, kind in itertools.product((True, False), TYPES):
         model = bare(skeleton, kind)
@@ -208,7 +207,7 @@ def _trace(skeleton: Skeleton) -> Trace | None:
             traced = one_of_each_kind(model, kinds_of(model)) if short else model
             with guesses():
                 return record(traced.eval(), inputs_without_data(traced, kind))
-        except Exception as error:  # what the model's own code raises for inputs that it does not know
+        except Exception as error:  # errors of the model's own code for inputs that it does not know
             why = one_line(error)
     logger.info("heads cannot be read off the model's axes: %s", why)
     return None

@@ -16,7 +16,7 @@ from modular_converter.parallel.shard.shares import largest_share
 
 
 logger = logging.getLogger(__name__)
-# A rank that keeps this many times its part is warned of.
+# A warning follows if a rank keeps more than this many times its part.
 _CLEARLY_MORE = 1.5
 _NAMED = 3
 
@@ -71,7 +71,7 @@ def log_kept(model: torch.nn.Module, plan: Plan, ranks: int) -> None:
     """Log the share of the weights that a rank keeps; warn where it is clearly more than the rank's part."""
     try:
         found = kept(model, plan, ranks)
-    except PlanError:  # said, with its place, where the plan is applied
+    except PlanError:  # reported, with its place, when the plan is applied
         return
     name = type(model).__name__
     logger.info("%s: each of %d ranks keeps %.1f %% of the weights", name, ranks, 100 * found.share)

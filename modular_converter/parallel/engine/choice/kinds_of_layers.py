@@ -1,4 +1,4 @@
-"""The model in hand, run once without data: the kinds of its layers, and a short model with one layer of each kind."""
+"""The kinds of layers of a user's model, from one run without data, and a short model with one layer of each kind."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from modular_converter.parallel.trace.layer_kinds import Kind, inner_path, is_la
 from modular_converter.parallel.trace.record import record
 
 
-# Attributes that every run may set otherwise.
+# Attributes that may differ from run to run.
 _NO_SWITCHES = ("training",)
-# Arguments of torch's own modules without which they compute otherwise.
+# Arguments of torch's own modules that decide their arithmetic.
 _OPTIONS = ("max_norm",)
-# What the latest models show: the choice of a plan and the probe ask for the same one, and 32 layers take 1.3 s each time.
+# The kinds of the latest models: the choice of a plan and the probe both need them, and 32 layers take 1.3 s each time.
 _LATEST: dict[Skeleton, dict[str, Kind]] = {}
 _MOST_LATEST = 4
 
@@ -43,7 +43,7 @@ def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
         skeleton, _ = dismantle(model, lambda name, tensor: tensor.dtype)
         if skeleton not in _LATEST:
             _LATEST[skeleton] = _run_without_data(model, skeleton)
-    except Exception:  # what the model's own code raises for inputs that it does not know, or without data
+    except Exception:  # errors of the model's own code for inputs that it does not know, or without data
         return None
     found = _LATEST[skeleton]
     for oldest in list(_LATEST)[:-_MOST_LATEST]:

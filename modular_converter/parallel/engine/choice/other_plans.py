@@ -1,4 +1,4 @@
-"""Other plans for a model whose layers give other numbers on the ranks than the small instance promised."""
+"""Further plans for a model whose layers give wrong numbers on the ranks, although the small instance agreed."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from modular_converter.parallel.plans.resolve import Piece
 
 
 def devices_for(number: int, device: str | None) -> tuple[str, ...]:
-    """One device name a rank.
+    """The device name of each rank.
 
     Args:
         device: ``cpu`` or ``cuda``; GPUs where there are some if None.

@@ -1,7 +1,7 @@
-"""The model in hand against its ranks, before its weights are handed over: one layer of each kind, on the same inputs.
+"""Compare a user's model with its ranks before its weights are handed over: one layer of each kind, on the same inputs.
 
-A small instance is built from classes and a configuration. It does not show layers that were exchanged later, values of
-weights, and the types in use.
+A small instance is built from classes and a configuration. It does not show layers that were replaced later, values of
+weights, or the types in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.trace.record import tensors_in
 
 
-# Of the norm of an output. Wrong plans are off by parts of it; other orders of sums by a few roundings.
+# The tolerance relative to the norm of an output. Wrong plans differ by parts of it; another order of sums by a few
+# roundings.
 _TOLERANCE, _TOLERANCE_OF_HALF = 1e-3, 6e-2
 # Entries of exact outputs, such as places of a maximum, that may differ: ties.
 _EXACT = 0.02
@@ -39,7 +40,7 @@ class Probe:
     answers: tuple[list[torch.Tensor], ...]
 
     def difference(self, run: Callable[[dict[str, Any]], Any], half: bool) -> str:
-        """How other answers differ from the model's own, in words; empty if they are the same.
+        """The difference of other answers from the model's own, in words; empty if there is none.
 
         Args:
             run: from inputs to an answer.

@@ -1,4 +1,4 @@
-"""The fit of a plan, proven: shares that are not equal on a small instance over which 3 ranks are not equal either."""
+"""Prove the fit of a plan: unequal shares are tried on a small instance whose shares are unequal over 3 ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modular_converter.parallel.proof.judge import Verdict
 
 
 logger = logging.getLogger(__name__)
-# No length of a small instance divides by these, but for few; and its key/value heads are fewer than the second.
+# Few lengths of a small instance divide by these numbers, and it has fewer key/value heads than the second.
 UNEVEN_RANKS, MORE_RANKS = 3, 6
 _MOST_PARTS = 4
 
@@ -67,7 +67,7 @@ def _passed(verdict: Verdict | None) -> bool:
 
 
 def _verdict(model: Any, found: Fit, ranks: int, left_whole: bool) -> Verdict | None:
-    """The small instance's verdict on what it has not proven yet; None if there is nothing, or no small instance."""
+    """The small instance's verdict on the parts not proven yet; None without such parts or without a small instance."""
     if not found.uneven and not left_whole:
         return None
     try:

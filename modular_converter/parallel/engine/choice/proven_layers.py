@@ -1,4 +1,6 @@
-"""The parts of the model in hand beside those of a small instance: a plan serves the parts that were proven."""
+"""Compare the parts of a user's model with those of a small instance: a plan holds for the kinds of parts that were
+proven.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ _NAMED = 3
 
 
 def held_to_layers(model: Any, plan: Plan, origin: str, ranks: int, own: bool) -> tuple[Plan, str]:
-    """The plan as far as the parts of the model are of kinds that were proven, and its origin with a word on that.
+    """The plan, restricted to parts of proven kinds, and its origin with a note on them.
 
     A part that could not be proven stays whole, and a warning names it.
 
@@ -57,7 +59,7 @@ def held_to_layers(model: Any, plan: Plan, origin: str, ranks: int, own: bool) -
 
 
 def said_of_given(model: Any, plan: Plan, ranks: int) -> str:
-    """Which parts of the model a given plan was proven on, for its origin; a warning names those that it was not."""
+    """The parts of the model on which a given plan was proven, for its origin; a warning names the other parts."""
     held = _proven_too(model, plan, ranks, anew=False)
     if not held.unknown:
         return held.said
@@ -68,7 +70,7 @@ def said_of_given(model: Any, plan: Plan, ranks: int) -> str:
 
 @dataclass(frozen=True)
 class _Held:
-    """A plan, a word on the parts that it was proven on, and the parts that it reaches without a proof, with reasons."""
+    """A plan, a note on the parts on which it was proven, and the parts that it reaches without a proof, with reasons."""
 
     plan: Plan
     said: str
@@ -106,7 +108,7 @@ def _proven_too(model: Any, plan: Plan, ranks: int, anew: bool) -> _Held:
 
 
 def _few(parts: dict[str, str]) -> str:
-    """The first parts with what is new in them."""
+    """The first parts, each with its difference."""
     said = ", ".join(f"{path or 'the code around the layers'} ({why})" for path, why in list(parts.items())[:_NAMED])
     return said + (f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else "")
 

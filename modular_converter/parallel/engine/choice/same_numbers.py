@@ -1,6 +1,5 @@
-"""The numbers that a rank's code makes of shapes, held against those of the whole model's code, at the model's own sizes.
-
-Code may make a number of a weight's shape that is the same on a small instance's ranks and another one on these, such as
+"""Compare the numbers that a rank's code computes from shapes with those of the whole model, at the model's own sizes.
+Code may compute a number from a weight's shape that agrees on a small instance's ranks and differs on these, such as
 ``min(1.0, 1024 / weight.shape[0])``. Runs without data show it in every layer.
 """
 
@@ -45,7 +44,7 @@ from modular_converter.parallel.tiny.published import published
 
 
 logger = logging.getLogger(__name__)
-# Where the code's new tensors lie: with data, which are numbers too, if it runs so.
+# The devices for new tensors of the code: first with data, whose values are compared too, if the code runs so.
 _CPU = torch.device("cpu")
 # Parts that are left whole, one after the other, before a model is refused.
 _MOST_PARTS = 8
@@ -87,7 +86,7 @@ def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) 
             )
     if place:
         said = f"numbers that its code makes of shapes could not be compared ({place})"
-        level = logging.INFO if given else logging.WARNING  # a given plan is its giver's to prove
+        level = logging.INFO if given else logging.WARNING  # the author of a given plan has to prove it
         logger.log(level, "%s: %s: compare an answer with one device's", name, said)
         return plan, f"; {said}"
     return plan, f"; whole, as their code makes numbers of shapes: {', '.join(parts)}" if parts else ""
@@ -145,9 +144,8 @@ def _skeleton(model: torch.nn.Module) -> Skeleton:
 def _first_new(
     skeleton: Skeleton, whole: Numbers | str, plan: Plan, size: int, small: Callable[[], set[Place] | None]
 ) -> tuple[Place, str] | str:
-    """The first place whose numbers differ on a rank and on no rank of the small instance, and how, in words.
-
-    Without such a place it is why the numbers could not be compared; empty if they were.
+    """The first place whose numbers differ on a rank but on no rank of the small instance, with the difference in
+    words. Without such a place, the reason why the numbers could not be compared; empty if they were.
     """
     if isinstance(whole, str):
         return whole
@@ -201,7 +199,7 @@ def _anywhere(place: Place) -> Place:
 
 
 def _numbers(skeleton: Skeleton, plan: Plan | None, size: int, rank: int) -> Numbers | str:
-    """The numbers of one run without data, whole or of a rank; why there is no such run."""
+    """The numbers of one run without data, of the whole model or of a rank; or the reason why it fails."""
     why = ""
     for kind, place in itertools.product(TYPES, (_CPU, META)):
         model = bare(skeleton, kind).eval()
@@ -213,6 +211,6 @@ def _numbers(skeleton: Skeleton, plan: Plan | None, size: int, rank: int) -> Num
             given = inputs_without_data(model, kind)
             with place:
                 return numbers_of(model, functools.partial(run_without_data, model, kwargs=given))
-        except Exception as error:  # what the model's own code raises without data
+        except Exception as error:  # errors of the model's own code without data
             why = one_line(error)
     return f"no run without data: {why}"

@@ -1,4 +1,4 @@
-"""Which plan a model is run with: the given one, the one in its classes if it verifies, else the derived one."""
+"""Select the plan for a model: the given one, the one in its classes if it verifies, else the derived one."""
 
 from __future__ import annotations
 
@@ -60,11 +60,9 @@ def given_plan(given: GivenPlan, name: str) -> Plan:
 
 
 def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
-    """The plan for a model on ``size`` ranks, and where it is from.
-
-    A given plan is taken as far as it fits; where a small instance refuses it, a warning says so. The plan in the
-    model's classes is taken if it verifies and leaves no more bytes on a rank than the derived one. What a rank keeps is
-    logged.
+    """The plan for a model on ``size`` ranks, and its origin. A given plan is used as far as it fits; if a small
+    instance refuses it, a warning says so. The plan in the model's classes is taken if it verifies and leaves no more
+    bytes on a rank than the derived one. What a rank keeps is logged.
 
     Raises:
         PlanError: there is none: the model is not the library's, or neither plan verifies; with the reasons.
@@ -75,7 +73,7 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
     else:
         plan, origin, own = _own_or_derived(model, ranks)
         plan, origin = held_to_layers(model, plan, origin, ranks, own)
-        plan = fitting(plan, model)  # the small instance may have kinds of layers that the model has not
+        plan = fitting(plan, model)  # the small instance may have kinds of layers that the model lacks
     plan, origin = fitted(model, plan, origin, size, ranks, given is not None)
     plan, said = held_to_numbers(model, plan, size, ranks, given is not None)
     origin += said
@@ -85,7 +83,7 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
 
 
 def _warn_of_branches(model: torch.nn.Module) -> None:
-    """Name the branches on data that were not tried; the library's code reads numbers for sizes, which only few can be."""
+    """Name the branches on data that were not tried. Those of the library's code read sizes and are left out."""
     untried = () if is_of_the_library(model) else untried_branches_of(model)
     if untried:
         said = "; ".join(untried)

@@ -1,4 +1,4 @@
-"""The small instances of a model in hand: its class and settings at small sizes, their uses, plans and verdicts."""
+"""Small instances of a user's model: its class and settings at small sizes, their uses, plans and verdicts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def depth_fields(config: Any) -> dict[str, int]:
 
 
 def layer_overrides(config: Any, small: Any, prefix: str = "") -> dict[str, Any]:
-    """Settings that give a small configuration the layers of another one: their number, and what names them by number.
+    """Settings that give a small configuration the layers of another one: their number, and the lists that name layers
+    by number.
 
     Empty where the small one has them already, or where there are too many layers.
     """
@@ -213,7 +214,7 @@ def in_use(target: Target, overrides: dict[str, Any]) -> tuple[HeadVariant, ...]
 
 
 def is_of_the_library(model: Any) -> bool:
-    """Whether its code is the library's, whose processors make its arguments; other code is not known to anyone here."""
+    """Whether its code is the library's, whose processors make its arguments; other code is unknown."""
     own = next(
         (one for one in type(model).__mro__ if not one.__module__.startswith("modular_converter.")), type(model)
     )

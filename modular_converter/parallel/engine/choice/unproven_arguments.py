@@ -1,7 +1,6 @@
-"""Arguments of a model's forward that no run of the proof was given: a call with one is refused if it computes otherwise.
-
-The model in hand runs once without data as in this call. With operations that it has without the arguments, too, it
-computes as it was proven. Where code of the library has no such run, as for videos, a warning takes the refusal's place.
+"""Refuse calls with arguments that no run of the proof has had, if they change the model's operations. The model runs
+once without data with the arguments of the call. If it has the same operations as without them, the proof holds. If the
+library's code does not run without data, as for videos, a warning follows instead of a refusal.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from modular_converter.parallel.trace.record import tensors_in
 
 
 logger = logging.getLogger(__name__)
-# Around the layers, these only take an argument apart.
+# Outside of the layers, these operations only unpack an argument.
 _TAKES_APART = frozenset((*views.TABLE.operators, *cuts.TABLE.operators))
 # Entries of the model's ``__dict__``: ``Unproven``, and a mark for the forwards that ``generate`` makes.
 UNPROVEN, _GENERATES = "_unproven_arguments", "_generates"
@@ -58,7 +57,7 @@ class Unproven:
             return
         try:
             said = self._new_operation(given, without)
-        except Exception as error:  # whatever the model's own code raises without data
+        except Exception as error:  # any error of the model's own code without data
             said = f"it cannot be tried without data ({one_line(error)})"
             if is_of_the_library(model):
                 logger.warning(

@@ -25,7 +25,7 @@ class AdaptedShare:
         return f"{path_of_base(self, self.get_base_model())}."  # type: ignore[arg-type]
 
     def unshard(self) -> Any:
-        """The wrapper with the whole model again, in place, on every rank."""
+        """Restore the wrapper's whole model, in place, on every rank."""
         self.get_base_model().unshard()
         return self
 

@@ -1,4 +1,4 @@
-"""One plan for all processes of a group: the first process decides, and all compare what they have."""
+"""One plan for all processes of a group: the first process decides, and all compare their inputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PROBES = 256
 def agreed_plan(
     model: torch.nn.Module, given: GivenPlan | None, group: ProcessGroup, ranks: int, experts: bool = False
 ) -> tuple[Plan, str]:
-    """The plan that the first process selects, and where it is from. All processes must call it.
+    """The plan that the first process selects, and its origin. All processes must call it.
 
     Args:
         group: all processes.
@@ -64,10 +64,10 @@ def agreed_plan(
 
 
 def from_first_process(make: Callable[[], tuple[str, ...]], group: ProcessGroup) -> tuple[str, ...]:
-    """What the first process makes, on all processes; all must call it.
+    """The result of the first process, on all processes; all must call it.
 
     Raises:
-        ApplyError: on all processes alike, whatever went wrong on the first: the others would wait for ever.
+        ApplyError: on all processes alike, for any error on the first: otherwise the others would wait for ever.
     """
     found: list[Any] = [None]
     cause: Exception | None = None
@@ -127,7 +127,7 @@ def refuse_difference_in_group(
             files.fill(short)
         half = any(p.dtype in HALF_TYPES for p in model.parameters())
         said = probe.difference(run, half)
-    except Exception as error:  # a wrong plan breaks a model's own code in any way
+    except Exception as error:  # a wrong plan can cause any error in a model's own code
         said = one_line(error, 200)
     said = next(filter(None, everywhere(said, everyone)), "")
     if said:

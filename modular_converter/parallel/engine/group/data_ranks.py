@@ -120,7 +120,7 @@ def _is_container(module: torch.nn.Module) -> bool:
 
 
 def recompute_layers(model: Any) -> None:
-    """Let the layers of a model keep their inputs alone."""
+    """Let the layers of a model keep only their inputs for the backward."""
     model.gradient_checkpointing_enable({"use_reentrant": False})
     config: Any = getattr(model, "config", None)
     if getattr(config, "use_cache", None):
@@ -133,7 +133,7 @@ def _widest(model: torch.nn.Module, compute: torch.dtype | None) -> torch.dtype 
 
 
 def _autocast(model: Any, kind: torch.dtype) -> None:
-    made: Any = type(model)  # of this model alone; `unshard` takes it off again
+    made: Any = type(model)  # for this model only; `unshard` removes it
     own: Callable[..., Any] = made.forward
     device = next(model.parameters()).device.type
 

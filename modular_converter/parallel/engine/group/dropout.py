@@ -1,7 +1,6 @@
-"""Dropout of a model that is sharded over a process group: it drops what the whole model would drop in one process.
-
-Processes may have seeds of their own. A tensor that all processes hold must lose the same entries on each of them, or
-their copies of whole weights part. A share loses the entries that its part of the whole tensor would lose.
+"""Dropout of a model that is sharded over a process group: the same entries are dropped as in one process with the
+whole model. Processes may have different seeds. A tensor that all processes hold must lose the same entries on each of
+them, or their copies of whole weights diverge. A share loses the entries that this part of the whole tensor would lose.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from modular_converter.parallel.shard.collectives import ProcessGroup, borders_o
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates, skips_layers
 
 
-# The module that drops, and how many have been dropped in this call of it before.
+# The module with the dropout, and the number of earlier dropouts in this call of it.
 Place = tuple[str, int]
 # A dimension that is shared out, the first entry of each rank in it, and its whole length.
 Shared = tuple[int, tuple[int, ...]]
@@ -172,8 +171,8 @@ class SharedDropout:
         self.whole: dict[Place, tuple[int, ...]] | None = None
         self.given: tuple[Any, Any] | None = None
         self.rates = list(_rates(model))
-        self.by_number: bool | None = None  # whether its code drops by a number of its own; None for what is not known
-        self.tried = False  # to find out
+        self.by_number: bool | None = None  # whether its code has a rate of its own; None if this is unknown
+        self.tried = False  # probes whether the code drops
         self.watch = _Watch(self._found, dist.get_rank(group), self._outermost)
         if dist.get_world_size(group) > 1 and watched:
             self.watch.attach(model)
@@ -189,7 +188,9 @@ class SharedDropout:
         return any(owner.training and getattr(owner, name, 0.0) for owner, name in self.rates)
 
     def _drops_by_number(self, args: Any, kwargs: Any) -> bool | None:
-        """Whether the code drops by a number, in a call of the whole model; None where it does not run without data."""
+        """Whether the code of the whole model has a dropout with a rate of its own; None if it does not run without
+        data.
+        """
         if not self.tried:
             self.tried = True
             with contextlib.suppress(ApplyError):
@@ -230,7 +231,7 @@ class SharedDropout:
         )
 
     def _whole_shapes(self, args: Any, kwargs: Any) -> dict[Place, tuple[int, ...]]:
-        """Where the whole model drops, and of which tensors, of a run without data."""
+        """The places and tensors of dropout in the whole model, from a run without data."""
         found: dict[Place, tuple[int, ...]] = {}
 
         def note(place: Place, tensor: torch.Tensor) -> None:
@@ -251,7 +252,7 @@ class SharedDropout:
 
     @staticmethod
     def _in_half(model: torch.nn.Module, args: Any, kwargs: Any, error: Exception) -> None:
-        """Once more in the type of half precision that all operations know, such as grouped products."""
+        """Run again in the type of half precision that all operations support, such as grouped products."""
         try:
             run_without_data(model.to(torch.bfloat16), args, kwargs)
         except Exception:
@@ -265,7 +266,7 @@ def _rates(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str]]:
 
 
 def _first_ones_numbers(group: dist.ProcessGroup | None, device: torch.device) -> Callable[[], None]:
-    """Draw from the first process's random state from here on; the result gives a process with another state its own."""
+    """Draw from the first process's random state from now on; the result restores a process's own state."""
     own = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
     first = []
     for state in own:

@@ -101,7 +101,7 @@ class FileShares:
                 module._buffers[leaf] = None if buffer is None else buffer.to(self.place)
 
     def probe(self, model: torch.nn.Module) -> Probe | str:
-        """The probe of a model without weights. The first process alone reads its weights and has answers of its own."""
+        """The probe of a model without weights. Only the first process reads its weights and computes its own answers."""
         found: list[Any] = [None]
         if self.group.rank == 0:
             made = probe_of(model, self.checkpoint.filled)
@@ -117,7 +117,7 @@ class FileShares:
         return Probe(short if known == names else model, inputs, answers)
 
     def close(self) -> int:
-        """Close the files; how many bytes were taken out of them."""
+        """Close the files; return the bytes that were read."""
         self.read.clear()
         self.reader.__exit__()
         return self.reader.bytes

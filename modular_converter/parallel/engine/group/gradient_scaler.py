@@ -1,4 +1,4 @@
-"""Overflows of scaled gradients: one in a share of one process makes all processes leave the step out."""
+"""Overflows of scaled gradients: an overflow in one process's share makes all processes skip the step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWN = "_unscale_grads_"
 def share_overflows() -> None:
     """Make every ``torch.amp.GradScaler`` know the overflows of all processes that share an optimizer's weights.
 
-    A scaler looks at this process's gradients alone; processes that do not agree about a step would part.
+    A scaler looks only at this process's gradients; processes that disagree about a step would diverge.
     """
     scaler: Any = torch.amp.GradScaler
     own = getattr(scaler, _OWN)

@@ -80,7 +80,7 @@ class _SumCopies(torch.autograd.Function):
 def hold_weights(
     applied: Applied, shapes: dict[str, tuple[int, ...]], mesh: DeviceMesh | None, alone: bool
 ) -> list[Any]:
-    """Replace the parameters of a model that ``apply`` has sharded by ones that torch's own tools take.
+    """Replace the parameters of a model that ``apply`` has sharded by parameters for torch's own tools.
 
     Args:
         shapes: of the whole weights, by name.

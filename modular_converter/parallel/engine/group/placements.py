@@ -1,4 +1,4 @@
-"""How torch says a share: the placement of a DTensor, where torch's words mean exactly this share."""
+"""The placement of a DTensor that means exactly a given share, if torch has one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modular_converter.parallel.shard.shares import block_lengths, share_lengths
 
 
 def placement_of(piece: Piece, size: int, alone: bool) -> Placement | None:
-    """The placement over one dimension of a mesh; None where torch has no word for the share.
+    """The placement over one dimension of a mesh; None if torch has none for the share.
 
     Torch cuts into pieces of the same length, of which the last ones are shorter or empty. Packed blocks are a strided
     placement; torch 2.13 puts it together wrongly where a data dimension cuts the first dimension, too.

@@ -17,7 +17,7 @@ from modular_converter.parallel.shard.collectives import ProcessGroup
 
 @dataclass(frozen=True, eq=False)
 class ProcessGrid:
-    """Which processes share out what.
+    """The groups of processes over which weights and batches are divided.
 
     Attributes:
         group: of the tensor dimension.

@@ -37,7 +37,7 @@ class _Held(Protocol):
 
 
 def product_forward(kind: type[Any], held: Mapping[str, _Held]) -> Callable[..., Any] | None:
-    """The forward for a module of this class with these weights; None where its own must stay."""
+    """The forward for a module of this class with these weights; None if it must keep its own."""
     weight = held.get("weight")
     if weight is None or not weight.styles or any(one.copies or one.summed for one in held.values()):
         return None

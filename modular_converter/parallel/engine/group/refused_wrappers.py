@@ -1,6 +1,5 @@
-"""Wrappers of torch around a sharded model over processes with other shares: refused before the first step.
-
-They would copy one process's share to all of them, average gradients of different weights, or put other shares together.
+"""Refuse torch's wrappers around a sharded model, over processes with other shares, before the first step. They would
+copy one process's share to all, average gradients of different weights, or join unrelated shares.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _NEW: WeakSet[Any] = WeakSet()
 
 
 def refuse_wrapped(model: torch.nn.Module) -> None:
-    """Raise ``ApplyError`` for a model that is not whole any more, or has something around it."""
+    """Raise ``ApplyError`` for a model that is already sharded, or wrapped."""
     kinds = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
     if isinstance(model, kinds):
         raise ApplyError(f"the model is in {type(model).__name__}: give parallelize its .module, and no wrapper")
@@ -121,6 +120,6 @@ def _check_shards(model: Any) -> None:
 
 
 def _holds_others(shared: Iterable[dist.ProcessGroup | None], group: dist.ProcessGroup | None) -> bool:
-    """Whether a group has several of the processes over which something is shared out."""
+    """Whether a group contains several of the processes that hold different shares."""
     ranks = set(dist.get_process_group_ranks(group))
     return any(len(ranks & set(dist.get_process_group_ranks(one))) > 1 for one in shared)

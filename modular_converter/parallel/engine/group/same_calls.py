@@ -1,4 +1,4 @@
-"""Processes that are called alike: what they were given is compared, since collectives of unlike calls mix numbers."""
+"""Compare the arguments of all processes, since collectives of different calls would mix numbers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def refuse_other_inputs(args: Any, kwargs: Any, group: ProcessGroup, data_rank: 
 
 
 def _mark(leaf: Any) -> Any:
-    """What must be equal of one input."""
+    """The facts of one input that must be equal."""
     if not isinstance(leaf, torch.Tensor):
         return type(leaf).__name__
     about = tuple(leaf.shape), str(leaf.dtype)

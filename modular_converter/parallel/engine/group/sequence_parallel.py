@@ -1,7 +1,8 @@
 """Sequence parallelism: between the regions of a plan each process has its part of the sequence, as Megatron's does.
 
-Sums behind row-wise layers give out parts, and column-wise layers get them together again. Norms, residuals and dropout keep
-a part of the activations. Without gradients, activations stay whole, since decoding has one token a step.
+Sums behind row-wise layers are scattered into parts, and parts are gathered before column-wise layers. Norms, residuals
+and dropout keep a part of the activations. Without gradients, activations stay whole, since decoding has one token a
+step.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _HANDED_ON = "_part_of_sequence"
 class SequenceParallel:
     """The hooks of a model's layers; ``detach`` takes them off.
 
-    They stand before and behind all others of their modules, which see what the module itself gets and gives.
+    They are the first and last hooks of their modules, so that other hooks see the module's own inputs and outputs.
 
     Args:
         products: linear layers that give parts themselves.
@@ -46,7 +47,7 @@ class SequenceParallel:
             self._hook(model.get_submodule(path), self._before_region(path), self._after_region(path))
 
     def detach(self) -> None:
-        """Take the hooks off."""
+        """Remove the hooks."""
         for handle in self.handles:
             handle.remove()
         for product in self.products:
@@ -79,7 +80,7 @@ class SequenceParallel:
                     f"multiple of {self.group.size}, or leave it out"
                 )
             part = part_of_sequence(whole, self.group)
-            # A frozen embedding: what comes of the part is told from other tensors by its gradient.
+            # A frozen embedding: tensors computed from the part are recognised by their gradient.
             part = part if part.requires_grad else part.detach().requires_grad_()
             self.part = part.shape
             return _exchanged((args, kwargs), {id(whole): part})
@@ -171,7 +172,7 @@ def _floats(values: Any) -> list[torch.Tensor]:
 
 
 def _moving(values: Any) -> list[torch.Tensor]:
-    """The tensors with gradients, each once: what comes of the activations."""
+    """The tensors with gradients, each once: those computed from activations."""
     return [one for one in _floats(values) if one.requires_grad]
 
 

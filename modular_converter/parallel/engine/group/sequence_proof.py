@@ -59,7 +59,7 @@ def sequence_plan(model: torch.nn.Module, plan: Plan, grid: ProcessGrid, skeleto
 
 
 def _difference(model: Any, plan: Plan, zone: Zone) -> str:
-    """How a small instance with the plan differs from the whole one, in words; empty if it does not."""
+    """The difference of a small instance with the plan from the whole one, in words; empty if there is none."""
     small = small_instance(target_like(model), small_settings(model))
     whole: Any = copy.deepcopy(small.model).float().eval()
     own = zone_of(whole, resolve(fitting(plan, whole), whole))

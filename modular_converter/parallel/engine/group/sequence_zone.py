@@ -1,4 +1,6 @@
-"""Where a model's activations can be parts of the sequence: between the regions of each layer, where its norms stand."""
+"""The part of a model in which activations can be parts of the sequence: between the regions of each layer, at its
+norms.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ def zone_of(model: torch.nn.Module, plan: Resolution) -> Zone:
 
 
 def _refuse_other_uses(model: torch.nn.Module, weights: set[str]) -> None:
-    """A weight that whole sequences meet, too, has its complete gradient from there on each rank."""
+    """A weight that is also used with whole sequences has its complete gradient on each rank from there."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     between = {id(parameters[name]): name for name in weights}
     for name, one in parameters.items():
@@ -88,7 +90,7 @@ def _refuse_other_uses(model: torch.nn.Module, weights: set[str]) -> None:
 
 
 def kinds_between(model: torch.nn.Module, zone: Zone) -> set[type[torch.nn.Module]]:
-    """The classes of what computes on parts of the sequence: the layers and what is in them, without the regions."""
+    """The classes of modules that compute on parts of the sequence: the layers and their modules, without the regions."""
     inside = {id(module) for path in zone.regions for module in model.get_submodule(path).modules()}
     modules = (module for path in zone.layers for module in model.get_submodule(path).modules())
     return {type(module) for module in modules if id(module) not in inside}

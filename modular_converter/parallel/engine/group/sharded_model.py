@@ -150,7 +150,7 @@ class Sharded(InLayout, MemoryFigures):
 
     @property
     def is_distributed_loading_by_transformers(self) -> bool:
-        """For transformers' ``Trainer``: it leaves the model as it is, and takes the norm of DTensors alone."""
+        """For transformers' ``Trainer``: the model stays as it is; ``Trainer`` would use only DTensors for the norm."""
         own: Any = self
         return all(isinstance(one, DTensor) for one in own.parameters())
 

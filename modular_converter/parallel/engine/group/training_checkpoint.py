@@ -1,7 +1,6 @@
-"""Checkpoints of training: saved in one layout, resumed in another, and complete or not there at all.
-
-torch's distributed checkpoints write what each process holds. They ask a tensor where its entries lie, and the answer here
-is that of the plan, so that unequal and packed shares are whole again on disk, whatever torch's placements can say.
+"""Checkpoints of training: saved in one layout, resumed in another, and either complete or absent. torch's distributed
+checkpoints write the part that each process holds. They ask a tensor for the places of its entries, and the plan gives
+the answer here, so that unequal and packed shares, too, are whole on disk.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from modular_converter.parallel.shard.collectives import ProcessGroup
 _FOLDER = re.compile(r"step-(\d+)")
 _NOTES = "training.json"
 _STEP = "step"
-# How an optimizer computes, not what: a resumed run chooses for its own devices.
+# Options of an optimizer's implementation, not of its arithmetic: a resumed run chooses them for its own devices.
 _FORMS = ("foreach", "fused", "capturable", "differentiable")
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """What a checkpoint says besides weights: the number of its step, and what the caller has noted."""
+    """The contents of a checkpoint besides weights: the number of its step, and the caller's notes."""
 
     step: int
     notes: dict[str, Any]
@@ -52,7 +51,7 @@ class Resumed:
 
 @dataclass(frozen=True)
 class Trained:
-    """What this process has of a model: all of it in part, or some of its layers.
+    """The part of a model that this process has: a share of every layer, or some layers.
 
     Attributes:
         weights: each once, by its first name in the whole model.

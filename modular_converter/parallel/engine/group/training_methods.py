@@ -1,4 +1,4 @@
-"""Methods of models that are trained by several processes, whatever each of them holds."""
+"""Methods of models that several processes train, with shares or with stages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Checkpoints:
     """Checkpoints of training."""
 
     def _trained(self) -> Trained:
-        """What this process has of the model."""
+        """The part of the model that this process has."""
         raise NotImplementedError
 
     def save_checkpoint(
@@ -34,7 +34,8 @@ class Checkpoints:
         notes: Mapping[str, Any] | None = None,
         keep: int = 2,
     ) -> Path:
-        """Save weights and the optimizer's state as ``folder/step-N``, complete or not at all; all ranks must call it.
+        """Save weights and the optimizer's state as ``folder/step-N``, completely or not at all; all ranks must call
+        it.
 
         Args:
             notes: plain values that ``load_checkpoint`` gives back, as JSON has them.

@@ -1,4 +1,4 @@
-"""`generate` on several ranks: the first rank decides for all where their decisions could differ.
+"""Let the first rank decide for all ranks in `generate` where their decisions could differ.
 
 Clocks differ between processes, and so do random numbers that are not torch's. A rank that stops a token before the
 others leaves them waiting for ever. So the results of the caller's own criteria and processors, and of a limit of
@@ -20,7 +20,7 @@ import torch
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
-# Methods of transformers' `GenerationMixin` -> the arguments, or values in the configuration, that may differ so.
+# Methods of transformers' `GenerationMixin` -> the arguments or settings by which the ranks may differ.
 _MAKERS = {
     "_get_stopping_criteria": ("stopping_criteria", "max_time"),
     "_get_logits_processor": ("logits_processor", "prefix_allowed_tokens_fn"),
@@ -31,7 +31,7 @@ _EACH_TOKEN = "_get_stopping_criteria"
 
 
 def make_agree(model: torch.nn.Module, group: ProcessGroup, step: Callable[[], None] | None = None) -> None:
-    """Make all parts of a rank's model that generate agree with the other ranks'.
+    """Make every generating part of a rank's model agree with the other ranks.
 
     Args:
         step: called at each token; it may raise on all ranks alike.

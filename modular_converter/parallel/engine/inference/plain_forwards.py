@@ -111,7 +111,7 @@ class DirectGroup(ProcessGroup):
 
 
 def _not_counted() -> None:
-    """For a group whose collectives nobody counts."""
+    """The default ``meet``, for a group whose collectives are not counted."""
 
 
 def _options(options: Any, later: bool) -> Any:
@@ -137,7 +137,7 @@ class _PlainForward(torch.nn.Module):
         return value[..., slice(*self._own())] if self._plain_split else value
 
     def _own(self) -> tuple[int, int]:
-        """The first entry of the weight that this rank holds, and the one behind the last."""
+        """The first entry of the weight on this rank, and the end of its entries."""
         rank = self._plain_group.rank
         return self._plain_borders[rank], self._plain_borders[rank + 1]
 
@@ -275,7 +275,7 @@ def _sum_outputs(applied: Applied, group: DirectGroup) -> None:
 
 
 def _kind_of(module: torch.nn.Module, leaf: str, forms: set[Inference], packed: bool) -> type[Any] | None:
-    """The forward for a module's weight, or None where the role has to stay."""
+    """The forward for a module's weight, or None if the role has to stay."""
     products = forms - {Inference.SUMMED_LOOKUP}
     if leaf != "weight" or len(products) > 1:
         return None
@@ -294,6 +294,6 @@ def _kind_of(module: torch.nn.Module, leaf: str, forms: set[Inference], packed: 
 
 
 def _swap(module: torch.nn.Module, kind: type[Any], group: DirectGroup) -> None:
-    """Give a module another forward; a sum is of what all of the module's class gives."""
+    """Give a module another forward; a sum adds up the whole output of the module's class."""
     swap_forward(module, kind, outermost=kind is _SummedOutput)
     module.__dict__["_plain_group"] = group

@@ -48,7 +48,7 @@ class SmallSums:
 
 
 def open_small_sums(group: dist.ProcessGroup, device: torch.device) -> SmallSums | None:
-    """Sums for a group, of the types that all ranks can have; None where there is none. Every rank must call this."""
+    """Sums for a group, for the types that work on all ranks; None if there are none. Every rank must call this."""
     made = None
     try:
         made = SmallSums(group, device, DTYPES)

@@ -1,4 +1,4 @@
-"""What the ranks' answers say when some of them are errors: an error of the caller's, or ranks that have come apart."""
+"""Read the ranks' answers when some are errors: an error of the caller, or ranks that no longer agree."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def error_in(raw: list[bytes], ranks: list[Rank], about: tuple[Any, ...]) -> Rem
         raise Lost(said, f"rank {first} cannot go on; all ranks were ended: {said}\n{text}")
     if len(failed) < len(raw) and raw[first][:1] == FAILURE:
         raise Lost(f"rank {first} failed alone", f"rank {first} failed alone; all ranks were ended:\n{text}")
-    if len({rank.progress.met for rank in ranks}) > 1:  # a sum that one of them has begun would meet the next call's
+    if len({rank.progress.met for rank in ranks}) > 1:  # a collective that one has begun would meet the next call's
         raise Lost(
             "the ranks failed in different places", f"the ranks failed in different places; rank {first}:\n{text}"
         )

@@ -15,7 +15,7 @@ WAIT_S = 1.0
 
 
 class FairLock:
-    """A lock that threads get in the order of their requests. An interrupted wait leaves the queue.
+    """A lock that threads get in the order of their requests. A thread whose wait is interrupted leaves the queue.
 
     Args:
         freed: called when the lock is free again; it may take the lock itself.

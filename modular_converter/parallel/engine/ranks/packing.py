@@ -67,7 +67,7 @@ class OnRanks:
 
 
 class OnRanksParts(OnRanks):
-    """A handle of a tuple, list or dict; its parts are shares."""
+    """A handle of a tuple, list or dict whose parts are shares."""
 
     def __getitem__(self, key: Any) -> Any:
         raise ApplyError(f"{self!r}: each rank holds its own share; pass it to the next call as it is")
@@ -89,7 +89,7 @@ def handle_for(kind: type[Any], number: int, names: dict[str, bool], call: Calla
 
 
 def stand_in(value: Any, number: int, call: Callable[..., Any]) -> None:
-    """Make the caller's object, which has been sent to the ranks, the handle of it; its content here goes."""
+    """Turn the caller's object, which has been sent to the ranks, into its handle; its content here is dropped."""
     kind, names = type(value), public_names(type(value), own_names(value))
     value.__class__ = _handle_class(kind)  # type: ignore[arg-type]
     vars(value).clear()

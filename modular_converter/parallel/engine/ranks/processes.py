@@ -69,7 +69,7 @@ def begin(context: Any, start: Start, down: Arena) -> Rank:
     theirs.close()
     far.close()
     rank = Rank(process, ours, near, up, progress, log)
-    with contextlib.suppress(OSError):  # it died while it started: the wait for its answer says how
+    with contextlib.suppress(OSError):  # it died during its start: the wait for its answer reports this
         for descriptor in (log, down.descriptor, up.descriptor, progress.arena.descriptor):
             send_handle(ours, descriptor, process.pid)
     return rank
@@ -253,7 +253,7 @@ def _hung(ranks: list[Rank], missing: list[int], limit_s: float) -> Lost:
 
 
 def _places_of_hung(ranks: list[Rank], missing: list[int]) -> list[str]:
-    """Where the ranks were: first those that say nothing, then those with work of their own, then those that wait."""
+    """The places of the ranks: first those without an answer, then those with work of their own, then those that wait."""
     found = {number: _last_output(ranks[number], number) for number in missing}
     silent = [number for number in missing if not found[number]]
     waiting = [number for number in missing if any(mark in found[number] for mark in _WAITING)]

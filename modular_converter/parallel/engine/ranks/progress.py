@@ -1,7 +1,6 @@
-"""How far each rank has come in a call, in memory that it shares with the main process.
-
-Two counters, of collectives and of tokens, tell a rank that is late from one that waits for a rank that has failed, and
-let all ranks leave a call at the same token. A token costs them half a microsecond, and no message.
+"""The progress of each rank in a call, in memory shared with the main process. Two counters, of collectives and of
+tokens, distinguish a late rank from one that waits for a failed rank, and let all ranks leave a call at the same token.
+A token costs half a microsecond, and no message.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Progress:
         return found
 
     def begin(self) -> None:
-        """Set everything back, for the main process while the ranks are idle."""
+        """Reset all counters; called by the main process while the ranks are idle."""
         self.cells[_MET] = self.cells[_STEPS] = self.cells[_STOP] = 0
 
     def meet(self) -> None:

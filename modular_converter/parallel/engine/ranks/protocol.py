@@ -1,4 +1,4 @@
-"""What the main process and a rank agree on: how a rank is started, and the first bytes of its messages.
+"""The protocol between the main process and a rank: the settings to start a rank, and the first bytes of its messages.
 
 Only the standard library is imported here, because a rank reads this before it imports torch.
 """

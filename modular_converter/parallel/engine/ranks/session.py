@@ -1,4 +1,4 @@
-"""The main process's side of a group of ranks: start them, talk to them in turn, notice what goes wrong, end them.
+"""The main process's side of a group of ranks: start them, send messages in turn, notice failures, end them.
 
 A rank that dies, hangs or fails alone would leave the others waiting in a collective for ever. So every wait here
 watches all ranks, and ends all of them when one cannot go on.
@@ -30,7 +30,7 @@ from modular_converter.parallel.errors import RankError
 
 
 START_LIMIT_S = 180.0
-# How long an interrupted call may take until its next token, where the ranks leave it.
+# The seconds that an interrupted call may take until its next token, at which the ranks leave it.
 LEAVE_S = 15.0
 # Messages without an answer that may wait in the pipes, which hold many more.
 _OWED = 16
@@ -119,7 +119,7 @@ class Session:
                 raise RankError(f"the ranks did not start: {error}") from error
 
     def refuse_ended(self) -> None:
-        """Raise ``RankError`` if no model can be put on these ranks any more."""
+        """Raise ``RankError`` if these ranks can no longer take a model."""
         if self.ended:
             raise RankError(f"the session's ranks have ended: {self.ended}; make another Session")
 
@@ -163,7 +163,7 @@ class Session:
         return self.answers(limit_s or self.limit_s, event, device, resolve)
 
     def _discard_answers(self, limit_s: float) -> None:
-        """Throw away answers that nobody took: they belong to calls that were under way when something failed."""
+        """Discard unread answers: they belong to calls that were under way when something failed."""
         while self.owed and not self.ended:
             with contextlib.suppress(RemoteError):
                 self.answers(limit_s)
@@ -183,7 +183,7 @@ class Session:
         self._tidy()
 
     def remember(self, model: int, number: int) -> None:
-        """Take back that an object is not needed, if the ranks do not know it yet."""
+        """Keep an object after all, if the ranks have not been told to drop it."""
         for entry in [one for one in self.unneeded if one[0] == model and one[1] == range(number, number + 1)]:
             self.unneeded.remove(entry)
 

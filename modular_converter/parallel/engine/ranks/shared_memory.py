@@ -1,4 +1,4 @@
-"""Memory that several processes see and that has no name: nothing of it can be left behind, however they end.
+"""Memory that several processes share and that has no name, so that none of it is left behind, however they end.
 
 Only standard library here, so that a rank can map it before torch is imported.
 """

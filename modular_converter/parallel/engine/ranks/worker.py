@@ -75,7 +75,7 @@ def _leave() -> None:
 
 
 def _watch(lifeline: Connection, parent: int) -> None:
-    """End this process when the main process is gone, also in the middle of a collective.
+    """End this process when the main process has ended, even in the middle of a collective.
 
     A signal at the parent's death would come when the *thread* that started this process ends, which is too early.
     """

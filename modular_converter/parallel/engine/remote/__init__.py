@@ -1,1 +1,1 @@
-"""A model whose weights are on the ranks, as its caller holds it and as a rank holds it."""
+"""A model whose weights are on the ranks: the caller's side and the rank's side."""

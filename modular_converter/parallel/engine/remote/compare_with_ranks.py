@@ -1,4 +1,4 @@
-"""Answers of started ranks beside those of the main process, before a model's weights are handed over for good."""
+"""Compare answers of started ranks with those of the main process, before a model's weights are handed over for good."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _AGREED: set[tuple[Any, ...]] = set()
 
 @dataclass(frozen=True)
 class ComparedOnRanks:
-    """How answers differ, in words, empty if they agree.
+    """The difference of answers, in words, empty if they agree.
 
     Attributes:
         placement: where the ranks keep what was compared.
@@ -50,7 +50,7 @@ class ComparedOnRanks:
 def difference_on_ranks(
     model: Any, plan: Plan, session: Session, dtype: torch.dtype | None, checkpoint: Checkpoint | None = None
 ) -> ComparedOnRanks:
-    """How one layer of each kind of a model differs on the ranks from the main process.
+    """The differences between the ranks and the main process of one layer of each kind.
 
     The weights stay here too: the ranks get copies of the few layers. They drop them when the result is dropped.
 
@@ -73,7 +73,9 @@ def difference_on_ranks(
 
 
 def difference_of_small(model: Any, plan: Plan, session: Session) -> str:
-    """How the model's small instance differs on the ranks, in its form for inference, in words; empty if it agrees."""
+    """The difference of the model's small instance on the ranks, in its form for inference, in words; empty if it
+    agrees.
+    """
     try:
         small, inputs = proven_inputs(model)
         skeleton = dismantle(small, kept_types(small, None))[0]

@@ -1,4 +1,4 @@
-"""Memory of weights goes back to the system while a model is being handed over, not only when its process ends.
+"""Give memory of weights back to the system while a model is handed over, not only when its process ends.
 
 Without this, where ranks run on CPUs, a model would be in the host's memory twice: one that is mostly one weight until
 its last row is read, and one of many weights below 32 MB, which the allocator may keep for later allocations.

@@ -1,4 +1,4 @@
-"""A model's way to the ranks of a session: its parts that they lack, a few megabytes at a time."""
+"""Send a model to the ranks of a session: only the parts that they lack, a few megabytes at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
 
 
-# What all ranks together read between two answers.
+# The bytes that all ranks together read between two answers.
 _BATCH_BYTES = 2 << 30
 
 
@@ -139,7 +139,7 @@ def _stream(session: Session, number: int, items: tuple[Item, ...], tensors: lis
         while waiting:
             finish_oldest()
     except BaseException:
-        for n in torn:  # what has lost a row is lost
+        for n in torn:  # a tensor that has lost a row is lost
             tensors[n].data = torch.empty(0, dtype=items[n].dtype)
         raise
     session.down.release()

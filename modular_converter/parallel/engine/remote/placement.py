@@ -79,7 +79,7 @@ class Placement:
             message = ("call", self.number, method, args, kwargs, states, share, name)
             try:
                 answers = self._ask(message, event=event, device=where, resolve=self._handle)
-            except BaseException:  # the ranks may have answered, and keep what nobody has heard of
+            except BaseException:  # the ranks may have answered, and keep objects that have no handle here
                 self.session.forget(self.number, range(name, name + _NAMES))
                 raise
             self.times = self.session.times
@@ -89,7 +89,7 @@ class Placement:
             return result
 
     def _ask(self, message: Any, **how: Any) -> list[Any]:
-        """Ask the ranks; what all of them raise is raised as it was there."""
+        """Ask the ranks; an error that all of them raise is raised here unchanged."""
         try:
             return self.session.ask(message, **how)
         except RemoteError as error:
@@ -146,7 +146,7 @@ class Placement:
             self.session.ask(("trial", self.number))
 
     def profile(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, float]]:
-        """What each rank's time goes to in one call, in milliseconds; see ``profiling.profile``."""
+        """The time of one call on each rank by kind of work, in milliseconds; see ``profiling.profile``."""
         with self.session.lock:
             found: list[dict[str, float]] = self.session.ask(("profile", self.number, method, args, kwargs))
         return found

@@ -139,7 +139,7 @@ class Parallelized(MemoryFigures):
 
 
 class _Fixed(dict[str, Any]):
-    """The children or the weights of a module while the ranks have them: exchanging one, as adapters do, is refused."""
+    """The children or the weights of a module while the ranks have them: replacing one, as adapters do, is refused."""
 
     def __setitem__(self, name: str, value: Any) -> None:
         raise PlanError(_UNREACHED.format(name=name))
@@ -274,7 +274,7 @@ def _there(value: Any, placement: Placement) -> Any:
 
 
 def _send_settings(model: Any) -> None:
-    """Tell the ranks what was changed in the settings since the last call. A look costs 13 us for a Llama."""
+    """Send the ranks the changes of the settings since the last call. The comparison costs 13 us for a Llama."""
     refuse_new_scales(model._scales)
     settings, placement = settings_of(model), model._placement
     data = pickled(settings)

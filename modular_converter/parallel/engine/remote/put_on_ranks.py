@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Ready:
-    """A model that can be put on ranks, as far as this can be known without them.
+    """A model that, as far as can be known without ranks, can be put on them.
 
     Attributes:
         origin: where the plan is from, in words.
@@ -86,7 +86,7 @@ def put_on_ranks(given: Arguments) -> Any:
     checkpoint: Checkpoint | None = None
     ready: _Ready | None = None
     try:
-        session.begin()  # imports and joining take ranks seconds, in which the model is opened and the plan is chosen
+        session.begin()  # ranks take seconds to import and join; meanwhile the model is opened and the plan is chosen
         if is_folder(given.model):
             checkpoint = open_checkpoint(given.model, given.weight_type, given.model_class)
             given = _with_plan(replace(given, model=checkpoint.model, dtype=None, fp16=False))

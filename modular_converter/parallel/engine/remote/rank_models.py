@@ -212,7 +212,7 @@ class Worker(Answering):
         self.answer(None)
 
     def on_profile(self, number: int, method: str, args: Any, kwargs: Any) -> None:
-        """Run a method under torch's profiler; each rank's table of what its time went to."""
+        """Run a method under torch's profiler; each rank answers with its times by kind of work."""
         model: Any = self.models[number].model
         target = model if method == "forward" else getattr(model, method)
         self.answer(profile(lambda: target(*args, **kwargs), self.device))
@@ -227,7 +227,7 @@ class Worker(Answering):
         stays: Sequence[Any] = (),
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Send an answer with the caches of a result as handles; they stay here, unless nobody hears of them."""
+        """Send an answer with the caches of a result as handles; they stay here, if the answer arrives."""
         held = hold([result, *map(Held, stays)], name, loaded.held)
         new = held.keys() - loaded.held.keys()
         loaded.held.update(held)

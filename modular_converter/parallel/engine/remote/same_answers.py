@@ -1,4 +1,4 @@
-"""Answers of all ranks, compared: a rank's own share of a tensor, or ranks that have come apart, would be silent errors.
+"""Compare the answers of all ranks: a rank's own share of a tensor, or ranks that disagree, would be silent errors.
 
 Each tensor of a result becomes four numbers, and one small collective brings those of all ranks together. Numbers of
 Python's and arrays of numpy's are compared too: a length of a share, say, would mislead its reader.
@@ -32,7 +32,7 @@ Gather = Callable[[torch.Tensor], torch.Tensor]
 Path = tuple[str, ...]
 Shape = tuple[int, ...]
 Whole = Mapping[Path, Shape | torch.Tensor]
-"""What a result of the whole model is: the shape of a tensor, or the integers where it has some of Python's."""
+"""The form of the whole model's result: the shape of a tensor, or Python's integers."""
 
 
 class DifferentAnswers(Exception):

@@ -1,4 +1,4 @@
-"""The parts of a call that do not travel: caches stay on the ranks, and streamers in the main process."""
+"""The parts of a call that are not sent: caches stay on the ranks, and streamers in the main process."""
 
 from __future__ import annotations
 

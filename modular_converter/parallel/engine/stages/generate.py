@@ -1,7 +1,7 @@
 """``generate`` through stages: each stage has its own cache, and several groups of sequences are in flight.
 
-While the last stage chooses tokens for one group, the stages before it work on others. What chooses tokens and when
-sequences end are transformers' own processors of logits and criteria.
+While the last stage chooses tokens for one group, the stages before it work on others. Transformers' own processors of
+logits and criteria choose tokens and end sequences.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.trace.call_names import forward_names
 
 
-# What the last stage says of a group, before its tokens.
+# The state of a group that the last stage sends before its tokens.
 _GOES_ON, _DONE, _FAILED = range(3)
 
 
@@ -61,7 +61,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Shapes:
-    """Of the first forward of so many rows and of the later ones, with the cache that the first one leaves, without data."""
+    """The shapes of the first forward of so many rows and of the later ones, with the cache of the first, without data."""
 
     first: LayerFlow
     later: LayerFlow

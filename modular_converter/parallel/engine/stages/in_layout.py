@@ -138,7 +138,7 @@ class PipelineInLayout(InLayout, Pipeline):
 
 
 def _part_of(whole: Resolution, stage: StageModule) -> Resolution:
-    """What a plan says of the parts that a stage has."""
+    """The rules of a plan for the parts that a stage has."""
     held = {name for name, _ in stage.model.named_parameters(remove_duplicate=False)}
 
     def here(path: str) -> bool:

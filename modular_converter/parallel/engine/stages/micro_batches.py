@@ -1,4 +1,4 @@
-"""A batch as its caller gives it: what is divided into micro-batches, and what every micro-batch gets."""
+"""A caller's batch: the tensors that are divided into micro-batches, and those that every micro-batch gets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Batch:
 
     @property
     def shapes(self) -> tuple[Any, ...]:
-        """What steps with the same shapes have in common."""
+        """The key that steps with the same shapes have in common."""
         return tuple(
             (name, (tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else repr(value))
             for name, value in sorted(self.inputs.items())
@@ -150,7 +150,7 @@ class RowDimensions:
                 )
 
     def _fails(self, inputs: Mapping[str, Any], dims: Mapping[str, int], size: int) -> str:
-        """Why the model does not run with a row more in some dimensions; "" if it does."""
+        """The reason why the model does not run with a row more in some dimensions; "" if it does."""
         grown = {
             name: on_meta(value).new_empty([n + (d == dims[name]) for d, n in enumerate(value.shape)])
             if name in dims

@@ -130,7 +130,7 @@ class Pipeline(StageWeights):
         self._shared = shared_weights(self._own, own_group, self._place)
 
     def _prepare(self, stage: StageModule) -> None:
-        """For heirs: change how a stage holds its weights, before anything else has them."""
+        """For subclasses: change how a stage holds its weights, before other code has them."""
 
     def _everyone_of(self, group: dist.ProcessGroup) -> tuple[ProcessGroup, int]:
         """All processes that have the model, and which part of a batch this one gets."""
@@ -271,7 +271,7 @@ class Pipeline(StageWeights):
         return found / self._chunks
 
     def _refuse_everywhere(self, said: str) -> None:
-        """Raise ``ApplyError`` on all processes if one has something to say."""
+        """Raise ``ApplyError`` on all processes if one has a message."""
         if float(self._everyone.all_reduce(torch.tensor([float(bool(said))], device=self._place))):
             raise ApplyError(next(filter(None, everywhere(said, self._everyone))))
 

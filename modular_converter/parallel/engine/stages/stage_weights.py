@@ -1,4 +1,4 @@
-"""What a process's stages hold: their parameters, the norm of their gradients, and their part of a checkpoint."""
+"""The weights of a process's stages: their parameters, the norm of their gradients, and their part of a checkpoint."""
 
 from __future__ import annotations
 

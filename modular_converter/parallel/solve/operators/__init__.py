@@ -42,7 +42,7 @@ def operator_of(op: Op) -> Operator:
 
 
 def traits_of(op: Op) -> Traits:
-    """What is known of a recorded operation beside its axes."""
+    """The traits of a recorded operation: the facts about it beside its axes."""
     return operator_of(op).traits
 
 

@@ -1,4 +1,4 @@
-"""Axis rules of operators that make one entry of many, put entries in order, or hand a value to the program."""
+"""Axis rules of operators that reduce, sort, or return a value to the program."""
 
 from __future__ import annotations
 

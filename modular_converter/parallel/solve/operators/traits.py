@@ -1,4 +1,4 @@
-"""What an operator is to the solver: its axis rule and its traits, written down together in one table of its file."""
+"""The entry of an operator for the solver: its axis rule and its traits, in the table of its file."""
 
 from __future__ import annotations
 
