@@ -10,10 +10,13 @@ from typing import NamedTuple
 
 import click
 
-from modular_converter.check.cache.store import cache_folder
+from modular_converter.check.cache.store import VARIABLE, cache_folder, clear, unusable
 from modular_converter.check.run import CheckOptions, CheckResult, check
 from modular_converter.commands.output import print_diff, report
 from modular_converter.diagnostics import Diagnostic
+from modular_converter.reporting import safe
+from modular_converter.reporting.counts import count
+from modular_converter.rules import UnknownRuleError, by_code, off_by_default
 
 
 DIFF_LINES = 120
@@ -78,8 +81,6 @@ def _of_rules_off(result: CheckResult, selected: Collection[str], *, counted: bo
     settings = result.settings
     if settings is None or not (selected or counted or settings.select != ("MC",)):
         return _OfRulesOff()
-    from modular_converter.rules import off_by_default
-
     reported = off_by_default().intersection((*settings.select, *selected))
     if not (reported or counted):
         return _OfRulesOff()
@@ -92,8 +93,6 @@ def _of_rules_off(result: CheckResult, selected: Collection[str], *, counted: bo
 
 def _code_of_rule_off(entry: str) -> str:
     """The code of a rule that is off by default. Raises `UsageError` for any other rule."""
-    from modular_converter.rules import UnknownRuleError, by_code, off_by_default
-
     try:
         rule = by_code(entry)
     except UnknownRuleError as error:
@@ -108,8 +107,6 @@ def _code_of_rule_off(entry: str) -> str:
 
 def _clear(folder: str, quiet: bool) -> None:
     """Remove the entries of earlier runs; print the reason if this fails."""
-    from modular_converter.check.cache.store import clear
-
     if (reason := clear(folder)) and not quiet:
         _warn_of_cache(folder, f"could not be cleared: {reason}")
 
@@ -118,16 +115,11 @@ def _report_cache(result: CheckResult, cache: str | None) -> None:
     """Print why nothing could be stored, if the next run must therefore convert the same files again."""
     if cache is None or not result.converted:
         return
-    from modular_converter.check.cache.store import unusable
-
     if reason := unusable(cache):
         _warn_of_cache(cache, f"remembers nothing for the next run: {reason}")
 
 
 def _warn_of_cache(folder: str, trouble: str) -> None:
-    from modular_converter.check.cache.store import VARIABLE
-    from modular_converter.reporting import safe
-
     advice = f"set {VARIABLE} to a folder that can be written to, or give --no-cache"
     click.echo(safe.report_line(f"the cache {folder} {trouble}; {advice}", safe.WIDEST_MESSAGE), err=True)
 
@@ -140,8 +132,6 @@ def print_statistics(diagnostics: Sequence[Diagnostic]) -> None:
 
 
 def _summarize(result: CheckResult, seconds: float) -> None:
-    from modular_converter.reporting.counts import count
-
     failed = sum(conversion.failed for conversion in result.conversions)
     files = sum(len(conversion.files) for conversion in result.conversions)
     parts = [count(len(result.conversions), "modular file"), count(files, "generated file")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -79,8 +80,6 @@ def models_folder(
 
 
 def _model_folders_below(folder: str) -> Iterator[str]:
-    import glob
-
     for pattern in ("models", "src/*/models", "*/models"):
         found = sorted(glob.glob(os.path.join(glob.escape(folder), *pattern.split("/"))))
         yield from (path for path in found if os.path.isdir(path))
@@ -104,8 +103,6 @@ def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[s
             reason = "not a modular file: its name is not `modular_<model>.py`"
             raise ConversionError(nothing_to_convert.diagnose(argument, reason=reason))
         return [os.path.abspath(argument)]
-    import glob
-
     if glob.has_magic(argument):
         for folder in glob.glob(os.path.dirname(argument), recursive=True):
             listings.of(os.path.abspath(folder))  # `glob` is silent about a folder that cannot be listed

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.rules import outside_root, read_only_target
 from modular_converter.settings.parent_folders import is_below
-from modular_converter.settings.regular_file import NO_FOLLOW
+from modular_converter.settings.regular_file import NO_FOLLOW, FileTooLarge, read_regular
 
 
 LEFTOVER = re.compile(r"^\..+\.(\d+)\.modular-tmp$")
@@ -135,12 +135,10 @@ def _refuse_special(name: str, folder: Folder) -> None:
 
 
 def _holds(name: str, content: bytes, folder: Folder) -> bool:
-    """Whether a file has this content. One of another size, however large, is not read."""
-    flags = os.O_RDONLY | NO_FOLLOW | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    """Whether a file has this content. A larger file is not read."""
     try:
-        with os.fdopen(os.open(name, flags, dir_fd=folder.handle), "rb") as file:
-            return os.fstat(file.fileno()).st_size == len(content) and file.read(len(content) + 1) == content
-    except FileNotFoundError:
+        return read_regular(name, len(content), NO_FOLLOW, folder.handle) == content
+    except (FileNotFoundError, FileTooLarge):
         return False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 
 
 def package_of(folder: str, is_file: Callable[[str], bool] = os.path.isfile) -> tuple[str, str]:
@@ -26,8 +27,6 @@ def find_package(name: str, beside: str, is_file: Callable[[str], bool] = os.pat
         return top
     if not re.fullmatch(r"[^\W\d]\w*", name):
         return None
-    from importlib.machinery import PathFinder
-
     spec = PathFinder.find_spec(name)
     locations = list(spec.submodule_search_locations or []) if spec else []
     return locations[0] if locations else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 from modular_converter.diagnostics import Example, Rule
 from modular_converter.rules import fixes
 
@@ -30,8 +32,6 @@ def explain(rule: Rule, *, color: bool = False) -> str:
     """The page for a terminal: the Markdown itself, or the same in colours."""
     if not color:
         return page(rule)
-    import io
-
     from rich.console import Console
     from rich.markdown import Markdown
 

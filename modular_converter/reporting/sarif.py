@@ -52,11 +52,11 @@ def _message(diagnostic: Diagnostic) -> str:
 
 
 def _version() -> dict[str, str]:
-    from importlib import metadata
+    import importlib.metadata
 
     try:
-        return {"version": metadata.version(TOOL)}
-    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
+        return {"version": importlib.metadata.version(TOOL)}
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree that is not installed
         return {}
 
 

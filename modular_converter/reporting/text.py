@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -29,8 +30,6 @@ def render_rich(diagnostics: Sequence[Diagnostic], folder: str) -> str:
     """The same text with the colours of a terminal. It is never wrapped, so that places stay clickable."""
     if not diagnostics:
         return ""
-    import io
-
     from rich.console import Console
 
     buffer = io.StringIO()

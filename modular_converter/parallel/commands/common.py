@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util
 import sys
@@ -47,8 +48,6 @@ def _check_libraries() -> None:
 
 def overrides_of(settings: tuple[str, ...]) -> dict[str, Any]:
     """``field=value`` pairs as values: Python literals if possible, else strings."""
-    import ast
-
     found: dict[str, Any] = {}
     for text in settings:
         name, equals, value = text.partition("=")

@@ -13,7 +13,7 @@ from modular_converter.parallel.commands.common import derived_of, overrides_of,
 from modular_converter.parallel.commands.plan_formats import plan_text
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.files import read_plan
-from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan, library_text
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
 
@@ -42,7 +42,6 @@ def derive_kind(
         verdict, text = found.verdict, plan_text(found, form)
     else:
         from modular_converter.parallel.pipeline.prove import verify_pipeline
-        from modular_converter.parallel.plans.pipeline_plan import library_text
 
         if form == "torch":
             raise PlanError(f"{model}: torch's parallelize_module has no pipeline plans; print it as text or json")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from modular_converter.parallel.commands.common import overrides_of, reports_errors, set_option
+from modular_converter.parallel.errors import BuildError, PlanError
 
 
 @click.command()
@@ -97,7 +98,6 @@ def load(model: str, settings: tuple[str, ...], dtype: Any = None) -> tuple[Any,
     """
     import torch
 
-    from modular_converter.parallel.errors import BuildError, PlanError
     from modular_converter.parallel.tiny.build import build, target_of
     from modular_converter.parallel.tiny.inputs import make_inputs
 
@@ -123,8 +123,6 @@ def load(model: str, settings: tuple[str, ...], dtype: Any = None) -> tuple[Any,
 
 def _from_folder(path: Path, folder: bool, overrides: dict[str, Any], dtype: Any) -> Any:
     import transformers
-
-    from modular_converter.parallel.errors import BuildError
 
     config = transformers.AutoConfig.from_pretrained(path, **overrides)
     names = list(getattr(config, "architectures", None) or ())

@@ -16,6 +16,8 @@ from modular_converter.parallel.commands.common import (
     reports_errors,
     set_option,
 )
+from modular_converter.parallel.errors import WriteError
+from modular_converter.parallel.plans.text_checks import placed
 
 
 if TYPE_CHECKING:
@@ -121,8 +123,6 @@ def _show(found: list[SourceChange], diff: bool) -> None:
 def _write_json(model: str, settings: tuple[str, ...], ranks: int, path: str, unverified: bool) -> None:
     from modular_converter.diagnostics import ConversionError
     from modular_converter.files.atomic_write import write_atomically
-    from modular_converter.parallel.errors import WriteError
-    from modular_converter.parallel.plans.text_checks import placed
     from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.proof.prove import prove
 

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from transformers import PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
+
 from modular_converter.parallel.errors import BuildError, PlanError
+from modular_converter.parallel.pipeline.derive import derive_pipeline
+from modular_converter.parallel.pipeline.prove import verify_pipeline
+from modular_converter.parallel.plans.emit import to_library
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.resolve import fitting
+from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.prove import Derived, prove
+from modular_converter.parallel.proof.situations import with_mask
+from modular_converter.parallel.proof.subject import subject_of
+from modular_converter.parallel.solve.experts import derive_experts
+from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.tiny.build import build, target_of
+from modular_converter.parallel.trace.record import record
 
 
 if TYPE_CHECKING:
-    from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
     from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.tiny.build import Target
 
@@ -55,8 +71,6 @@ class ModelComparison:
 
 def committed_types(kind: str) -> list[str]:
     """Model types whose configuration class carries a plan of a kind, sorted."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
-
     found = []
     for name in sorted(CONFIG_MAPPING_NAMES):
         try:
@@ -74,8 +88,6 @@ def compare_committed(kind: str, name: str, pool: RankPool | None = None) -> Mod
     Args:
         pool: processes on which the derived expert plan is run through transformers' own loader.
     """
-    from modular_converter.parallel.tiny.build import build
-
     overrides = SETTINGS[kind].get(name, {})
     try:
         target = _target(name)
@@ -93,12 +105,6 @@ def compare_committed(kind: str, name: str, pool: RankPool | None = None) -> Mod
 
 
 def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> ModelComparison:
-    from modular_converter.parallel.pipeline.derive import derive_pipeline
-    from modular_converter.parallel.pipeline.prove import verify_pipeline
-    from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
-    from modular_converter.parallel.proof.situations import with_mask
-    from modular_converter.parallel.trace.record import record
-
     inputs = with_mask(small.model, small.inputs)
     derived = derive_pipeline(record(small.model, inputs, name))
     source = _placed(small.model, PipelinePlan.from_library(name, given))
@@ -117,8 +123,6 @@ def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> ModelComparis
 
 def _placed(model: Any, plan: PipelinePlan) -> PipelinePlan:
     """A plan of the base model, with the paths that its modules have in a model around it."""
-    from dataclasses import replace
-
     prefix = f"{model.base_model_prefix}."
     modules = dict(model.named_modules())
     entries = (
@@ -132,13 +136,6 @@ def _placed(model: Any, plan: PipelinePlan) -> PipelinePlan:
 
 def _target(name: str) -> Target:
     """The base model of a type; for one that the library lists none for, the class that names its configuration."""
-    import importlib
-
-    from transformers import PreTrainedModel
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    from modular_converter.parallel.tiny.build import target_of
-
     try:
         return target_of(name)
     except BuildError:
@@ -160,15 +157,6 @@ def _expert_row(
     given: dict[str, Any],
     pool: RankPool | None,
 ) -> ModelComparison:
-    from modular_converter.parallel.plans.emit import to_library
-    from modular_converter.parallel.plans.resolve import fitting
-    from modular_converter.parallel.proof.on_threads import check_on_threads
-    from modular_converter.parallel.proof.prove import Derived, prove
-    from modular_converter.parallel.proof.subject import subject_of
-    from modular_converter.parallel.solve.experts import derive_experts
-    from modular_converter.parallel.solve.read_library import from_library
-    from modular_converter.parallel.trace.record import record
-
     trace = record(small.model, small.inputs, name)
     plan = derive_experts(trace)
     source = fitting(from_library(name, given), small.model)

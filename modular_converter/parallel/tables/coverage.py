@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from transformers.models.auto import configuration_auto
+
 from modular_converter.parallel.errors import PlanError, one_line
+from modular_converter.parallel.plans.patterns import entries_for
+from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.proof.on_processes import RankPool
+from modular_converter.parallel.proof.on_threads import check_on_threads
+from modular_converter.parallel.proof.prove import derive_model, prove
+from modular_converter.parallel.solve.budget import plan_within
+from modular_converter.parallel.solve.cost import cost
+from modular_converter.parallel.solve.read_library import from_library
+from modular_converter.parallel.tables.published import holds_at
 from modular_converter.parallel.tables.row_file import Row, RowFile
+from modular_converter.parallel.tiny.build import target_of, targets_of_folder
 
 
 MODEL_LIMIT_S = 60
@@ -36,8 +50,6 @@ def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[R
         ranks: number of gloo processes to prove on; the check on threads runs on 2 and on 4.
         tick: called when a name is done, with its last row.
     """
-    from modular_converter.parallel.proof.on_processes import RankPool
-
     file = RowFile(done) if done is not None else None
     rows = list(file.rows) if file is not None else []
     known = {row["name"] for row in rows}
@@ -56,8 +68,6 @@ def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[R
 
 def folders() -> list[str]:
     """All model folders of the library with a modeling file, sorted."""
-    from transformers.models.auto import configuration_auto
-
     models = Path(configuration_auto.__file__).parents[1]
     return sorted({path.parent.name for path in models.glob("*/modeling_*.py")} - {"auto"})
 
@@ -65,7 +75,6 @@ def folders() -> list[str]:
 @contextmanager
 def limited(seconds: int) -> Iterator[None]:
     """Raise ``PlanError`` in the main thread after so many seconds."""
-    import signal
 
     def stop(*_: object) -> None:
         raise PlanError(f"took more than {seconds} s")
@@ -81,8 +90,6 @@ def limited(seconds: int) -> Iterator[None]:
 
 def _rows(name: str, pool: Any) -> Iterator[Row]:
     """One row for a type; for a folder one a model type, or of a folder without types the first class that works."""
-    from modular_converter.parallel.tiny.build import target_of, targets_of_folder
-
     folder = name.removeprefix("folder:") if name.startswith("folder:") else ""
     try:
         targets = targets_of_folder(folder) if folder else [target_of(name)]
@@ -121,19 +128,11 @@ def _row(target: Any, pool: Any) -> Row:
 
 def _holds_at(target: Any, plan: str) -> dict[str, str]:
     """Number of devices -> the reason why the plan fails at published sizes; empty if it holds."""
-    from modular_converter.parallel.plans.plan import Plan
-    from modular_converter.parallel.tables.published import holds_at
-
     return {str(size): reason for size, reason in holds_at(target, Plan.parse(plan)).items()}
 
 
 def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
     """Derive, check on four threads, prove on processes, and compare with the plan in the source."""
-    from modular_converter.parallel.plans.resolve import resolve
-    from modular_converter.parallel.proof.on_threads import check_on_threads
-    from modular_converter.parallel.proof.prove import derive_model, prove
-    from modular_converter.parallel.solve.cost import cost
-
     derived = derive_model(target, uses=True)
     small, plan = derived.small, derived.plan
     row["derive_s"] = round(time.monotonic() - start, 2)
@@ -161,8 +160,6 @@ def _fill(row: Row, target: Any, pool: Any, start: float) -> None:
 
 def _through_loader(derived: Any, pool: Any) -> str:
     """``verified``, why not, or which rule transformers' vocabulary lacks."""
-    from modular_converter.parallel.proof.prove import prove
-
     reasons = derived.plan.library_reasons()
     if reasons:
         return f"not in its vocabulary: {reasons[0]}"
@@ -183,13 +180,6 @@ def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
 
     Where ours communicates more, the one that shards most within the committed plan's collectives is set beside it.
     """
-    from modular_converter.parallel.plans.patterns import entries_for
-    from modular_converter.parallel.plans.resolve import resolve
-    from modular_converter.parallel.proof.prove import prove
-    from modular_converter.parallel.solve.budget import plan_within
-    from modular_converter.parallel.solve.cost import cost
-    from modular_converter.parallel.solve.read_library import from_library
-
     model, trace = derived.small.model, derived.trace
     rules = getattr(model.config, "base_model_tp_plan", None)
     if not rules:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -48,8 +49,6 @@ def check_fields(config_class: type[Any], names: Sequence[str]) -> None:
     Raises:
         BuildError: with the nearest names.
     """
-    import difflib
-
     fields = config_fields(config_class)
     if not fields:
         return

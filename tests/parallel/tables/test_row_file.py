@@ -67,7 +67,7 @@ def test_only_what_was_asked_for_counts(name, code, tmp_path, monkeypatch):
         __init__ = __exit__ = lambda *_: None
         __enter__ = start = lambda self: self
 
-    monkeypatch.setattr("modular_converter.parallel.proof.on_processes.RankPool", Idle)
+    monkeypatch.setattr(coverage, "RankPool", Idle)
     monkeypatch.setattr(coverage, "_rows", None)
     path = tmp_path / "rows.jsonl"
     path.write_text(line("a") + line("b", state="refused"))

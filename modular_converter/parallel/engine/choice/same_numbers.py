@@ -48,6 +48,8 @@ logger = logging.getLogger(__name__)
 _CPU = torch.device("cpu")
 # Parts that are left whole, one after the other, before a model is refused.
 _MOST_PARTS = 8
+# The ranks on which a derived plan was proven.
+_RANKS = 2
 
 
 def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) -> tuple[Plan, str]:
@@ -111,9 +113,9 @@ def with_numbers(verdict: Verdict, derived: Derived, plan: Plan, ranks: int) -> 
     return refused(ranks, place[0][0], f"{_in_words(place)}, at the default sizes of its classes")
 
 
-def derived_with_numbers(derived: Derived, ranks: int = 2) -> Derived:
+def derived_with_numbers(derived: Derived) -> Derived:
     """The same, with the layers whole whose code makes other numbers of a rank's shapes, if the rest of the plan holds."""
-    verdict = with_numbers(derived.verdict, derived, derived.plan, ranks)
+    verdict = with_numbers(derived.verdict, derived, derived.plan, _RANKS)
     if verdict.passed or not derived.verdict.passed:
         return replace(derived, verdict=verdict)
     plan, again = derived.plan, verdict
@@ -122,7 +124,7 @@ def derived_with_numbers(derived: Derived, ranks: int = 2) -> Derived:
         if left is None:
             break
         plan = left[1]
-        again = with_numbers(derived.checked(plan, ranks), derived, plan, ranks)
+        again = with_numbers(derived.checked(plan, _RANKS), derived, plan, _RANKS)
         if again.passed:
             return replace(derived, plan=plan, verdict=again, retreat=placed(verdict.layer, verdict.reason))
     return replace(derived, verdict=verdict)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import reduce_tensor
 
 
 MAILBOX_BYTES = 256 << 20
@@ -75,8 +76,6 @@ class Post:
 
 def lent(value: torch.Tensor) -> Any:
     """A handle of GPU memory for another process; None where the system does not lend any."""
-    from torch.multiprocessing.reductions import reduce_tensor
-
     try:
         return ("shared", *reduce_tensor(value))  # type: ignore[no-untyped-call]
     except RuntimeError:

@@ -1,0 +1,77 @@
+"""An import inside of a function loads something that its file does not load anyway, and that takes time."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+PACKAGE = Path(__file__).parents[2] / "modular_converter"
+SLOW = {
+    "concurrent",
+    "datetime",
+    "difflib",
+    "importlib",
+    "json",
+    "multiprocessing",
+    "subprocess",
+    "tempfile",
+    "tomllib",
+}
+SLOW |= {"urllib"}
+"""Packages of the standard library whose import takes 10 ms or more (see docs/architecture.md)."""
+
+
+def dotted(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+FILES = {dotted(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imports(path: Path, *, late: bool) -> Iterator[tuple[int, str]]:
+    """Line and module of each import: of those inside of functions if `late`, else of those that always run."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for_types = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    inside = {id(node) for function in functions for node in ast.walk(function)}
+    left_out = inside | {id(node) for block in for_types for node in ast.walk(block)}
+    for node in ast.walk(tree):
+        if id(node) not in inside if late else id(node) in left_out:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from ((node.lineno, name if name in FILES else str(node.module)) for name in names)
+
+
+ALWAYS = {name: {module for _, module in imports(path, late=False)} for name, path in FILES.items()}
+
+
+def loaded(module: str) -> set[str]:
+    """All modules that are imported with one."""
+    found, waiting = set[str](), [module]
+    while waiting:
+        name = waiting.pop()
+        if name and name not in found:
+            found.add(name)
+            waiting += [*ALWAYS.get(name, ()), name.rpartition(".")[0] if name in FILES else ""]
+    return found
+
+
+def counts(module: str) -> bool:
+    """Whether loading a module takes time."""
+    top = module.partition(".")[0]
+    return top in SLOW or top not in sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_late_import_saves_time(name: str) -> None:
+    before = loaded(name)
+    for line, module in imports(FILES[name], late=True):
+        assert any(map(counts, loaded(module) - before)), f"{FILES[name]}:{line}: import {module} at the top"
