@@ -27,28 +27,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from code_changes import change_of
 
 
 ROOT = Path(__file__).resolve().parent.parent
-OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Lt: ast.GtE,
-    ast.GtE: ast.Lt,
-    ast.Gt: ast.LtE,
-    ast.LtE: ast.Gt,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
 OWN = ("modular_converter", "tests", "utils")  # each run imports these from its own tree
 SURVIVED = "survived  "
-DROPPED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 @dataclass(frozen=True)
@@ -276,41 +264,6 @@ def _header(tree: ast.Module, node: ast.AST) -> range:
     body = getattr(innermost, "body", None)
     end = max(innermost.lineno, body[0].lineno - 1) if body else innermost.end_lineno or innermost.lineno
     return range(innermost.lineno, end + 1)
-
-
-def change_of(node: ast.AST) -> Callable[[Any], ast.AST] | None:
-    """The way to change a node, which gives it or what takes its place; None for one that stays."""
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        return _turn_round
-    if isinstance(node, ast.BoolOp):
-        return _swap
-    if isinstance(node, (ast.If, ast.IfExp, ast.While)):
-        return _negate
-    if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int)):
-        return _other_constant
-    if isinstance(node, DROPPED) and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-        return lambda dropped: ast.Pass()
-    return None
-
-
-def _turn_round(node: ast.Compare) -> ast.AST:
-    node.ops = [OPPOSITES[type(node.ops[0])]()]
-    return node
-
-
-def _swap(node: ast.BoolOp) -> ast.AST:
-    node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-    return node
-
-
-def _negate(node: ast.If | ast.IfExp | ast.While) -> ast.AST:
-    node.test = ast.UnaryOp(ast.Not(), node.test)
-    return node
-
-
-def _other_constant(node: ast.Constant) -> ast.AST:
-    node.value = not node.value if isinstance(node.value, bool) else node.value + 1
-    return node
 
 
 class _Replace(ast.NodeTransformer):

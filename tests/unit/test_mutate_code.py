@@ -14,6 +14,7 @@ PATH = pathlib.Path(__file__).parents[2] / "utils" / "mutate_code.py"
 SPEC = importlib.util.spec_from_file_location("mutate_code", PATH)
 mutate_code = importlib.util.module_from_spec(SPEC)
 sys.modules[SPEC.name] = mutate_code  # dataclasses look their module up
+sys.path.append(str(PATH.parent))  # it imports a file beside it
 SPEC.loader.exec_module(mutate_code)
 
 TEXT = '''"""About."""

@@ -10,7 +10,8 @@ from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.trace.record import record
-from tests.parallel.solve.test_traps import HIDDEN, Latent, Stack
+from tests.parallel.solve.test_traps import HIDDEN, Stack
+from tests.parallel.solve.test_traps_in_modules import Latent
 
 
 X = {"x": torch.randn(2, 6, HIDDEN, generator=torch.Generator().manual_seed(0))}

@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 
 from modular_converter.authoring import modularize as modularize_module
-from modular_converter.authoring import proof as proof_module
 from modular_converter.authoring.draft import How
 from modular_converter.authoring.flat_model import FlatModel, read_flat_model
 from modular_converter.authoring.library_index import LibraryIndex, read_index
 from modular_converter.authoring.modularize import Modularized, modularize
-from modular_converter.authoring.report import changes_of
 from modular_converter.authoring.sources import heirs_of
-from modular_converter.convert.batch import Run
 from modular_converter.convert.source.library import Library
 from modular_converter.settings.load import load_settings
 
@@ -48,7 +45,7 @@ __all__ = ["OldModel"]
 """
 
 
-def _tree(root: Path, **texts: str) -> Path:
+def library_of(root: Path, **texts: str) -> Path:
     """A tree with a file `modeling_<model>.py` for each text."""
     root.mkdir(exist_ok=True)
     (root / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
@@ -59,7 +56,7 @@ def _tree(root: Path, **texts: str) -> Path:
     return root / "models"
 
 
-def _open(models: Path, model: str) -> tuple[FlatModel, LibraryIndex, Library]:
+def opened(models: Path, model: str) -> tuple[FlatModel, LibraryIndex, Library]:
     library = Library(load_settings(str(models)))
     return (
         read_flat_model(str(models / model), model, library),
@@ -68,13 +65,13 @@ def _open(models: Path, model: str) -> tuple[FlatModel, LibraryIndex, Library]:
     )
 
 
-def _modularized(models: Path, model: str) -> Modularized:
-    return modularize(*_open(models, model))
+def modularized(models: Path, model: str) -> Modularized:
+    return modularize(*opened(models, model))
 
 
 @pytest.mark.parametrize("model", ["gemma", "mistral", "roberta"])
 def test_our_generated_models_come_back_byte_for_byte(model: str) -> None:
-    result = _modularized(ROOT / "models", model)
+    result = modularized(ROOT / "models", model)
     assert result.proof is not None and not result.left
     assert {file.path: file.text for file in result.flat.files} == result.proof.conversion.files
     human = (ROOT / "models" / model / f"modular_{model}.py").read_text()
@@ -83,7 +80,7 @@ def test_our_generated_models_come_back_byte_for_byte(model: str) -> None:
 
 def test_a_twin_says_nothing_and_what_it_needs_comes_along(tmp_path: Path) -> None:
     new = OLD.replace("Old", "New").replace("2020", "2021")
-    result = _modularized(_tree(tmp_path, new=new), "new")
+    result = modularized(library_of(tmp_path, new=new), "new")
     assert result.proof is not None
     assert result.proof.text == (
         "# Copyright 2021 New.\nfrom ..old.modeling_old import OldModel\n\n\n"
@@ -96,7 +93,7 @@ def test_a_twin_that_no_heir_gives_comes_along(tmp_path: Path) -> None:
     old = OLD.replace("        return scale(x)\n", "        return scale(x)\n\n    __hash__ = None\n")
     new = old.replace("Old", "New").replace("2020", "2021")
     new = new.replace("config.size)\n", "config.size)\n\n    def size(self):\n        return 1\n")
-    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
+    result = modularized(library_of(tmp_path, old=old, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert result.proof.draft.how["NewMLP"] is How.ALONG and "class NewMLP" not in result.proof.text
 
@@ -108,7 +105,7 @@ def test_a_class_that_only_a_table_uses_comes_along_with_the_table(tmp_path: Pat
         "= OldMLP(config)", '= OLD_CLASSES["mlp"](config)'
     )
     new = old.replace("Old", "New").replace("OLD", "NEW").replace("2020", "2021")
-    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
+    result = modularized(library_of(tmp_path, old=old, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert result.proof.text.count("class ") == 1 and "class NewModel(OldModel):\n    pass" in result.proof.text
 
@@ -125,7 +122,7 @@ def test_one_class_under_two_renamings_is_one_parent() -> None:
 def test_two_statements_in_one_line_of_a_parent_are_those_of_two_lines(tmp_path: Path) -> None:
     old = OLD.replace("        self.size", "        self.one = 1; self.two = 2\n        self.size")
     new = old.replace("Old", "New").replace("2020", "2021").replace("1; ", "1\n        ")
-    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
+    result = modularized(library_of(tmp_path, old=old, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert "class NewModel(OldModel):\n    pass" in result.proof.text
 
@@ -141,7 +138,7 @@ def test_only_what_a_parent_has_in_another_layout_is_written(tmp_path: Path) -> 
         .replace("2020", "2021")
         .replace("\n            config.size,\n        ", "config.size")
     )
-    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
+    result = modularized(library_of(tmp_path, old=old, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert "class NewModel(OldModel):\n    def __init__" in result.proof.text
     assert "def forward" not in result.proof.text
@@ -149,26 +146,26 @@ def test_only_what_a_parent_has_in_another_layout_is_written(tmp_path: Path) -> 
 
 def test_a_definition_without_twin_is_written_out(tmp_path: Path) -> None:
     new = OLD.replace("Old", "New").replace("2020", "2021").replace("return x * 2", "return x * 3")
-    result = _modularized(_tree(tmp_path, new=new), "new")
+    result = modularized(library_of(tmp_path, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert "def scale(x):\n    return x * 3\n" in result.proof.text
     assert "class NewMLP" not in result.proof.text
 
 
 def test_no_parent_is_younger_than_a_file_written_by_hand(tmp_path: Path) -> None:
-    models = _tree(tmp_path, new=OLD.replace("Old", "New").replace("2020", "2021"))
-    result = _modularized(models, "old")
+    models = library_of(tmp_path, new=OLD.replace("Old", "New").replace("2020", "2021"))
+    result = modularized(models, "old")
     assert result.proof is not None
     assert "new" not in result.proof.text
 
 
 def test_no_parent_takes_from_the_model_itself(tmp_path: Path) -> None:
     new = OLD.replace("Old", "New")
-    models = _tree(tmp_path, new=new, young=new.replace("New", "Young"))
+    models = library_of(tmp_path, new=new, young=new.replace("New", "Young"))
     heir = "from ..{0}.modeling_{0} import {1}Model\n\n\nclass {2}Model({1}Model):\n    pass\n"
     (models / "new/modular_new.py").write_text(heir.format("old", "Old", "New"))
     (models / "young/modular_young.py").write_text(heir.format("new", "New", "Young"))
-    flat, index, library = _open(models, "old")
+    flat, index, library = opened(models, "old")
     assert heirs_of(flat, index, library) == {
         str(models / f"{one}/modular_{one}.py") for one in ("old", "new", "young")
     }
@@ -178,8 +175,8 @@ def test_no_parent_takes_from_the_model_itself(tmp_path: Path) -> None:
 
 
 def test_a_file_that_does_not_come_back_stays_with_the_reason(tmp_path: Path) -> None:
-    models = _tree(tmp_path, new=OLD.replace("Old", "New") + "\n\ndef unused():\n    return 1\n")
-    result = _modularized(models, "new")
+    models = library_of(tmp_path, new=OLD.replace("Old", "New") + "\n\ndef unused():\n    return 1\n")
+    result = modularized(models, "new")
     assert result.proof is None
     assert list(result.left.values()) == ["not generated: unused"]
 
@@ -189,7 +186,7 @@ def test_marks_of_copies_and_unused_loggers_go(tmp_path: Path) -> None:
     marked = marked.replace("class NewMLP", "# Copied from models.old.modeling_old.OldMLP with Old->New\nclass NewMLP")
     marked = marked.replace("\n\ndef scale", "\nlogger = logging.get_logger(__name__)\n\n\ndef scale")
     marked = marked.replace("import torch\n", "import torch\nfrom utils import logging\n", 1)
-    result = _modularized(_tree(tmp_path, new=marked), "new")
+    result = modularized(library_of(tmp_path, new=marked), "new")
     assert result.proof is not None and result.proof.has_come_back
     (difference,) = result.proof.differences
     assert (difference.file.marks, difference.dropped) == (1, ("logger",))
@@ -197,7 +194,7 @@ def test_marks_of_copies_and_unused_loggers_go(tmp_path: Path) -> None:
 
 def test_the_index_is_cached_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))
-    models = _tree(tmp_path, new=OLD.replace("Old", "New"))
+    models = library_of(tmp_path, new=OLD.replace("Old", "New"))
     settings = load_settings(str(models))
     fresh = read_index(str(models), Library(settings))
     assert read_index(str(models), Library(settings)).entries == fresh.entries
@@ -211,7 +208,7 @@ def test_a_constant_that_the_neighbour_has_otherwise_is_not_overridden(tmp_path:
     old = OLD.replace("def scale", 'FILES = {"file": "old.json"}\n\n\ndef scale')
     old = old.replace("        self.mlp", "        self.files = FILES\n        self.mlp")
     new = old.replace("Old", "New").replace("2020", "2021").replace("old.json", "other.json")
-    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
+    result = modularized(library_of(tmp_path, old=old, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert "class NewMLP(OldMLP)" in result.proof.text and "class NewModel(nn.Module)" in result.proof.text
 
@@ -219,15 +216,15 @@ def test_a_constant_that_the_neighbour_has_otherwise_is_not_overridden(tmp_path:
 def test_an_import_that_only_the_generated_file_needs_stays(tmp_path: Path) -> None:
     old = OLD.replace("import torch\n", "from math import sqrt\n").replace("torch.tensor", "sqrt")
     new = old.replace("Old", "New").replace("2020", "2021").replace("from math", "from cmath")
-    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
+    result = modularized(library_of(tmp_path, old=old, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert "from cmath import sqrt  # noqa: F401" in result.proof.text and "(OldModel)" in result.proof.text
 
 
 def test_a_file_that_stays_does_not_keep_the_others(tmp_path: Path) -> None:
-    models = _tree(tmp_path, new=OLD.replace("Old", "New").replace("2020", "2021"))
+    models = library_of(tmp_path, new=OLD.replace("Old", "New").replace("2020", "2021"))
     (models / "new/processing_new.py").write_text("def unused():\n    return 1\n\n\n__all__ = ['unused']\n")
-    result = _modularized(models, "new")
+    result = modularized(models, "new")
     assert [Path(path).name for path in result.left] == ["processing_new.py"]
     assert result.proof is not None and "(OldModel)" in result.proof.text
 
@@ -247,7 +244,7 @@ def test_what_a_conversion_would_lose_is_not_taken_for_the_same(before: str, aft
     old = OLD.replace("return x * 2", "return x * 2 + SIZE + TWICE") if "TWICE" in after else OLD
     new = old.replace("Old", "New").replace("2020", "2021").replace(before, after)
     assert after in new
-    result = _modularized(_tree(tmp_path, new=new), "new")
+    result = modularized(library_of(tmp_path, new=new), "new")
     if result.proof is not None:
         (made,) = result.proof.conversion.files.values()
         assert after.strip().split("\n")[0] in made
@@ -262,7 +259,7 @@ def test_an_override_reads_no_local_name_of_its_parent(tmp_path: Path) -> None:
     )
     new = old.replace("Old", "New").replace("2020", "2021")
     new = new.replace("torch.tensor(config.size)", "torch.tensor(width)")
-    result = _modularized(_tree(tmp_path, old=old, new=new), "new")
+    result = modularized(library_of(tmp_path, old=old, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert "torch.tensor(width)" in result.proof.text and "width = config.width" in result.proof.text
 
@@ -274,7 +271,7 @@ def test_a_function_of_a_third_model_takes_the_place_of_the_parents(tmp_path: Pa
     )
     new = OLD.replace("Old", "New").replace("2020", "2021")
     new = new.replace("def scale(x):\n    return x * 2\n", third.partition("\n\n\n")[2])
-    result = _modularized(_tree(tmp_path, third=third, new=new), "new")
+    result = modularized(library_of(tmp_path, third=third, new=new), "new")
     assert result.proof is not None and result.proof.has_come_back
     assert "from ..third.modeling_third import scale  # noqa: F401\n" in result.proof.text
     assert "def scale" not in result.proof.text and "class NewModel(OldModel):\n    pass" in result.proof.text
@@ -284,147 +281,11 @@ def test_a_function_of_a_third_model_takes_the_place_of_the_parents(tmp_path: Pa
 def test_decorators_of_the_parent_go_where_the_package_can_say_so(has_decorator: bool, tmp_path: Path) -> None:
     old = OLD.replace("class OldModel", "@torch.no_grad()\nclass OldModel")
     new = OLD.replace("Old", "New").replace("2020", "2021")
-    models = _tree(tmp_path, old=old, new=new)
+    models = library_of(tmp_path, old=old, new=new)
     if has_decorator:
         (tmp_path / "utils").mkdir()
         (tmp_path / "utils/generic.py").write_text("def no_inherit_decorator(obj):\n    return obj\n")
-    result = _modularized(models, "new")
+    result = modularized(models, "new")
     assert result.proof is not None and result.proof.has_come_back
     marked = "from ...utils.generic import no_inherit_decorator" in result.proof.text
     assert marked == has_decorator == ("@no_inherit_decorator\nclass NewModel(OldModel)" in result.proof.text)
-
-
-def test_a_definition_may_become_short_after_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As hubert's convolutions: the first may come along only when the second does, so one pass is not enough."""
-
-    def shortest(name: str, start: Any, found: Any, settings: Any) -> Any:
-        how = {**found.draft.how, name: How.ALONG}
-        holds = name == "second" or found.draft.how["second"] is How.ALONG
-        return _proof(how) if holds else found
-
-    def _proof(how: dict[str, How]) -> Any:
-        return SimpleNamespace(draft=SimpleNamespace(how=how), lines=list(how.values()).count(How.HEIR))
-
-    monkeypatch.setattr(proof_module, "_shortest", shortest)
-    short, long = (dict.fromkeys(("first", "second"), how) for how in (How.ALONG, How.HEIR))
-    found = proof_module._shortened(["first", "second"], SimpleNamespace(how=short), _proof(long), None)  # type: ignore[arg-type]
-    assert found.draft.how == short
-
-
-def test_two_heirs_together_give_an_order_that_neither_gives_alone(tmp_path: Path) -> None:
-    """As edgetam's block stands above what it uses: one more heir alone would not do, and nothing is written out."""
-    body = "    def __init__(self, config):\n        super().__init__()\n        self.inner = {}\n"
-    classes = (("OldFeed", "nn.Linear(2, 2)"), ("OldBlock", "OldFeed(config)"), ("OldModel", "OldBlock(config)"))
-    old = "from torch import nn\n" + "".join(
-        f"\n\nclass {name}(nn.Module):\n{body.format(inner)}" for name, inner in classes
-    )
-    models = _tree(tmp_path, old=old)
-    human = "from ..old.modeling_old import OldBlock, OldFeed, OldModel\n" + "".join(
-        f"\n\nclass {name.replace('Old', 'New')}({name}):\n    pass\n" for name in ("OldBlock", "OldFeed", "OldModel")
-    )
-    modular = models / "new" / "modular_new.py"
-    modular.parent.mkdir()
-    (conversion,) = Run(load_settings(str(models)), {str(modular): human}, workers=1).convert([str(modular)])
-    (models / "new" / "modeling_new.py").write_text(conversion.files[str(models / "new" / "modeling_new.py")])
-    result = _modularized(models, "new")
-    assert result.proof is not None and result.proof.has_come_back
-    assert result.proof.text.rstrip() == human.rstrip()
-
-
-def test_an_object_may_be_imported_from_where_another_file_imports_it(tmp_path: Path) -> None:
-    """Two files import it in different words, and one file from where a conversion takes no configuration class."""
-    models = _tree(tmp_path / "transformers")
-    (models / "old/configuration_old.py").write_text("class OldConfig:\n    pass\n")
-    modeling = models / "old/modeling_old.py"
-    modeling.write_text(
-        modeling.read_text().replace("\n\n\ndef", "\n\nfrom .configuration_old import OldConfig\n\n\ndef", 1)
-    )
-    new = "# Copyright 2021 New.\n{}\n\n\nclass New{}:\n    part = {}\n\n\n__all__ = ['New{}']\n"
-    folder = models / "new"
-    folder.mkdir()
-    text = new.format("from ..old.modeling_old import OldConfig", "Model", "OldConfig", "Model")
-    (folder / "modeling_new.py").write_text(text.replace("'", '"'))
-    text = new.format("from ..old.configuration_old import OldConfig", "Config", "OldConfig", "Config")
-    (folder / "configuration_new.py").write_text(text.replace("'", '"'))
-    result = _modularized(models, "new")
-    assert not result.left and result.proof is not None and result.proof.has_come_back
-    assert "from ..old.configuration_old import OldConfig\n" in result.proof.text
-
-
-@pytest.mark.parametrize("other", ["from math import sqrt", "from cmath import sqrt"])
-def test_another_object_of_the_same_name_is_not_taken_for_the_same(other: str, tmp_path: Path) -> None:
-    new = '# Copyright 2021 New.\n{}\n\n\nclass New{}:\n    part = sqrt\n\n\n__all__ = ["New{}"]\n'
-    models = _tree(tmp_path, new=new.format("from math import sqrt", "Model", "Model"))
-    (models / "new/configuration_new.py").write_text(new.format(other, "Config", "Config"))
-    assert bool(_modularized(models, "new").left) == ("cmath" in other)
-
-
-def test_an_import_that_one_file_has_on_a_condition_stays_conditional(tmp_path: Path) -> None:
-    guard = "from os import is_available\n\n\nif is_available():\n    import torch\n"
-    new = '# Copyright 2021 New.\n{}\n\nclass New{}:\n    part = torch\n\n\n__all__ = ["New{}"]\n'
-    models = _tree(tmp_path, new=new.format("import torch\n", "Model", "Model"))
-    (models / "new/processing_new.py").write_text(new.format(guard, "Processor", "Processor"))
-    result = _modularized(models, "new")
-    assert not result.left and result.proof is not None
-    made = result.proof.conversion.files[str(models / "new/processing_new.py")]
-    assert "if is_available():\n    import torch\n" in made
-    changes = [change for one in result.proof.differences for change in changes_of(one)]
-    assert "modeling_new.py: imported on the condition of another file: `torch`" in changes
-
-
-CONFIG = 'import math\n\n\nclass NewConfig:\n    part = math\n\n\n__all__ = ["NewConfig"]\n'
-
-
-def test_what_type_checkers_alone_import_in_one_file_stays_imported_in_the_other(tmp_path: Path) -> None:
-    guard = "from typing import TYPE_CHECKING\n\n\nif TYPE_CHECKING:\n    import torch\n"
-    new = '# Copyright 2021 New.\n{}\n\nclass New{}:\n    part{} torch\n\n\n__all__ = ["New{}"]\n'
-    models = _tree(tmp_path, new=new.format("import torch\n", "Model", " =", "Model"))
-    text = new.format(guard, "Processor", ":", "Processor").replace(": torch", ': "torch"')
-    (models / "new/processing_new.py").write_text(text)
-    (models / "new/configuration_new.py").write_text(OLD.split("import")[0] + CONFIG)
-    result = _modularized(models, "new")
-    assert result.proof is not None and [Path(path).name for path in result.left] == ["modeling_new.py"]
-
-
-def test_of_two_imports_on_one_condition_the_larger_one_is_written(tmp_path: Path) -> None:
-    """A conversion leaves out what a file does not need; it does not join two blocks."""
-    guard = "from os import is_available\n\n\nif is_available():\n    import torch\n{}\n\n"
-    new = "# Copyright 2021 New.\n" + guard + 'class New{}:\n    part = {}\n\n\n__all__ = ["New{}"]\n'
-    models = _tree(tmp_path, new=new.format("    from torch import nn\n", "Model", "(torch, nn)", "Model"))
-    (models / "new/processing_new.py").write_text(new.format("", "Processor", "torch", "Processor"))
-    result = _modularized(models, "new")
-    assert not result.left and result.proof is not None and result.proof.text.count("if is_available()") == 1
-
-
-def test_a_class_of_another_file_that_only_an_annotation_names_stays_imported(tmp_path: Path) -> None:
-    models = _tree(tmp_path, new=OLD.replace("Old", "New").replace("2020", "2021"))
-    (models / "new/processing_new.py").write_text(
-        "# Copyright 2021 New.\nfrom typing import TYPE_CHECKING\n\n\nif TYPE_CHECKING:\n"
-        "    from .modeling_new import NewModel\n\n\nclass NewProcessor:\n"
-        '    def read(self, output: "NewModel"):\n        return output\n\n\n__all__ = ["NewProcessor"]\n'
-    )
-    result = _modularized(models, "new")
-    assert not result.left and result.proof is not None and "(OldModel)" in result.proof.text
-
-
-def test_a_comment_on_the_origin_of_a_definition_may_go(tmp_path: Path) -> None:
-    new = OLD.replace("Old", "New").replace("2020", "2021")
-    for comment, count in (("Adapted from models.old.modeling_old.OldModel", 1), ("A comment of its own", 0)):
-        text = new.replace("class NewModel", f"# {comment}\nclass NewModel")
-        result = _modularized(_tree(tmp_path / str(count), new=text), "new")
-        assert result.proof is not None and result.proof.has_come_back
-        assert result.proof.text.count("(OldModel)") == count
-        assert result.proof.differences[0].origins == ("NewModel",) * count
-
-
-def test_an_exported_name_that_comes_along_is_told_to_linters(tmp_path: Path) -> None:
-    old = OLD.replace('["OldModel"]', '["OldModel", "OldMLP"]')
-    result = _modularized(_tree(tmp_path, old=old, new=old.replace("Old", "New").replace("2020", "2021")), "new")
-    assert result.proof is not None
-    assert '    "NewMLP",  # noqa: F822\n' in result.proof.text and "class NewMLP" not in result.proof.text
-
-
-def test_the_mistral_of_this_repository_is_what_the_command_writes() -> None:
-    result = _modularized(ROOT / "models", "mistral")
-    assert result.proof is not None and not result.left
-    assert result.proof.text == (ROOT / "models/mistral/modular_mistral.py").read_text()

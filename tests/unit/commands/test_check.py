@@ -155,7 +155,7 @@ def test_that_nothing_is_remembered_is_said(zoo, unwritable):
 
 def test_a_cache_that_can_only_be_read_is_used_without_a_word(zoo, tmp_path, monkeypatch):
     assert "remembers" not in run(zoo).stderr
-    monkeypatch.setattr("modular_converter.check.cache.store.unusable", lambda folder: "Read-only file system")
+    monkeypatch.setattr("modular_converter.commands.run_check.unusable", lambda folder: "Read-only file system")
     assert "remembers" not in run(zoo).stderr
     edit(zoo, "modeling_gemma.py", "class GemmaMLP", "class GemmaMlp")
     assert "Read-only file system" in run(zoo).stderr

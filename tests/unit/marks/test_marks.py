@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 from modular_converter.commands.marks import marks_command
 from modular_converter.convert.source.library import Library
 from modular_converter.marks.audit import Audited, audit
-from modular_converter.marks.comments import Replacement, find_marks
 from modular_converter.settings.load import profile_settings
 
 
@@ -45,13 +44,6 @@ class BaseLayer(nn.Module):
 '''
 MARK = "# Copied from transformers.models.base.modeling_base.BaseLayer with Base->New,base->new,BASE->NEW"
 COPY = SOURCE.partition("class ")[2].replace("Base", "New").replace("base", "new").replace("BASE", "NEW")
-
-
-@pytest.fixture
-def library(tmp_path: Path) -> Path:
-    (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
-    write(tmp_path, "base", SOURCE)
-    return tmp_path
 
 
 def write(root: Path, model: str, text: str) -> Path:
@@ -223,75 +215,6 @@ def test_identity_is_judged_after_formatting(library: Path) -> None:
     copy = copy.replace("self.base", f"self.{name}").replace("Base", "New")
     mark = f"# Copied from transformers.models.base.modeling_base.BaseLayer with Base->New,base->{name}"
     assert verdict(write(library, "new", copy_of(copy, mark))) == "identical"
-
-
-def test_all_casing_means_three_replacements() -> None:
-    assert Replacement("Base", "New", True).apply("Base base BASE", 20) == "New new NEW"
-    (mark,) = find_marks(
-        "# Copied from transformers.a.b.C with X->Y, Base->New all-casing\nclass C:\n    pass\n",
-        "Copied from",
-        "transformers",
-    )
-    assert mark.replacements == (Replacement("X", "Y"), Replacement("Base", "New", True))
-
-
-def test_a_replacement_with_blanks_is_passed_over() -> None:
-    (mark,) = find_marks(
-        "# Copied from transformers.a.b.C with Big X->Y,Z->Q\nclass C:\n    pass\n", "Copied from", "transformers"
-    )
-    assert mark.replacements == (Replacement("Z", "Q"),) and not mark.flaw
-
-
-@pytest.mark.parametrize(
-    ("comment", "reason"),
-    [
-        ("# TODO: Copied from transformers.models.base.modeling_base.BaseLayer", "words stand before"),
-        ("# copied from transformers.models.base.modeling_base.BaseLayer", "not spelt"),
-        ("# Copied from transformer.models.base.modeling_base.BaseLayer", "does not begin with"),
-        ("# Copied from transformers.models.base.modeling_base.BaseLayer Base->New", "without `with`"),
-        ("# Copied from transformers.models.base.modeling_base.BaseLayer\n", "not stand directly above"),
-        ("# Copied from transformers.models.base.modeling_base.BaseLayer\n@decorate", "above a decorator"),
-        ("x = 1  # Copied from transformers.models.base.modeling_base.BaseLayer", "behind code"),
-    ],
-)
-def test_a_mark_of_another_form_is_invisible(comment: str, reason: str, library: Path) -> None:
-    path = write(library, "new", copy_of(COPY, comment))
-    assert verdict(path) == "invisible"
-    found = marks(library)
-    assert found.exit_code == 0 and "MC393" in found.stderr and reason in found.stderr
-    assert marks(library, "--strict").exit_code == 1
-
-
-def test_a_mark_that_names_its_own_definition_is_invisible(library: Path) -> None:
-    mark = "# Copied from transformers.models.new.modeling_new.NewLayer"
-    assert verdict(write(library, "new", copy_of(COPY, mark))) == "invisible"
-    assert "names the definition below it" in marks(library).stderr
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        'x = """\n# Copied from transformers.models.none.modeling_none.None_\n"""\n',
-        "# The following is copied from https://example.net/a.b.c\nx = 1\n",
-        "# Message copied from the documentation\nx = 1\n",
-    ],
-)
-def test_other_texts_are_no_marks(text: str, library: Path) -> None:
-    assert judged(write(library, "new", text)) == []
-
-
-@pytest.mark.parametrize(
-    ("source", "hint"),
-    [
-        ("models.base.modeling_base.BaseLayr", "Did you mean `BaseLayer`?"),
-        ("models.base.modeling_base.BaseLayer.none", "has no `BaseLayer.none`"),
-        ("models.none.modeling_none.X", "there is no such module"),
-    ],
-)
-def test_a_mark_without_a_source_is_dangling(source: str, hint: str, library: Path) -> None:
-    write(library, "new", copy_of(COPY, f"# Copied from transformers.{source}"))
-    found = marks(library)
-    assert found.exit_code == 1 and "MC412" in found.stderr and hint in found.stderr
 
 
 def test_marks_of_generated_files_are_left_out(tree: Path) -> None:

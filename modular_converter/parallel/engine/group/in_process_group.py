@@ -69,12 +69,7 @@ def parallelize_here(given: Arguments) -> Any:
     if given.mesh is None:
         refuse_other_options(f"layout={given.layout}, training={given.training}, inference={inference}")
     grid = process_grid(given.layout, given.mesh, inference, place)
-    files = None
-    if is_folder(model):
-        files = FileShares(same_checkpoint(given, grid.everyone), grid.group, place)
-        model, given = files.checkpoint.model, replace(given, fp16=False, dtype=None)
-    else:
-        refuse_other_weights(model, grid.everyone, place)
+    model, given, files = _opened(given, grid, place)
     refuse_options(model, grid, given.training)
     kept = kept_types(model, given.weight_type)
     with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
@@ -107,6 +102,15 @@ def parallelize_here(given: Arguments) -> Any:
     if given.verbose is not None and dist.get_rank() == 0:
         print_usage(model, f"this process's share of {grid.everyone.size}", model._figures(), given.verbose)
     return model
+
+
+def _opened(given: Arguments, grid: ProcessGrid, place: torch.device) -> tuple[Any, Arguments, FileShares | None]:
+    """The model, the arguments that still hold for it, and its files if it is a folder's."""
+    if not is_folder(given.model):
+        refuse_other_weights(given.model, grid.everyone, place)
+        return given.model, given, None
+    files = FileShares(same_checkpoint(given, grid.everyone), grid.group, place)
+    return files.checkpoint.model, replace(given, fp16=False, dtype=None), files
 
 
 def plan_and_skeleton(

@@ -20,7 +20,8 @@ from modular_converter.parallel.engine.ranks.protocol import ANSWER, EVENT, FAIL
 from modular_converter.parallel.engine.ranks.session import Session
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.errors import RankError
-from tests.parallel.engine.ranks.test_session import alive, gone, launch, own_words, script
+from tests.parallel.engine.ranks.test_session import alive, gone
+from tests.parallel.engine.ranks.test_session_end import launch, own_words, script
 
 
 class Context:

@@ -1,0 +1,130 @@
+"""How a batch is divided into micro-batches, and the batches, options and results that are refused."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+
+from modular_converter.parallel.engine.stages.generate import refuse_other_decoding
+from modular_converter.parallel.engine.stages.micro_batches import (
+    Batch,
+    RowDimensions,
+    batch_of,
+    refuse_unequal_labels,
+)
+from modular_converter.parallel.engine.stages.pipeline import Pipeline
+from modular_converter.parallel.engine.stages.scheduled_stage import (
+    refuse_parts_of_one_result,
+    what_was_not_handed_over,
+)
+from modular_converter.parallel.errors import ApplyError
+from tests.parallel.engine.stages.test_pipeline import CPU, Scaled, small_llama
+
+
+def rows_of(inputs: dict[str, Any]) -> dict[str, int]:
+    model = Scaled().to("meta")
+    return RowDimensions(lambda found: model(**found), "ids").of(inputs)
+
+
+def test_rows_are_those_that_grow_with_the_batch() -> None:
+    ids = torch.zeros(4, 4, dtype=torch.long)
+    assert rows_of({"ids": ids}) == {"ids": 0}
+    assert rows_of({"ids": ids, "table": torch.zeros(5, 4)}) == {"ids": 0}
+    with pytest.raises(ApplyError, match="table has 4 entries in dimension 0, as many as the batch has rows"):
+        rows_of({"ids": ids, "table": torch.zeros(4, 4)})
+    with pytest.raises(ApplyError, match="does not run with a row more"):
+        rows_of({"ids": ids, "tables": torch.zeros(4, 4)})
+
+
+def test_rows_may_be_another_dimension() -> None:
+    def run(given: dict[str, Any]) -> torch.Tensor:
+        return given["ids"] + given["position_ids"].sum(0)
+
+    ids, positions = torch.zeros(3, 5), torch.zeros(3, 3, 5)
+    assert RowDimensions(run, "ids").of({"position_ids": positions, "ids": ids}) == {"ids": 0, "position_ids": 1}
+
+
+def test_a_result_of_the_batch_as_a_whole_is_refused() -> None:
+    model = Scaled()
+    part, whole = (model(torch.zeros(n, 3, dtype=torch.long), spread=True) for n in (2, 4))
+    with pytest.raises(ApplyError, match=r"\['spread'\] of the output is \[\] for the batch"):
+        refuse_parts_of_one_result(part, whole, 2)
+    refuse_parts_of_one_result({"states": part["states"]}, {"states": whole["states"]}, 2)
+    assert what_was_not_handed_over({"a": [torch.ones(2), torch.full((2,), torch.nan)]}).startswith(
+        "['a'][1] of the output is NaN"
+    )
+    assert not what_was_not_handed_over({"a": torch.tensor([1.0, torch.nan]), "b": torch.ones(2, dtype=torch.long)})
+
+
+IDS = torch.ones(6, 4, dtype=torch.long)
+
+
+SAME = cast(
+    RowDimensions, SimpleNamespace(size=lambda given: 6 if given else 0, of=lambda given: dict.fromkeys(given, 0))
+)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "chunks", "said"),
+    [
+        ({"input_ids": IDS}, 4, "6 rows do not divide into 4 micro-batches: give chunks= one of 1, 2, 3, 6"),
+        ({"input_ids": IDS, "use_cache": True}, 2, "keeps no caches"),
+        ({"input_ids": IDS, "cache_params": object()}, 2, "keeps no caches"),
+        ({}, 2, "input_ids=ids"),
+    ],
+)
+def test_a_batch_that_stages_cannot_serve_is_refused(inputs: dict, chunks: int, said: str) -> None:
+    with pytest.raises(ApplyError, match=said):
+        batch_of(inputs, chunks, CPU, SAME)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"shift_labels": torch.tensor([[-100, 1, 1, 1], *[[1] * 4] * 5])},
+        {"labels": torch.tensor([[1, 1, 1, -100], *[[1, 1, 1, 1]] * 5])},
+    ],
+)
+def test_labels_that_do_not_count_alike_are_refused(labels: dict[str, torch.Tensor]) -> None:
+    with pytest.raises(ApplyError, match="11 to 12 labels"):
+        refuse_unequal_labels(Batch(6, labels, {}), 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"output_attentions": True}, "loss alone"), ({"num_items_in_batch": 24}, "mean of micro-batches")],
+)
+def test_a_step_refuses_what_it_does_not_return(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ApplyError, match=said):
+        Pipeline.step(cast(Pipeline, SimpleNamespace(_loss=None, _config=None)), input_ids=IDS, labels=IDS, **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"num_beams": 2}, "greedily or by sampling"),
+        ({"return_dict_in_generate": True}, "returns ids"),
+        ({"cache_implementation": "static"}, "dynamic caches"),
+        ({"token_type_ids": IDS}, "token_type_ids: generate in stages takes"),
+    ],
+)
+def test_a_decoding_that_stages_do_not_do_is_refused(options: dict[str, Any], said: str) -> None:
+    model, _, _ = small_llama(2)
+    with pytest.raises(ApplyError, match=said):
+        refuse_other_decoding(model, *model._prepare_generation_config(None, **options))
+
+
+@pytest.mark.parametrize("loss", [None, torch.nn.functional.mse_loss])
+def test_a_target_that_no_loss_takes_is_refused(loss: Any) -> None:
+    target = IDS if loss is None else None
+    with pytest.raises(ApplyError, match="give both, or neither and labels="):
+        Pipeline.step(cast(Pipeline, SimpleNamespace(_loss=loss)), input_ids=IDS, labels=IDS, target=target)
+
+
+def test_what_has_no_rows_goes_to_every_micro_batch() -> None:
+    inputs = {"input_ids": IDS, "position_ids": torch.arange(4)[None], "flag": True}
+    first, *_, last = Batch(6, inputs, {"input_ids": 0}).parts(3)
+    assert first["input_ids"].shape == (2, 4) and last["position_ids"].shape == (1, 4) and first["flag"] is True

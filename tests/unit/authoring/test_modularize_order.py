@@ -1,0 +1,52 @@
+"""The search for a proof: shorter definitions, and the order of definitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from modular_converter.authoring import proof as proof_module
+from modular_converter.authoring.draft import How
+from modular_converter.convert.batch import Run
+from modular_converter.settings.load import load_settings
+from tests.unit.authoring.test_modularize import library_of, modularized
+
+
+def test_a_definition_may_become_short_after_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As hubert's convolutions: the first may come along only when the second does, so one pass is not enough."""
+
+    def shortest(name: str, start: Any, found: Any, settings: Any) -> Any:
+        how = {**found.draft.how, name: How.ALONG}
+        holds = name == "second" or found.draft.how["second"] is How.ALONG
+        return _proof(how) if holds else found
+
+    def _proof(how: dict[str, How]) -> Any:
+        return SimpleNamespace(draft=SimpleNamespace(how=how), lines=list(how.values()).count(How.HEIR))
+
+    monkeypatch.setattr(proof_module, "_shortest", shortest)
+    short, long = (dict.fromkeys(("first", "second"), how) for how in (How.ALONG, How.HEIR))
+    found = proof_module._shortened(["first", "second"], SimpleNamespace(how=short), _proof(long), None)  # type: ignore[arg-type]
+    assert found.draft.how == short
+
+
+def test_two_heirs_together_give_an_order_that_neither_gives_alone(tmp_path: Path) -> None:
+    """As edgetam's block stands above what it uses: one more heir alone would not do, and nothing is written out."""
+    body = "    def __init__(self, config):\n        super().__init__()\n        self.inner = {}\n"
+    classes = (("OldFeed", "nn.Linear(2, 2)"), ("OldBlock", "OldFeed(config)"), ("OldModel", "OldBlock(config)"))
+    old = "from torch import nn\n" + "".join(
+        f"\n\nclass {name}(nn.Module):\n{body.format(inner)}" for name, inner in classes
+    )
+    models = library_of(tmp_path, old=old)
+    human = "from ..old.modeling_old import OldBlock, OldFeed, OldModel\n" + "".join(
+        f"\n\nclass {name.replace('Old', 'New')}({name}):\n    pass\n" for name in ("OldBlock", "OldFeed", "OldModel")
+    )
+    modular = models / "new" / "modular_new.py"
+    modular.parent.mkdir()
+    (conversion,) = Run(load_settings(str(models)), {str(modular): human}, workers=1).convert([str(modular)])
+    (models / "new" / "modeling_new.py").write_text(conversion.files[str(models / "new" / "modeling_new.py")])
+    result = modularized(models, "new")
+    assert result.proof is not None and result.proof.has_come_back
+    assert result.proof.text.rstrip() == human.rstrip()
