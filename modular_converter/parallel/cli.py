@@ -48,7 +48,9 @@ def main() -> None:
 @click.option("--head", type=click.Choice(["base", "causal"]), default="base", show_default=True)
 @form_option
 @click.option("--unverified", is_flag=True, help="Print the plan even if it fails its check.")
-@click.option("--max-collectives", "limit", type=click.IntRange(0), metavar="N", help="At most so many in a forward.")
+@click.option(
+    "--max-collectives", "limit", type=click.IntRange(0), metavar="N", help="The most collectives of a forward."
+)
 @kind_option
 @reports_errors
 def derive_command(
@@ -73,9 +75,9 @@ def derive_command(
 @click.argument("plan_file", required=False)
 @set_option
 @ranks_option
-@click.option("--library", is_flag=True, help="Also through transformers' own loader.")
-@click.option("--verbose", is_flag=True, help="The whole scope: sizes, kinds of layers, operators, weights.")
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON a verdict, with its whole scope.")
+@click.option("--library", is_flag=True, help="Prove the plan through transformers' own loader, too.")
+@click.option("--verbose", is_flag=True, help="Print the whole scope: sizes, kinds of layers, operators, weights.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each verdict, with its whole scope.")
 @kind_option
 @reports_errors
 def verify(
@@ -90,7 +92,7 @@ def verify(
 ) -> None:
     """Prove the plan in PLAN_FILE (or the derived one) on gloo processes: outputs and parameter gradients.
 
-    A pipeline plan runs stage by stage in this process instead, with nothing handed over but the named tensors.
+    A pipeline plan runs stage by stage in this process instead; only the named tensors are handed over.
     """
     say = print_json if as_json else functools.partial(print_verdict, verbose=verbose)
     sys.exit(0 if verify_kind(kind, model, plan_file, settings, ranks, library, say) else 1)
@@ -100,7 +102,7 @@ def verify(
 @click.argument("models", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every model folder of the library with a modeling file.")
 @click.option("--classics", is_flag=True, help="The 55 models that parallelformers had policies for.")
-@click.option("--resume", type=click.Path(path_type=Path), help="A JSON-lines file to go on from and append to.")
+@click.option("--resume", type=click.Path(path_type=Path), help="A JSON-lines file to continue from and to append to.")
 @ranks_option
 @click.option("--date", default="", help="The date to print in the table.")
 @reports_errors

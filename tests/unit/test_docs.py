@@ -146,6 +146,16 @@ def test_files_and_tests_that_a_page_names_exist(page):
         assert not test or f"def {test}(" in file.read_text(encoding="utf-8"), f"{name}::{test}"
 
 
+def test_the_architecture_names_every_folder():
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    package = ROOT / "modular_converter"
+    folders = {
+        path.parent.relative_to(package).as_posix() for path in package.rglob("*") if path.suffix in (".py", ".js")
+    }
+    missing = {folder for folder in folders - {"."} if f"`{folder}/" not in text and f"/{folder}/" not in text}
+    assert not missing
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_promises_no_release(page):
     """Nothing is on an index and nothing is tagged: what is installed comes from a checkout."""

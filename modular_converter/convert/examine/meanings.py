@@ -1,8 +1,7 @@
 """Whether each name in generated code means what it meant where the code was written.
 
 A generated file has one name space. The code in it comes from several: the modular file and each neighbour. If two of
-them give one name two meanings, only one definition reaches the file, and code from the other source would behave
-differently.
+them give one name two meanings, only one reaches the file, and code of the other source behaves differently.
 """
 
 from __future__ import annotations
@@ -292,9 +291,7 @@ def _imported(source: str, name: ImportedName | None) -> Meaning | None:
 
 
 def _is_replacement(wanted: Meaning, found: Meaning, settings: Settings) -> bool:
-    """Whether the modular file replaces a neighbour's definition on purpose; an assignment does so only under certain
-    names.
-    """
+    """Whether the modular file replaces a neighbour's definition on purpose; an assignment only under certain names."""
     if found.source != OWN or found.statement is None:
         return False
     if wanted.statement is not None and wanted.statement.role is found.statement.role is Role.ASSIGNMENT:

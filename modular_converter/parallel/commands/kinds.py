@@ -188,7 +188,9 @@ def _built(model: str, settings: tuple[str, ...], head: str) -> tuple[Any, Small
 
 @click.command()
 @click.argument("models", nargs=-1)
-@click.option("--kind", type=click.Choice(["expert", "pipeline"]), required=True, help="Which of the library's plans.")
+@click.option(
+    "--kind", type=click.Choice(["expert", "pipeline"]), required=True, help="The kind of the library's plans."
+)
 @click.option("--library", is_flag=True, help="Run derived expert plans through transformers' own loader as well.")
 @reports_errors
 def committed(models: tuple[str, ...], kind: str, library: bool) -> None:

@@ -16,13 +16,23 @@ from modular_converter.parallel.errors import BuildError, PlanError
 @click.command()
 @click.argument("model")
 @set_option
-@click.option("--num-gpus", default=2, show_default=True, type=click.IntRange(1), help="Devices; CPU ranks without.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="GPUs where there are some, if not given.")
+@click.option(
+    "--num-gpus",
+    default=2,
+    show_default=True,
+    type=click.IntRange(1),
+    help="The number of devices; processes on the CPU without GPUs.",
+)
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="GPUs if there are any, if not given.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="As in the model, if not given.")
 @click.option("--plan", help="A plan's file; the one in the model's classes or the derived one, if not given.")
-@click.option("--tokens", default=32, show_default=True, type=click.IntRange(1), help="How many to generate.")
+@click.option(
+    "--tokens", default=32, show_default=True, type=click.IntRange(1), help="The number of tokens to generate."
+)
 @click.option("--compile", "compiled", is_flag=True, help="Generate with a static cache and a compiled step.")
-@click.option("--compare/--no-compare", default=True, help="Run it whole on one device first; a folder needs not be.")
+@click.option(
+    "--compare/--no-compare", default=True, help="Run the model whole on one device first; not needed for a folder."
+)
 @reports_errors
 def run(
     model: str,

@@ -41,14 +41,22 @@ COUNT = click.IntRange(1)
 @click.option("--batch", type=COUNT, help="Rows of a step, over all micro-batches; one each if not given.")
 @click.option("--length", type=COUNT, help="Tokens of a row; MODEL's positions, at most 2048, if not given.")
 @click.option("--dtype", type=click.Choice(list(WIDTHS)), default="bfloat16", show_default=True)
-@click.option("--tflops", type=POSITIVE, default=400.0, show_default=True, help="What a device reaches, in 10^12/s.")
 @click.option(
-    "--bandwidth", type=POSITIVE, default=100.0, show_default=True, help="Between two ranks, in 10^9 bytes/s."
+    "--tflops", type=POSITIVE, default=400.0, show_default=True, help="Operations that a device reaches, in 10^12/s."
 )
-@click.option("--transfer", type=click.FloatRange(0), help="Seconds between two ranks, instead of --bandwidth.")
+@click.option(
+    "--bandwidth",
+    type=POSITIVE,
+    default=100.0,
+    show_default=True,
+    help="Bandwidth between two ranks, in 10^9 bytes/s.",
+)
+@click.option(
+    "--transfer", type=click.FloatRange(0), help="Seconds of a transfer between two ranks, instead of --bandwidth."
+)
 @click.option("--no-overlap", is_flag=True, help="A rank that sends does not compute meanwhile.")
-@click.option("--bytes-per-parameter", "state", type=POSITIVE, help="Of weight, gradient and optimizer state.")
-@click.option("--memory", type=POSITIVE, metavar="GIB", help="Of a device: say which ranks need more.")
+@click.option("--bytes-per-parameter", "state", type=POSITIVE, help="Bytes of weight, gradient and optimizer state.")
+@click.option("--memory", type=POSITIVE, metavar="GIB", help="Memory of a device; ranks that need more are named.")
 @click.option("--layer-times", type=click.Path(), metavar="FILE", help="Measured seconds of layers, as JSON.")
 @click.option(
     "--measure",

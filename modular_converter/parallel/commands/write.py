@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @set_option
 @ranks_option
 @click.option("--json", "json_path", metavar="FILE", help="Write the plan to FILE as JSON, and no source.")
-@click.option("--dry-run", is_flag=True, help="Say which files would change, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Name the files that would change, and write nothing.")
 @click.option("--diff", is_flag=True, help="Print what would change, and write nothing.")
 @click.option("--no-convert", is_flag=True, help="Leave the generated files as they are.")
 @click.option("--unverified", is_flag=True, help="Write the plan without proving it.")
@@ -62,7 +62,7 @@ def write(
 
     file, found = _changes(model, settings, ranks, convert=not no_convert, unverified=unverified)
     if not found:
-        click.echo("nothing to write: the source says the same")
+        click.echo("nothing to write: the source already has this plan")
         return
     if dry_run or diff:
         _show(found, diff)

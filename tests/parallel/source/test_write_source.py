@@ -60,7 +60,7 @@ def test_a_modular_file_gets_the_plan_and_its_files_follow(zoo, two_ranks):
     assert "gate_proj" not in plan and '"layers.*.mlp.up_proj": "colwise",' in plan
     assert PLANS.sub("", here.text("modular_emu.py")).replace('emu."""\n\n\n', 'emu."""\n\n') == EMU
     assert plan in (here.models / "emu" / "configuration_emu.py").read_text()
-    assert here.write("modular_emu.py", UNPROVEN)[1].endswith("nothing to write: the source says the same\n")
+    assert here.write("modular_emu.py", UNPROVEN)[1].endswith("nothing to write: the source already has this plan\n")
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
     if given.mesh is not None:
         raise ApplyError("mesh= needs a process group: start the script with torchrun")
     if given.session is not None:
-        reason = "the processes of session= are as they are; give it to Session(...)"
+        reason = "the processes of session= run already; give it to Session(...)"
         _refuse(given, usual, _WITHOUT_EFFECT_BESIDE_SESSION, reason)
         given.session.refuse_ended()
 
@@ -86,7 +86,7 @@ def check_arguments(given: Arguments, usual: Mapping[str, Any]) -> None:
 def _check_training(given: Arguments) -> None:
     for name in ("layout", "training"):
         if getattr(given, name) is not None and (given.inference or given.compile):
-            raise ApplyError(f"{name}= is to train, and inference= and compile= are for a model without gradients")
+            raise ApplyError(f"{name}= is for training, and inference= and compile= are for a model without gradients")
     if given.mesh is not None and given.layout is not None:
         raise ApplyError("give layout=, which makes the mesh, or mesh=, to shard over one dimension of your own")
     if given.mesh is not None and given.training is not None:
@@ -109,7 +109,7 @@ def _check_model(given: Arguments) -> None:
     if given.model_class is not None:
         raise ApplyError("model_class= is for the path of a folder; the model has its class already: leave it out")
     if LOST_WEIGHTS in model.__dict__:
-        raise ApplyError("the model lost weights when an earlier parallelize did not come to its end; load it again")
+        raise ApplyError("the model lost weights when an earlier call of parallelize was interrupted; load it again")
     if "_placement" in model.__dict__:
         raise ApplyError("the model is parallelized already; take it back with .cpu() first")
     if "_applied" in model.__dict__:

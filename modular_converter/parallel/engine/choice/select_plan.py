@@ -130,7 +130,7 @@ def _better(
         passed = found.verdict.passed and bool(found.plan.rules)
         return found if passed and kept(model, found.plan, ranks).rank < own.rank else None
     except PlanError as error:
-        logger.info("no plan to set beside the one in the model's classes: %s", str(error).splitlines()[0])
+        logger.info("no derived plan to compare with the one in the model's classes: %s", str(error).splitlines()[0])
         return None
 
 
