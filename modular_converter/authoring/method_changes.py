@@ -6,7 +6,7 @@ import ast
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from modular_converter.authoring.normal_form import normal
@@ -24,17 +24,17 @@ _KINDS = frozenset(
 """Decorators that turn a method into another kind of member."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class BodyLine:
     """A statement of a method's body with the comments and blank lines above it."""
 
-    node: ast.stmt
+    node: ast.stmt = field(compare=False)
     text: str
 
     @cached_property
     def key(self) -> str:
         """The key that equal statements share, with the blank line above."""
-        return ("¶" if re.match(r"[ \t]*\n", self.text) else "") + normal(self.text) + ast.dump(self.node)
+        return _key(self)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -42,6 +42,11 @@ class BodyLine:
         if isinstance(self.node, ast.Assign):
             return tuple(map(ast.unparse, self.node.targets))
         return (ast.unparse(self.node.target),) if isinstance(self.node, ast.AnnAssign) and self.node.value else ()
+
+
+@functools.lru_cache(maxsize=8192)  # the classes that one is compared with share most of their statements
+def _key(line: BodyLine) -> str:
+    return ("¶" if re.match(r"[ \t]*\n", line.text) else "") + normal(line.text) + ast.dump(line.node)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
+from modular_converter.convert.workers import without_collector
 from modular_converter.settings.values import Settings
 
 
@@ -46,6 +47,7 @@ class Modularized:
         return self.proof.reordered if self.proof else {}
 
 
+@without_collector()
 def modularize(flat: FlatModel, index: LibraryIndex, library: Library, preferred: Collection[str] = ()) -> Modularized:
     """Write a flat model as the smallest modular file that a conversion proves. Nothing is written to disk.
 

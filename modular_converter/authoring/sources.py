@@ -62,12 +62,14 @@ def find_sources(
     found: list[SourceFile] = []
     for file in flat.files:
         scores = _scores(file, flat, index, library)
+        one_of_each = {entry.path: entry for some in scores.values() for entry in some}
+        usable = {
+            path
+            for path, entry in one_of_each.items()
+            if may_give(entry, flat, forbidden, library) and _is_old_enough(entry, file, index, preferred)
+        }
         scores = {
-            name: {
-                entry: score
-                for entry, score in some.items()
-                if may_give(entry, flat, forbidden, library) and _is_old_enough(entry, file, index, preferred)
-            }
+            name: {entry: score for entry, score in some.items() if entry.path in usable}
             for name, some in scores.items()
         }
         for path in _best_files(scores, index, preferred):
