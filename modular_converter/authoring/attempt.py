@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from modular_converter.authoring.comparison import FileDifference, compare_models, compare_roughly
 from modular_converter.authoring.draft import Draft, closed, modular_text
+from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
-from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.emit.format import FormatMemory, format_files
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
 
@@ -67,12 +69,50 @@ class Proof:
 def attempt(draft: Draft, library: Library, reasons: Mapping[str, str]) -> Proof:
     """Convert a draft in memory and compare the result with the flat model. Nothing is written."""
     draft = closed(draft)
-    settings = library.settings
-    path = draft.flat.modular
-    text = format_files({path: modular_text(draft)}, settings).texts[path]
-    conversion = Run(settings, {path: text}, workers=1).convert([path])[0]
+    known = _known(draft.flat, library)
+    text = modular_text(draft)
+    if text not in known.outcomes:
+        format_ahead([draft], library)
+        known.outcomes[text] = _outcome(known.modular[text], draft.flat, library, known.formats)
+    return Proof(draft, *known.outcomes[text], reasons)
+
+
+def format_ahead(drafts: Sequence[Draft], library: Library) -> None:
+    """Format the modular files of drafts of one model, all at once: to start the formatter takes longest."""
+    flat = drafts[0].flat
+    known = _known(flat, library)
+    new = {modular_text(closed(draft)) for draft in drafts} - known.modular.keys()
+    stem = flat.modular.removesuffix(".py")
+    places = {f"{stem}_{number}.py" if number else flat.modular: text for number, text in enumerate(sorted(new))}
+    texts = format_files(places, library.settings).texts
+    known.modular.update((text, texts[place]) for place, text in places.items())
+
+
+Outcome = tuple[str, Conversion, tuple[FileDifference, ...], Mapping[str, str]]
+"""A modular file, its conversion, the differences, and the generated texts."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the drafts of one model gave. One in six is like one before; two in three give no other file."""
+
+    modular: dict[str, str] = field(default_factory=dict)
+    """Modular file -> the same, formatted."""
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    """Modular file, not formatted -> what it gave."""
+    formats: FormatMemory = field(default_factory=FormatMemory)
+
+
+@functools.lru_cache(maxsize=1)
+def _known(flat: FlatModel, library: Library) -> _Known:
+    return _Known()
+
+
+def _outcome(text: str, flat: FlatModel, library: Library, formats: FormatMemory) -> Outcome:
+    path = flat.modular
+    run = Run(library.settings, {path: text}, workers=1, format=formats.format, read=library)
+    conversion = run.convert([path])[0]
     if not conversion.failed:
-        differences = compare_models(draft.flat, conversion.files, library)
-        return Proof(draft, text, conversion, differences, conversion.files, reasons)
-    rough = convert(path, Library(settings, {path: text})).files
-    return Proof(draft, text, conversion, compare_roughly(draft.flat, rough) if rough else (), rough, reasons)
+        return text, conversion, compare_models(flat, conversion.files, library), conversion.files
+    rough = convert(path, library.under({path: text})).files
+    return text, conversion, compare_roughly(flat, rough) if rough else (), rough

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from modular_converter.authoring.attempt import Proof, attempt
+from modular_converter.authoring.attempt import Proof, attempt, format_ahead
 from modular_converter.authoring.choice import Placed, inherit_from
 from modular_converter.authoring.class_changes import other_layout
 from modular_converter.authoring.comparison import FileDifference, guarded_keys
@@ -127,6 +127,7 @@ def _in_order(proof: Proof, library: Library) -> Proof:
     for _ in range(MOST_ROUNDS):
         if proof.has_come_back or not (changes := _order_changes(proof)):
             break
+        format_ahead([_changed_draft(proof, some) for some in changes[:MOST_TRIES]], library)
         tries = (_changed(proof, some, library) for some in changes[:MOST_TRIES])
         better = next((one for one in tries if _in_place(one) > _in_place(proof)), None)
         proof = better or _changed(proof, changes[0 if changes[0][0][1] is How.HEIR else -1], library)
@@ -159,11 +160,15 @@ def _shortest(name: str, start: Draft, proof: Proof, library: Library) -> Proof:
 
 def _changed(proof: Proof, changes: Sequence[Change], library: Library) -> Proof:
     """The proof of a draft with some definitions in another form."""
+    reasons = {**proof.reasons, **{name: "the order of the definitions" for name, _, _ in changes}}
+    return attempt(_changed_draft(proof, changes), library, reasons)
+
+
+def _changed_draft(proof: Proof, changes: Sequence[Change]) -> Draft:
     draft = proof.draft
     for name, how, taken in changes:
         draft = draft.imported(name, taken) if taken else draft.with_how({name: how})
-    reasons = {**proof.reasons, **{name: "the order of the definitions" for name, _, _ in changes}}
-    return attempt(draft, library, reasons)
+    return draft
 
 
 def _in_place(proof: Proof) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modular_converter.convert.build_order import cycles, dependencies
@@ -33,6 +33,10 @@ class Run:
     """Processes at most; 0 lets the run decide."""
     progress: Progress = lambda converted: None
     """Called with the number of files converted since the last call."""
+    format: Callable[[Mapping[str, str], Settings], FormatResult] = format_files
+    """How texts are formatted: `format_files`, or what gives the same."""
+    read: Library | None = None
+    """What has been read from the same files before, and need not be read again."""
 
     @without_collector()
     def convert(self, paths: Collection[str], known: Mapping[str, Conversion] | None = None) -> list[Conversion]:
@@ -48,7 +52,7 @@ class Run:
         """
         known = known or {}
         given = dict(self.overlay)
-        library = Library(self.settings, self.overlay)
+        library = self.read.under(self.overlay) if self.read else Library(self.settings, self.overlay)
         required = {
             path: known[path].requires if path in known else required_files(path, library)
             for path in sorted(set(paths))
@@ -79,7 +83,7 @@ class Run:
         """Format the texts of conversions, all by the same settings."""
         texts = {path: text for conversion in conversions for path, text in conversion.files.items()}
         try:
-            result = format_files(texts, settings)
+            result = self.format(texts, settings)
         except ConversionError as error:
             return [replace(one, files={}, diagnostics=(*one.diagnostics, *error.diagnostics)) for one in conversions]
         return [self._finish(conversion, result, library) for conversion in conversions]

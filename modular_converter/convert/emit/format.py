@@ -40,6 +40,26 @@ def format_files(files: Mapping[str, str], settings: Settings) -> FormatResult:
     return FormatResult({**files, **result.texts}, result.undefined, {**failures, **result.failures})
 
 
+class FormatMemory:
+    """Formats each text once, for conversions that give many files in the same words as one before."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], tuple[str, tuple[UndefinedName, ...] | None, Diagnostic | None]] = {}
+
+    def format(self, files: Mapping[str, str], settings: Settings) -> FormatResult:
+        """`format_files`; the settings are those of the text's first time."""
+        new = {name: text for name, text in files.items() if (name, text) not in self._known}
+        result = format_files(new, settings)
+        for name, text in new.items():
+            self._known[name, text] = (result.texts[name], result.undefined.get(name), result.failures.get(name))
+        known = {name: self._known[name, text] for name, text in files.items()}
+        return FormatResult(
+            {name: text for name, (text, _, _) in known.items()},
+            {name: undefined for name, (_, undefined, _) in known.items() if undefined is not None},
+            {name: failure for name, (_, _, failure) in known.items() if failure is not None},
+        )
+
+
 def _format(files: Mapping[str, str], settings: Settings) -> FormatResult:
     """Format texts, and report those that the formatter rejects."""
     if not files:

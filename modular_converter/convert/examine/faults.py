@@ -38,6 +38,7 @@ def find_faults(
                 yield Fault(FaultKind.SIBLING, "", alias.name, node.lineno, f".{node.module}")
 
 
+@functools.lru_cache(maxsize=64)
 def compile_error(text: str) -> Exception | None:
     """The reason why Python does not compile a text, even if it can be parsed."""
     with warnings.catch_warnings():

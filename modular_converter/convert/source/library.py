@@ -44,6 +44,17 @@ class Library:
         """A library that shares everything read so far, and from now on notes the files read in `observations`."""
         return replace(self, observations=observations)
 
+    def under(self, overlay: MutableMapping[str, str]) -> Library:
+        """A library of its own with these texts in place of others, which need not read again what this one has read."""
+        new = Library(
+            self.settings, overlay, Observations(), dict(self._texts), dict(self._modules), dict(self._names)
+        )
+        new._hashes.update(self._hashes)
+        for path in (*self.overlay, *overlay):
+            for known in (new._texts, new._modules, new._hashes):
+                known.pop(path, None)
+        return new
+
     def note(self, name: str) -> None:
         """Note the class that is being worked on."""
         self.observations.class_name = name
