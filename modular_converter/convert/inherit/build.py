@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 
 from modular_converter.convert.inherit.ancestors import lineage, sets_attribute
 from modular_converter.convert.inherit.class_findings import ClassFinding
+from modular_converter.convert.inherit.known_merges import merge_once
 from modular_converter.convert.inherit.members import parse_class
-from modular_converter.convert.inherit.merge import merge_class
 from modular_converter.convert.inherit.pieces import ClassPiece
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role, Statement
 from modular_converter.convert.source.rename import RenamedModule
@@ -88,10 +87,9 @@ def _merge(
     parent = neighbours.neighbours[dotted].definitions[parent_name]
     siblings = {name: built[name].text for name in statement.bases if name in built}
     try:
-        merged = merge_class(
-            statement.text,
-            parent.text,
-            parent.name,
+        merged = merge_once(
+            statement,
+            parent,
             base,
             neighbours.names,
             ancestors,
@@ -105,9 +103,8 @@ def _merge(
         place = Location(neighbours.target.path, statement.line)
         reason = f"{error.msg}, as libcst reads this class or its parent"
         raise ConversionError(syntax_error.diagnose(place, reason)) from None
-    uses = lexer.identifiers(merged.text)
     findings = tuple(_diagnostic(finding, statement, neighbours.target.path) for finding in merged.findings)
-    return BuiltClass(statement, merged.text, parent.lead, uses, dotted, parent, findings, merged.pieces)
+    return BuiltClass(statement, merged.text, parent.lead, merged.uses, dotted, parent, findings, merged.pieces)
 
 
 def _bound_in(

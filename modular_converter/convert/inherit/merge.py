@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from modular_converter.convert.inherit.bases import ClassShape, class_header, merge_bases, shape_of
 from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base
@@ -43,6 +44,11 @@ class Merged:
     findings: tuple[ClassFinding, ...] = ()
     pieces: tuple[ClassPiece, ...] = ()
     """Where the lines of `text` come from."""
+
+    @cached_property
+    def uses(self) -> frozenset[str]:
+        """The identifiers in its code."""
+        return lexer.identifiers(self.text)
 
 
 def merge_class(

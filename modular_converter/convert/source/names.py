@@ -7,9 +7,10 @@ import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModelNames:
     """The models of a package by type, both ways.
 
@@ -23,11 +24,16 @@ class ModelNames:
         found = self.by_type.get(model) or self.by_type.get(model.replace("_", "-"))
         return found or "".join(part.title() for part in model.split("_"))
 
+    @cached_property
+    def _by_name(self) -> Mapping[str, str]:
+        """Cased name -> the last model type that has it."""
+        return {name: model for model, name in self.by_type.items()}
+
     def lowercase(self, cased: str) -> str:
         """`BigBird` -> `big_bird`, by the last such entry of the table, else by a cut before each capital."""
-        for model, name in reversed(list(self.by_type.items())):
-            if name == cased:
-                return model.replace("-", "_")
+        model = self._by_name.get(cased)
+        if model is not None:
+            return model.replace("-", "_")
         return "_".join(part.lower() for part in re.findall(r"[A-Z][^A-Z]*", cased)) or cased.lower()
 
 
