@@ -68,15 +68,14 @@ def _estimates_of_class(
 
 
 def _cheapest(statement: Statement, source: SourceFile, flat: FlatModel, library: Library) -> Placed | None:
-    names = dict.fromkeys((statement.name, *source.likely.get(statement.name, ())))
-    found = [
-        placed
-        for name in names
-        if name in source.definitions
-        and source.definitions.role(name) is Role.CLASS
-        and (placed := inherit_from(statement, source, name, flat, library, thorough=False)) is not None
-    ]
-    best = min(found, key=lambda one: one.heir.lines, default=None)
+    best: Placed | None = None
+    for name in dict.fromkeys((statement.name, *source.likely.get(statement.name, ()))):
+        if name in source.definitions and source.definitions.role(name) is Role.CLASS:
+            placed = inherit_from(statement, source, name, flat, library, thorough=False)
+            if placed is not None and (best is None or placed.heir.lines < best.heir.lines):
+                best = placed
+                if best.heir.says_nothing:  # none is shorter
+                    break
     return best if best is not None and best.heir.lines < statement.text.count("\n") + 3 else None
 
 
@@ -90,7 +89,7 @@ def inherit_from(
     exact: frozenset[str] = frozenset(),
 ) -> Placed | None:
     """A class as the heir of one class of a source; see `heir_of`."""
-    text = source.definitions[parent].text
+    text = source.definitions.text(parent)
     base = source.originals[parent]
     names = library.names(flat.models_folder)
     given = ParentClass(text, parent, base, flat.no_inherit_module)

@@ -6,7 +6,7 @@ import ast
 import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modular_converter.authoring.method_changes import calling_base, full_override, shorter_override
 from modular_converter.authoring.normal_form import normal
@@ -76,16 +76,16 @@ def heir_of(
     """
     try:
         own = _parsed(wanted)
-        text = parent.text
         if own.node.name != parent.name:
-            text = rename_class(text, parent.name, own.node.name, names)
-        inherited = _parsed(text)
+            text = rename_class(parent.text, parent.name, own.node.name, names)
+            parent = replace(parent, text=text, name=own.node.name)
+        inherited = _parsed(parent.text)
     except (SyntaxError, ValueError, RecursionError):
         return None
     for bases in _base_lists(own, inherited, parent.base):
         full: frozenset[str] = frozenset()
         while (draft := _draft(own, inherited, parent, bases, full, exact)) is not None:
-            wrong = _wrong_methods(draft.text, own, parent, names, settings) if thorough else frozenset()
+            wrong = _wrong_methods(draft.text, wanted, parent, names, settings) if thorough else frozenset()
             if not wrong:
                 return draft
             if wrong <= full:
@@ -100,15 +100,17 @@ def _parsed(text: str) -> ClassBlock:
 
 
 def _wrong_methods(
-    text: str, own: ClassBlock, parent: ParentClass, names: ModelNames, settings: Settings
+    text: str, wanted: str, parent: ParentClass, names: ModelNames, settings: Settings
 ) -> frozenset[str]:
     """The keys of the methods that differ from the wanted class when an heir is merged with its parent. If something
     else differs, these are all methods; the empty key stands for a class without methods.
     """
+    own = _parsed(wanted)
     every = frozenset(_key(one) for one in own.members if one.is_function) | {""}
     try:
         merged = merge_class(text, parent.text, parent.name, parent.base, names, {}, {}, settings)
-        block = parse_class(merged.text)
+        is_same = merged.text.rstrip("\n") == wanted.rstrip("\n")
+        block = own if is_same else parse_class(merged.text)
     except (SyntaxError, ValueError, RecursionError):
         return every
     if merged.findings:

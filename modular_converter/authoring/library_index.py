@@ -44,7 +44,7 @@ class IndexEntry:
     lines: int
     whole: int
     """The hash of the whole definition, in the form without names of models."""
-    parts: tuple[tuple[int, int], ...]
+    parts: tuple[tuple[int, int], ...] = field(hash=False)
     """Hash and number of lines of each part: a method, an attribute, a statement of `__init__`."""
 
 

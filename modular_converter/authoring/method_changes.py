@@ -15,6 +15,7 @@ from modular_converter.convert.inherit.members import Member
 from modular_converter.convert.inherit.scopes import Function, own_nodes
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.index import is_docstring
+from modular_converter.facts.nodes import walk
 
 
 INDENT = " " * 8
@@ -169,10 +170,11 @@ def _reads_locals_of_parent(text: str, wanted: Member) -> bool:
     return not (_bound_and_read(wanted.function)[0] - bound).isdisjoint(read)
 
 
-def _bound_and_read(function: ast.AST) -> tuple[set[str], set[str]]:
-    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-    return bound, {node.id for node in names if isinstance(node.ctx, ast.Load)}
+@functools.lru_cache(maxsize=1024)
+def _bound_and_read(function: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
+    names = [node for node in walk(function) if isinstance(node, ast.Name)]
+    bound = frozenset(node.id for node in names if not isinstance(node.ctx, ast.Load))
+    return bound, frozenset(node.id for node in names if isinstance(node.ctx, ast.Load))
 
 
 def calling_base(member: Member, bases: Sequence[str]) -> str:
@@ -249,7 +251,7 @@ def _locals_for(written: list[BodyLine], mine: Sequence[BodyLine]) -> set[str]:
     return needed
 
 
-def _binds_any(line: BodyLine, names: Sequence[set[str]]) -> bool:
+def _binds_any(line: BodyLine, names: Sequence[frozenset[str]]) -> bool:
     """Whether an assignment binds one of some local names."""
     bound = {target for target in line.targets if target.isidentifier()}
     return any(not bound.isdisjoint(some) for some in names)

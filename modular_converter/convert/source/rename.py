@@ -181,13 +181,22 @@ class RenamedModule(Mapping[str, Statement]):
         self.renamer = renamer
         self._originals = {renamer.name(name): definition for name, definition in module.definitions.items()}
         self._renamed: dict[str, Statement] = {}
+        self._texts: dict[str, str] = {}
         self.order = {name: position for position, name in enumerate(self._originals)}
 
     def __getitem__(self, name: str) -> Statement:
         renamed = self._renamed.get(name)
         if renamed is None:
-            renamed = self._renamed[name] = rename_statement(self._originals[name], self.renamer)
+            original = self._originals[name]
+            renamed = self._renamed[name] = rename_statement(original, self.renamer, self.text(name))
         return renamed
+
+    def text(self, name: str) -> str:
+        """The text of a definition, without the work on its other parts."""
+        text = self._texts.get(name)
+        if text is None:
+            text = self._texts[name] = self.renamer.code(self._originals[name].text)
+        return text
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._originals)
@@ -216,12 +225,12 @@ class RenamedModule(Mapping[str, Statement]):
         return {name: definition.line for name, definition in self._originals.items()}
 
 
-def rename_statement(statement: Statement, renamer: Renamer) -> Statement:
+def rename_statement(statement: Statement, renamer: Renamer, text: str) -> Statement:
     """The statement under its new names, with its `uses` renamed rather than computed anew."""
     return dataclasses.replace(
         statement,
         name=renamer.name(statement.name),
-        text=renamer.code(statement.text),
+        text=text,
         lead=renamer.code(statement.lead),
         bases=tuple(renamer.name(base) for base in statement.bases),
         known_uses=frozenset(map(renamer.name, statement.uses)),
