@@ -185,7 +185,9 @@ def plain(value: object, depth: int = 6) -> object:
     if not depth:
         return "…"
     if isinstance(value, BaseException):
-        return ("raises", type(value).__name__)
+        # Which of the two it is depends on whether an inner function uses the unbound name, and merging may change that.
+        is_unbound = isinstance(value, UnboundLocalError)
+        return ("raises", "NameError" if is_unbound else type(value).__name__)
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, *(plain(item, depth - 1) for item in value))
     if isinstance(value, dict):

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from modular_converter.convert.inherit.foreign_names import foreign_names
 from modular_converter.convert.inherit.prefix import Prefix, choose_prefix
 from modular_converter.convert.inherit.resolve import ModularFile, Neighbour, ResolvedImports
 from modular_converter.convert.source.global_names import rename_globals
-from modular_converter.convert.source.index import imports_within
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
 from modular_converter.convert.source.names import ModelNames
@@ -139,8 +139,9 @@ def rename_neighbours(resolution: ResolvedImports, library: Library) -> Neighbou
         neighbour_names = _names_around(neighbour, names, library)
         prefix = _prefix(neighbour, children.get(dotted, ()), target, neighbour_names)
         own = Renamer(neighbour.model, neighbour_names.cased(neighbour.model), target.model, target.cased)
-        foreign = _foreign_names(neighbour, own, settings.package)
-        own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment, foreign=foreign)
+        own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment)
+        foreign = foreign_names(neighbour, _renamer(own, prefix, target, names), target, library)
+        own = replace(own, foreign=foreign.names, members=foreign.members)
         definitions = RenamedModule(_portable(neighbour), _renamer(own, prefix, target, names))
         renamed[dotted] = RenamedNeighbour(neighbour, prefix, definitions, own)
     return _with_new_names(Neighbourhood(resolution, names, renamed))
@@ -217,19 +218,6 @@ def _renamer(own: Renamer, prefix: Prefix, target: ModularFile, names: ModelName
         return own
     lowercase = names.lowercase(prefix.cased)
     return replace(own, new=lowercase, new_cased=names.cased(lowercase), siblings=own)
-
-
-def _foreign_names(neighbour: Neighbour, renamer: Renamer, package: str) -> frozenset[str]:
-    """The names of a neighbour's imports from other libraries that renaming would spoil: `from llama_cpp import Llama`."""
-    own = {package.partition(".")[0], neighbour.package.partition(".")[0]}
-    return frozenset(
-        name
-        for statement in neighbour.module.statements
-        for imported in statement.imports or imports_within(statement.text, renamer.old)
-        if not imported.is_relative and imported.module.partition(".")[0] not in own
-        for name in (imported.name, imported.asname, imported.bound)
-        if name and renamer.name(name) != name
-    )
 
 
 def _portable(neighbour: Neighbour) -> Module:

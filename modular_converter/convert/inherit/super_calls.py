@@ -90,7 +90,7 @@ def merge_statements(merge: Merge) -> list[Line]:
     merge.findings.extend(check_captures(merge.child, merge.parent, call.node, kept, [part.node for part in own]))
     bindings = bind_arguments(merge.child, merge.parent, call.node, merge.available, before, merged, merge.findings)
     lines = [*before, *bindings, *merged, *appended]
-    return _moved_last(lines, merge.shape.last_statement) if merge.name == "__init__" else lines
+    return _moved_last(lines, merge) if merge.name == "__init__" else lines
 
 
 def _super_call(merge: Merge, line: Line) -> ast.Call:
@@ -107,7 +107,13 @@ def _calls_base_first(merge: Merge, inherited: Sequence[Line]) -> bool:
 
 
 def _reads_changes(line: Line, before: Sequence[Line], merge: Merge) -> bool:
-    """Whether a line of the parent reads what the child's lines bind or change, or a parameter that has to be bound."""
+    """Whether a line of the parent reads what the child's lines bind or change, or a parameter that has to be bound.
+
+    The call of a base that sets the same attribute changes it anew.
+    """
+    attributes = (target.partition(".")[2] for part in before for target in part.targets if "." in target)
+    if any(merge.shape.is_set_above(merge.name, one) for one in attributes):
+        return True
     changed = (parameters_of(merge.parent) - merge.available).union(
         *(part.effects.writes | part.effects.objects_changed for part in before)
     )
@@ -283,7 +289,12 @@ def _reach_the_end(merge: Merge, merged: list[Line], call: Line, appended: list[
     return merged
 
 
-def _moved_last(lines: list[Line], last: str) -> list[Line]:
-    """It is moved, not only kept last: lines below it in the parent would run after the weights are initialised."""
-    calls = [part for part in lines if part.normal == last]
+def _moved_last(lines: list[Line], merge: Merge) -> list[Line]:
+    """It is moved, not only kept last: lines below it in the parent would run after the weights are initialised.
+
+    Where a line behind it may return, it stays, and runs as often as with inheritance.
+    """
+    calls = [part for part in lines if part.normal == merge.shape.last_statement]
+    if calls and any(True for part in lines[lines.index(calls[0]) :] for _ in returns_in(part.node)):
+        return lines
     return [part for part in lines if part not in calls] + calls[-1:]

@@ -36,6 +36,8 @@ class Renamer:
     """The beginning of a comment that names the origin of a copy; "" if there are none."""
     foreign: frozenset[str] = frozenset()
     """Names that the model's file imports from other libraries, and that contain the model's name: `llama_cpp`."""
+    members: frozenset[str] = frozenset()
+    """Attributes and keywords of other libraries that contain the model's name: `diagonal` where the model is `dia`."""
     siblings: Renamer | None = None
     """Renames the modules of relative imports, where the files of the target have another name than its copies."""
 
@@ -61,8 +63,13 @@ class Renamer:
     @cached_property
     def _foreign_pattern(self) -> re.Pattern[str]:
         """The names of other libraries in code, with the attributes that are looked up in them."""
-        names = "|".join(re.escape(name) for name in sorted(self.foreign, key=len, reverse=True))
-        return re.compile(rf"(?<![\w.])(?:{names})\b(?:{_SPACE}*\.{_SPACE}*\w+)*")
+        names, members = (
+            "|".join(re.escape(name) for name in sorted(some, key=len, reverse=True))
+            for some in (self.foreign, self.members)
+        )
+        return re.compile(
+            rf"(?<![\w.])(?:{names or '(?!)'})\b(?:{_SPACE}*\.{_SPACE}*\w+)*|\b(?:{members or '(?!)'})\b"
+        )
 
     @classmethod
     def between_models(cls, names: ModelNames, old: str, new: str, kept: tuple[str, ...] = ()) -> Renamer:
@@ -73,7 +80,7 @@ class Renamer:
         """Rename one identifier."""
         renamed = self._renamed.get(name)
         if renamed is None:
-            stays = name in self.kept or name in self.foreign
+            stays = name in self.kept or name in self.foreign or name in self.members
             renamed = name if stays else self._pattern.sub(self._replacement, name)
             self._renamed[name] = renamed
         return renamed
@@ -138,7 +145,7 @@ class Renamer:
         modules: list[tuple[int, int]] = []
         if lexer.has_template(text):
             spans += lexer.template_text_spans(text)
-        is_foreign = any(name in text for name in self.foreign)
+        is_foreign = any(name in text for name in (*self.foreign, *self.members))
         if is_foreign or "import" in text:
             code = lexer.code_only(text)
             spans += _absolute_modules(code)

@@ -14,4 +14,4 @@ class NewOneLayer(nn.Module):
     """NEW_ONE, a new_one and NEW_ONE2: a NewOne."""
 
     def forward(self, new_one):
-        return new_one.NEW_ONE, NEW_ONE_INPUTS
+        return new_one.GPT, NEW_ONE_INPUTS

@@ -8,7 +8,7 @@ import torch
 from mamba_ssm.big_bird import kernel
 from torch import nn
 
-from ...integrations import mamba_ssm_emu
+from ...integrations import mamba_ssm_big_bird
 from .configuration_emu import EmuConfig
 
 
@@ -32,4 +32,4 @@ class EmuLayer(nn.Module):
         message = f"BigBird at {emu_states.shape[0]} {emu_states['emu']:>{EMU_INPUTS['x']}}"
         name = "mamba_ssm emu" + f"big_bird {'emu'}" + "emu"
         out = torch.relu(scale_emu(big_bird_op(kernel(emu_states))))
-        return mamba_ssm_emu(out), message, name
+        return mamba_ssm_big_bird(out), message, name

@@ -6,7 +6,7 @@
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
 from torch import nn
 
-from ...utils.import_utils import is_mambapy_available, is_new_ssm_available
+from ...utils.import_utils import is_mamba_ssm_available, is_mambapy_available
 
 
 if is_mambapy_available():
@@ -22,7 +22,7 @@ class NewMixer(nn.Module):
         super().__init__()
         self.use_mambapy = config.use_mambapy
         self.new = config.new_ssm_new
-        self.fast = is_new_ssm_available() and self.use_mambapy
+        self.fast = is_mamba_ssm_available() and self.use_mambapy
 
     def forward(self, x, mamba_selective_scan=None):
         return pscan(x) if mamba_selective_scan is None else mamba_selective_scan(x, new_inner_fn_2=self.new)

@@ -246,3 +246,11 @@ def test_relative_modules_lead_to_the_files_of_the_model_whatever_the_prefix() -
     text = "def f():\n    from .configuration_gpt import GPTConfig\n"
     assert prefixed.code(text) == "def f():\n    from .configuration_new import NewTextConfig\n"
     assert prefixed.code(text, keep_modules=True) == "def f():\n    from .configuration_gpt import NewTextConfig\n"
+
+
+def test_attributes_and_keywords_of_other_libraries_stay_in_code() -> None:
+    renamer = Renamer("dia", "Dia", "new", "New", foreign=frozenset({"torch.dial"}), members=frozenset({"diagonal"}))
+    text = 'y = x.diagonal(diagonal=dia) + torch.dial(x).dial + self.dial  # the dia, "diagonal"\n'
+    expected = 'y = x.diagonal(diagonal=new) + torch.dial(x).newl + self.newl  # the new, "newgonal"\n'
+    assert renamer.code(text) == expected
+    assert (renamer.name("diagonal"), renamer.name("dial")) == ("diagonal", "newl")

@@ -1,0 +1,191 @@
+"""Names in a neighbour's code that belong to other libraries, though they contain the model's: `torch.diagonal` in `dia`."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from modular_converter.convert.inherit.resolve import ModularFile, Neighbour, module_path
+from modular_converter.convert.source.index import imported_names, imports_within
+from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import ImportedName
+from modular_converter.convert.source.rename import Renamer
+from modular_converter.diagnostics import ConversionError
+from modular_converter.facts.nodes import children, walk
+from modular_converter.settings.kinds import module_name
+from modular_converter.settings.values import Settings
+
+
+@dataclass(frozen=True)
+class ForeignNames:
+    """What stays in code when a neighbour is renamed."""
+
+    names: frozenset[str] = frozenset()
+    """Names that are imported, and attributes of imported modules with what they are looked up in: `torch.diagonal`."""
+    members: frozenset[str] = frozenset()
+    """Attributes and keywords, whatever they belong to: `diagonal`."""
+
+
+def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, library: Library) -> ForeignNames:
+    """The names of other libraries in a neighbour's code that renaming would spoil.
+
+    An attribute or a keyword is the model's if a file of the model binds it. `x.diagonal()` of `dia` is torch's if no
+    file has such a method, parameter or attribute, and `torch.triu(x, diagonal=diagonal)` is torch's even so.
+    """
+    imported = frozenset(_imported(neighbour, renamer, target, library))
+    module = neighbour.module
+    code = [statement for statement in module.statements if not statement.imports]
+    used = frozenset[str]().union(*(statement.uses for statement in code))
+    words = frozenset(word for word in used if renamer.name(word) != word) - imported
+    own = module.names - imported
+    # Most neighbours have no such word but the names of their classes, which are no attributes of anything.
+    if words <= own and not any(f".{word}" in statement.text for statement in code for word in words):
+        return ForeignNames(imported)
+    own_packages = _own(neighbour.package, library.settings)
+    uses = [
+        uses_of_words(library.text_if_readable(path) or "", words, own_packages) for path in _files(neighbour, library)
+    ]
+    bound = frozenset[str]().union(*(use.bound for use in uses))
+    keywords = frozenset[str]().union(*(use.keywords for use in uses))
+    return ForeignNames(imported | uses[0].chains, (keywords | (words - bound)) - own)
+
+
+def _imported(neighbour: Neighbour, renamer: Renamer, target: ModularFile, library: Library) -> Iterator[str]:
+    """The names of imports from outside of the models: `from llama_cpp import Llama`.
+
+    A module of the library that is no model's may have such a name for the target too, and the modular file may define
+    it: `WavLMOutput` in place of `from ...outputs import Wav2Vec2Output`.
+    """
+    own = _own(neighbour.package, library.settings)
+    for statement in neighbour.module.statements:
+        for imported in statement.imports or imports_within(statement.text, renamer.old):
+            names = {name for name in (imported.name, imported.asname, imported.bound) if renamer.name(name) != name}
+            if not names or not is_outside(imported, own):
+                continue
+            new = renamer.name(imported.name)
+            is_own = imported.is_relative or imported.module.partition(".")[0] in own
+            if not is_own or new not in target.module.names | _defined(imported, neighbour, library):
+                yield from names
+
+
+def _defined(imported: ImportedName, neighbour: Neighbour, library: Library) -> frozenset[str]:
+    """What the module of an import defines; nothing where it cannot be read."""
+    path = module_path(imported.module, os.path.dirname(neighbour.path), library.find_package)
+    try:
+        return library.module(path).names if path and library.exists(path) else frozenset()
+    except ConversionError:
+        return frozenset()
+
+
+def is_outside(imported: ImportedName, own: Collection[str]) -> bool:
+    """Whether an import leads out of the models: to another library, or to a module of their own that is no model's.
+
+    Args:
+        imported: one name of an import in a file of a model.
+        own: the packages that hold the models.
+    """
+    parts = imported.module.split(".")
+    if imported.is_relative:
+        return imported.module.startswith("...") and "models" not in parts
+    return parts[0] not in own or "models" not in parts
+
+
+def _own(package: str, settings: Settings) -> frozenset[str]:
+    return frozenset({settings.package.partition(".")[0], package.partition(".")[0]})
+
+
+def _files(neighbour: Neighbour, library: Library) -> list[str]:
+    """The files of a neighbour's model: its own one first, then those of other kinds."""
+    folder = os.path.dirname(neighbour.path)
+    names = (module_name(kind, neighbour.model) for kind in library.settings.file_kinds)
+    paths = [os.path.join(folder, f"{name}.py") for name in names]
+    return [neighbour.path, *(path for path in paths if path != neighbour.path and library.exists(path))]
+
+
+@dataclass
+class WordUses:
+    """What a file does with some words."""
+
+    bound: set[str] = field(default_factory=set)
+    """Defined, assigned, taken as a parameter, read from a configuration or named by a string: the model's own."""
+    keywords: set[str] = field(default_factory=set)
+    """Keywords in calls of what is imported from outside."""
+    chains: set[str] = field(default_factory=set)
+    """Attributes of what is imported from outside: `torch.diagonal`."""
+
+
+@functools.lru_cache(maxsize=64)  # a neighbour is often that of the next models too
+def uses_of_words(text: str, words: frozenset[str], own: frozenset[str]) -> WordUses:
+    """What a file does with some words; nothing if it is no Python.
+
+    Args:
+        text: the file.
+        words: identifiers.
+        own: the packages that hold the models.
+    """
+    uses = WordUses()
+    if not any(word in text for word in words):
+        return uses
+    try:
+        nodes = walk(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return uses
+    statements = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
+    imports = {name.bound: is_outside(name, own) for node in statements for name in imported_names(node)}
+    for node in nodes:
+        uses.bound.update(name for name in _bound(node) if name in words)
+        if isinstance(node, ast.Call):
+            names = words.intersection(keyword.arg for keyword in node.keywords if keyword.arg)
+            is_foreign = imports.get(_root(node.func)) if names else None
+            if is_foreign:
+                uses.keywords |= names
+            elif is_foreign is None:  # those of another model's classes are neither bound here nor surely foreign
+                uses.bound |= names
+        elif isinstance(node, ast.Attribute) and node.attr in words:
+            chain = _chain(node)
+            if imports.get(chain.partition(".")[0]):
+                uses.chains.add(chain)
+    return uses
+
+
+def _root(node: ast.expr) -> str:
+    """The name that an expression begins with: `F` of `F.pad(x)[0].shape`; "" for another beginning."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _chain(node: ast.expr) -> str:
+    """`torch.linalg.norm` as it is written; "" where it is not of names alone."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def _bound(node: ast.AST) -> Sequence[str | None]:
+    """The names that a node binds, and those that strings in it may bind."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
+            return (name,)
+        case ast.Attribute(attr=name, value=ast.Name(id=holder) | ast.Attribute(attr=holder)):
+            return (name,) if holder.endswith("config") else ()
+        case ast.Name() | ast.Constant():
+            return ()
+        case (
+            ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name)
+        ):
+            return (name,)
+        case ast.alias() as alias:
+            return (alias.asname or alias.name,)
+        case ast.ExceptHandler(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name):
+            return (name,)
+        case ast.Call() | ast.Dict() | ast.List() | ast.Tuple() | ast.Set() | ast.Subscript():
+            # `register_buffer("…", x)`, `kwargs["…"]`, names in lists; but not `F.pad(x, mode="…")`.
+            constants = (child for child in children(node) if isinstance(child, ast.Constant))
+            return [child.value for child in constants if isinstance(child.value, str)]
+    return ()

@@ -1,0 +1,7 @@
+from ...configuration_utils import PreTrainedConfig
+
+
+class DiaConfig(PreTrainedConfig):
+    model_type = "dia"
+    diameter: int = 4
+    diagonal: int = 1
