@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from modular_converter.parallel.proof.deviation import is_inexact, scale_of
 from modular_converter.parallel.proof.evidence import UNKNOWN, WITH_GRADIENTS, Evidence
 from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
 from modular_converter.parallel.proof.unchanged import unchanged
-from modular_converter.parallel.shard.apply import Applied, apply, local_part
+from modular_converter.parallel.shard.apply import apply, local_part
 from modular_converter.parallel.shard.collectives import Group, forget_entered
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
@@ -196,8 +196,8 @@ def check_on_rank(
         return local_part(gradient, pieces[name], group) if name in pieces else gradient
 
     sharded = [name for name, piece in pieces.items() if piece.dim >= 0]
-    proven = whole.proven
-    unproven = tuple(name for name in sharded if not _is_proven(name, applied, proven))
+    proven = _proven(applied.model, whole.proven)
+    unproven = tuple(name for name in sharded if name not in proven)
     verdict = judge(found, whole, group.size, share)
     scope = replace(evidence, ranks=(group.size,), forms=(WITH_GRADIENTS,), unproven=unproven)
     return replace(verdict, evidence=scope.with_gap(*verdict.evidence.gaps))
@@ -215,7 +215,8 @@ def failed_in(error: BaseException, model: torch.nn.Module) -> str:
     return found
 
 
-def _is_proven(name: str, applied: Applied, proven: set[str]) -> bool:
-    """Whether a parameter has a significant gradient, under any of its names."""
-    parameter = applied.model.get_parameter(name)
-    return any(key in proven for key, other in applied.model.named_parameters() if other is parameter)
+def _proven(model: torch.nn.Module, known: Collection[str]) -> set[str]:
+    """All names of the parameters that have a significant gradient under one of their names."""
+    named = list(model.named_parameters(remove_duplicate=False))
+    found = {id(parameter) for name, parameter in named if name in known}
+    return {name for name, parameter in named if id(parameter) in found}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import numpy
 import torch
 
 
@@ -36,18 +39,25 @@ def scale_of(tensor: torch.Tensor, part: float = 0.25) -> float:
     """
     flat = tensor.detach().reshape(-1)
     if flat.numel() > _SAMPLE:
-        picked = torch.randint(flat.numel(), (_SAMPLE,), generator=torch.Generator().manual_seed(5))
-        found = _magnitudes(flat[picked.to(flat.device)])
-        if found.numel():
-            return float(found[int((found.numel() - 1) * part)])
+        found = _magnitudes(flat[_picked(flat.numel()).to(flat.device)])
+        if found.size:
+            return float(found[int((found.size - 1) * part)])
     found = _magnitudes(flat)
-    return float(found[int((found.numel() - 1) * part)]) if found.numel() else 0.0
+    return float(found[int((found.size - 1) * part)]) if found.size else 0.0
 
 
-def _magnitudes(flat: torch.Tensor) -> torch.Tensor:
+@functools.lru_cache(maxsize=64)
+def _picked(count: int) -> torch.Tensor:
+    """The places of the sample of so many entries."""
+    return torch.randint(count, (_SAMPLE,), generator=torch.Generator().manual_seed(5))
+
+
+def _magnitudes(flat: torch.Tensor) -> Any:
+    """The distinct finite magnitudes above zero, in order; an array, which numpy sorts in a tenth of torch's time."""
     sizes = flat.abs()
-    found: torch.Tensor = torch.unique(sizes[torch.isfinite(sizes) & (sizes > 0)])
-    return found
+    sizes = sizes.float() if sizes.dtype in HALF_TYPES else sizes
+    found = numpy.unique(sizes.cpu().numpy())
+    return found[numpy.isfinite(found) & (found > 0)]
 
 
 def relative_error(got: torch.Tensor, want: torch.Tensor, scale: float | None = None) -> float:

@@ -5,6 +5,7 @@ Nothing here runs a model. The tensors of a run are compared with the whole mode
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -109,7 +110,7 @@ class Reference:
     unstable: frozenset[int] = frozenset()
     gaps: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def proven(self) -> set[str]:
         """The parameters with a telling gradient in one of the backwards."""
         return set().union(*(telling(gradients) for gradients in self.gradients))

@@ -19,7 +19,7 @@ from modular_converter.parallel.shard.collectives import Group, GroupRegion, all
 from modular_converter.parallel.shard.own_integers import group_sizes, own_integer
 from modular_converter.parallel.shard.role_parameters import make_parameter
 from modular_converter.parallel.shard.shards import shard, unshard
-from modular_converter.parallel.shard.shares import share_lengths, stretches
+from modular_converter.parallel.shard.shares import share_length, share_lengths, stretches
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.style import Site
 
@@ -97,10 +97,11 @@ def put_together(local: torch.Tensor, piece: Piece, group: Group) -> torch.Tenso
 
 def _check(applied: Applied) -> None:
     """Find every reason before anything is changed."""
-    parameters = dict(applied.model.named_parameters(remove_duplicate=False))
+    group, parameters = applied.group, dict(applied.model.named_parameters(remove_duplicate=False))
     for name, piece in applied.resolution.pieces.items():
         try:
-            local_part(parameters[name].detach(), piece, applied.group)
+            if piece.dim >= 0:
+                share_length(parameters[name].shape[piece.dim], piece.parts, group.rank, group.size, piece.units)
         except ApplyError as error:
             raise MisfitError(name, f"{name}: {error}") from error
 

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from modular_converter.parallel.errors import BuildError, TraceError
 from modular_converter.parallel.tiny.arguments import given_arguments
-from modular_converter.parallel.tiny.branches import OtherSide, other_sides, with_other_weights
+from modular_converter.parallel.tiny.branches import other_sides, with_other_weights
 from modular_converter.parallel.tiny.build import Small, Target, fresh
 from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates
@@ -60,20 +60,17 @@ def uses_of(target: Target, small: Small, overrides: Mapping[str, Any]) -> list[
 def untried_branches(small: Small, tried: Iterable[str]) -> list[str]:
     """The other sides of branches on data, in words, in which a small instance does not run, or too many to be tried."""
     known = set(tried)
-    return [use.said for side, use in _turned(small) if use.said not in known and not side.guessed]
-
-
-def _turned(small: Small) -> list[tuple[OtherSide, Use]]:
-    return [(side, Use(str(side), _in_use(small, side))) for side in other_sides(small)]
+    return [str(side) for side in other_sides(small) if str(side) not in known and not side.guessed]
 
 
 def _other_sides(small: Small) -> Iterator[Use]:
     """Other sides of branches on data: with the answer turned, or with weights for which it is another one."""
-    for side, use in _turned(small)[:_MOST_BRANCHES]:
-        if _runs(use.small):
-            yield use
+    for side in other_sides(small)[:_MOST_BRANCHES]:
+        turned = _in_use(small, side)
+        if _runs(turned):
+            yield Use(str(side), turned)
         elif (other := with_other_weights(small, side)) is not None and _runs(other):
-            yield Use(use.said, other)
+            yield Use(str(side), other)
 
 
 def arguments_of_use(small: Small) -> set[str]:

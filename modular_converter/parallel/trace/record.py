@@ -6,6 +6,7 @@ below it sees the canonical operations that each call becomes.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -81,10 +82,10 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     """All tensors in nested tuples, lists, mappings and output records, in order."""
     if isinstance(value, torch.Tensor):
         return [value]
-    if isinstance(value, Mapping):
-        return [found for item in value.values() for found in tensors_in(item)]
     if isinstance(value, (list, tuple)):
         return [found for item in value for found in tensors_in(item)]
+    if isinstance(value, Mapping):
+        return [found for item in value.values() for found in tensors_in(item)]
     return []
 
 
@@ -161,9 +162,8 @@ class _Recorder:
         operands = tuple(self.argument(value) for value in args)
         named = tuple((key, self.argument(value)) for key, value in sorted(kwargs.items()))
         outputs = tuple(self.number(tensor, VALUE) for tensor in tensors_in(result))
-        name = func._schema.name.split("::")[1]
-        pointwise = torch.Tag.pointwise in func.tags
-        dims = _dims(func, args, kwargs)
+        name, pointwise, places = _said_of(func)
+        dims = _dims(places, args, kwargs)
         self.ops.append(Op(name, operands, named, outputs, self.stack[-1][0], self.current_call, pointwise, dims))
 
     def hooks(self) -> _ModuleHooks:
@@ -256,12 +256,18 @@ class _Calls(TorchFunctionMode):
         return SourcedInt(int(length), Source("shape", int(length), tensor=number, dim=dim))
 
 
-def _dims(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+@functools.cache
+def _said_of(func: Any) -> tuple[str, bool, tuple[int, ...]]:
+    """The name of an operator, whether it is pointwise, and the places of the arguments that name dimensions."""
+    places = tuple(place for place, argument in enumerate(func._schema.arguments) if argument.name in _DIMS)
+    return func._schema.name.partition("::")[2], torch.Tag.pointwise in func.tags, places
+
+
+def _dims(places: Sequence[int], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
     """The arguments of an operator that name dimensions, counted from the first dimension."""
-    names = [argument.name for argument in func._schema.arguments]
-    given = {**dict(zip(names, args)), **kwargs}
-    values = [value for name, value in given.items() if name in _DIMS and value is not None]
-    tensors = tensors_in(args)
+    given = [args[place] for place in places if place < len(args)] + [kwargs[name] for name in kwargs if name in _DIMS]
+    values = [value for value in given if value is not None]
+    tensors = tensors_in(args) if values else []
     count = max(tensors[0].dim(), 1) if tensors else 1
     return tuple(
         int(dim) % count for value in values for dim in (value if isinstance(value, (list, tuple)) else [value])

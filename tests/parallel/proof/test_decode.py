@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from modular_converter.parallel.proof.decode import decoded, generation_inputs
-from modular_converter.parallel.proof.judge import Reference
 from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.prove import derive_model
 from modular_converter.parallel.proof.subject import subject_of
@@ -51,5 +50,5 @@ def test_other_logits_fail():
     subject = subject_of(found.model, found.inputs)
     plan = derive_plan(record(found.model, found.inputs, "llama"))
     assert check_on_threads(subject, plan, 2).passed
-    other = Reference(**{**vars(subject.whole), "tokens": [torch.zeros_like(t) for t in subject.whole.tokens]})
+    other = dataclasses.replace(subject.whole, tokens=[torch.zeros_like(t) for t in subject.whole.tokens])
     assert check_on_threads(dataclasses.replace(subject, whole=other), plan, 2).layer == "the decoded tokens"
