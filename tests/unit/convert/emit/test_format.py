@@ -8,12 +8,14 @@ import pathlib
 import subprocess
 import sys
 import types
+from collections.abc import Mapping
 
 import pytest
 
 from modular_converter.commands.convert import convert_command
+from modular_converter.convert.emit import format as format_module
 from modular_converter.convert.emit import format_ruff
-from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.emit.format import FormatMemory, FormatResult, format_files
 from modular_converter.convert.emit.formatter_version import formatter_stamp, own_ruff
 from modular_converter.convert.emit.formatters import Formatted, UndefinedName, load_formatter
 from modular_converter.diagnostics import ConversionError
@@ -68,6 +70,24 @@ def test_many_files_are_formatted_as_each_alone() -> None:
     assert together["models/m0/__init__.py"] == "from .modeling_m0 import *\n"
     for name, text in files.items():
         assert format_files({name: text}, profile_settings()).texts == {name: together[name]}
+
+
+def test_a_memory_formats_each_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"a.py": MESSY, "b.py": "x = undefined\n", "c.py": "x = (\n"}
+    whole = format_files(files, profile_settings())
+    memory = FormatMemory()
+    assert memory.format(files, profile_settings()) == whole
+    asked: list[str] = []
+
+    def note(some: Mapping[str, str], settings: Settings) -> FormatResult:
+        asked.extend(some)
+        return format_files(some, settings)
+
+    monkeypatch.setattr(format_module, "format_files", note)
+    assert memory.format(files, profile_settings()) == whole
+    assert not asked
+    memory.format({**files, "a.py": "y = 1\n"}, profile_settings())
+    assert asked == ["a.py"]
 
 
 def test_same_names_in_several_folders_stay_apart(tmp_path: pathlib.Path) -> None:

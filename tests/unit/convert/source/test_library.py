@@ -41,6 +41,19 @@ def test_a_text_is_read_once_with_its_hash(tmp_path: Path, library: Library) -> 
     assert later.module(path).definitions.keys() == {"x", "y", "z"}
 
 
+def test_a_library_under_other_texts_shares_what_was_read(tmp_path: Path, library: Library) -> None:
+    path, other = write(tmp_path / "a.py", "x = 1\n"), write(tmp_path / "b.py", "y = 1\n")
+    module = library.module(other)
+    assert library.module(path).definitions.keys() == {"x"}
+    Path(other).write_text("later")
+    under = library.under({path: "z = 1\n"})
+    assert under.module(path).definitions.keys() == {"z"}
+    assert under.module(other) is module
+    assert under.observations.reads == {path: hashed(b"z = 1\n"), other: hashed(b"y = 1\n")}
+    assert library.text(path) == "x = 1\n"
+    assert library.under({}).under({}).text(path) == "x = 1\n"
+
+
 def test_texts_are_laid_over_the_files_and_taken_back(tmp_path: Path, library: Library) -> None:
     path, new = write(tmp_path / "a.py", "x = 1\n"), str(tmp_path / "b.py")
     assert library.module(path).definitions.keys() == {"x"}
