@@ -28,7 +28,7 @@ class ImportGraph:
         return {dotted.partition(".")[0] for dotted in self._imports[name]} - {self.root}
 
     def _file(self, dotted: str) -> str:
-        """The file that `dotted` is, or is defined in; "" for what does not belong to the package."""
+        """The file of a module, or the file that defines a name; "" for other packages."""
         name = dotted
         while name and name not in self.files:
             package = f"{name}.__init__"
@@ -67,7 +67,7 @@ class ImportGraph:
 
 
 def _imported(path: Path) -> Iterator[str]:
-    """What a file imports: dotted modules, and dotted names in modules."""
+    """The imports of a file: dotted modules, and dotted names in modules."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -60,15 +60,15 @@ CARRIED = "        variance = hidden_states.pow(2).mean(-1, keepdim=True)\n"
 
 
 class Bounds(NamedTuple):
-    """How many rounds of runs."""
+    """The number of rounds of runs."""
 
     least: int
     most: int
-    """Taken only as long as the figures disagree."""
+    """The most rounds, made only while the figures disagree."""
 
 
 class Seconds(NamedTuple):
-    """What one process took."""
+    """The time of one process."""
 
     wall: float
     cpu: float
@@ -109,7 +109,7 @@ def compare(
 
 
 def _agree(rounds: Sequence[Sequence[Seconds]]) -> bool:
-    """Whether half of the ratios of each row lie so close together that more rounds would tell nothing new."""
+    """Whether half of the ratios of each row are so close together that more rounds are not needed."""
     for row in range(1, len(rounds[0])):
         low, middle, high = statistics.quantiles((one[row].cpu / one[0].cpu for one in rounds), n=4)
         if high - low > SPREAD * middle:
@@ -133,7 +133,7 @@ class Tree:
         shutil.copytree(self.cache, self.kept)
 
     def touched(self, text: str | None, expected: int = 0) -> Seconds:
-        """What the check takes when llama has a new text, or only a new time."""
+        """The time of the check when llama has a new text, or only a new time."""
         shutil.rmtree(self.cache)
         shutil.copytree(self.kept, self.cache)
         if text is None:
@@ -149,7 +149,7 @@ class Tree:
             file.write(text)
 
     def cold(self) -> Seconds:
-        """What it takes without the cache."""
+        """The time of the check without the cache."""
         return measure([*self.check, "--no-cache"])
 
 
@@ -188,7 +188,7 @@ def main() -> None:
 
 
 def count_files(models: str, listed: str, report: Report) -> None:
-    """List the files that the yardstick reads, and say how many they are."""
+    """List the files that the yardstick reads, and return their number."""
     done = subprocess.run([sys.executable, "-c", LIST_FILES, models], cwd=ROOT, capture_output=True, check=True)
     with open(listed, "wb") as file:
         file.write(done.stdout)
@@ -201,7 +201,7 @@ def count_files(models: str, listed: str, report: Report) -> None:
 
 
 def compare_with_cold(report: Report, tree: Tree, bounds: Bounds) -> None:
-    """What the check takes with llama touched, in three ways, against all of it anew."""
+    """The time of the check after three kinds of changes of llama, relative to a check without a cache."""
     if tree.text.count(CARRIED) != 1:
         raise SystemExit(f"{LLAMA} has changed: put a line into the benchmark that stands in it once")
     carried = tree.text.replace(CARRIED, f"{CARRIED}        # touched\n")

@@ -70,7 +70,7 @@ class Report:
         print(line, flush=True)
 
     def put_into(self, path: str) -> None:
-        """Replace what stands between the marks of a page."""
+        """Replace the text between the marks of a page."""
         figures = "\n".join(self.lines).strip()
         write_part(Path(path), "figures", f"```text\n{figures}\n```")
 

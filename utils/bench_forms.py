@@ -146,7 +146,7 @@ def measured(models: dict[str, Any], shape: str, rounds: int, device: Any) -> li
 
 
 def differences(form: str, logits: dict[str, Any], tokens: dict[str, Any]) -> Row:
-    """How far a form is from the form with gradients, where both are measured together."""
+    """The difference of a form from the form with gradients, if both are measured together."""
     first = next(iter(FORMS))
     if form == first or first not in logits:
         return {"logits_differ": None, "tokens_differ": None}
@@ -155,7 +155,7 @@ def differences(form: str, logits: dict[str, Any], tokens: dict[str, Any]) -> Ro
 
 
 def seconds(call: Callable[[], Any], device: Any) -> float:
-    """How long a call takes on the device."""
+    """The time of a call on the device."""
     import torch
 
     wait = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)

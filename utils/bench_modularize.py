@@ -1,9 +1,9 @@
-"""How well flat models become modular files: `python utils/bench_modularize.py`.
+"""Measure how well flat models become modular files: `python utils/bench_modularize.py`.
 
 The set `people` are the models with a modular file that somebody wrote: they are modularized from their generated files
 alone, and the result is compared with that file. The set `flat` are the models without one. Each result is a line of
-JSON in `--results`, so that a run goes on where another has ended; `--write` puts the tables into docs/modularize.md and
-docs/modularized.md. Seconds are those of the processor, with those of the formatter's processes.
+JSON in `--results`, so that a run continues where another has ended; `--write` puts the tables into docs/modularize.md
+and docs/modularized.md. Seconds are those of the processor, with those of the formatter's processes.
 """
 
 from __future__ import annotations

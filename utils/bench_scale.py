@@ -1,4 +1,5 @@
-"""How the check grows: trees of 10 to 5,000 models, and one file of 50,000 lines: `python utils/bench_scale.py`.
+"""The growth of the check with the tree, 10 to 5,000 models, and with one file of 50,000 lines: `python
+utils/bench_scale.py`.
 
 The models are copies of gemma from the zoo, each under a name of its own, all made from one llama. Each figure is one
 process: a cold check without a cache, with one worker, and a warm one whose cache knows all. Seconds are of the
@@ -38,7 +39,7 @@ print(code, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024)
 
 
 class Cost(NamedTuple):
-    """What one process and its children took."""
+    """The time and memory of one process and its children."""
 
     seconds: float
     megabytes: int

@@ -128,7 +128,7 @@ def measured(run: str, compiled: bool, options: argparse.Namespace, device: Any)
 
 
 def made(run: str, compiled: bool, shape: str, device: Any) -> tuple[Any, int]:
-    """The model of a run, and over how many devices its batch differs."""
+    """The model of a run, and the number of devices over which its batch is divided."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -142,7 +142,7 @@ def groups(parts: list[Part]) -> Iterator[list[Part]]:
 
 
 def alike(source: list[Part], copy: list[Part], in_class: bool) -> bool:
-    """Whether a copy says the same as its source, but for the parts that may differ."""
+    """Whether a copy equals its source, except for the parts that may differ."""
     free = {part.name for part in copy if part.is_free and part.is_method}
     source = [part for part in source if not (part.is_method and part.name in free)]
     copy = [part for part in copy if not (part.is_method and part.name in free)]
@@ -194,7 +194,7 @@ def expected(path: Path, line: int) -> MarkVerdict:
 
 
 def missed(path: Path, seen: set[int]) -> list[int]:
-    """The lines with a mark in the exact form that the command has not told of."""
+    """The lines with a mark in the exact form that the command has not found."""
     return [number for number, line in enumerate(lines_of(path), 1) if EXACT.match(line) and number not in seen]
 
 

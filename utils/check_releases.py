@@ -54,7 +54,7 @@ MOST_BYTES = 20_000_000
 
 @dataclass(frozen=True)
 class Difference:
-    """A generated file of a release that is not what this tool gives."""
+    """A generated file of a release that differs from the conversion."""
 
     file: str
     reason: str
@@ -64,7 +64,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Result:
-    """What the conversion of one release comes to."""
+    """The result of the conversion of one release."""
 
     version: str
     modular: int
@@ -73,7 +73,7 @@ class Result:
 
     @property
     def exact(self) -> int:
-        """The files that come out byte for byte."""
+        """The files that are equal byte for byte."""
         return self.published - len(self.differences)
 
 
@@ -155,7 +155,7 @@ def published_files(models: str) -> Iterator[tuple[str, str]]:
 
 
 class Explainer:
-    """Says why a published file differs from what its release's sources give."""
+    """Finds the reason why a published file differs from the conversion of its release's sources."""
 
     def __init__(
         self, version: str, models: str, conversions: Sequence[Conversion], published: Mapping[str, str]
@@ -223,7 +223,7 @@ class Explainer:
 
 @cache
 def known_differences() -> list[dict[str, Any]]:
-    """What is known of conventions that a release gave up, by file."""
+    """The known differences by conventions that a release gave up, by file."""
     entries = read_toml(KNOWN).table["difference"]
     assert isinstance(entries, list)
     return entries

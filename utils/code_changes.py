@@ -25,7 +25,7 @@ DROPPED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Return, ast.Raise, ast.Conti
 
 
 def change_of(node: ast.AST) -> Callable[[Any], ast.AST] | None:
-    """The way to change a node, which gives it or what takes its place; None for one that stays."""
+    """A function that changes a node and returns it or its replacement; None for a node that stays."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         return _turn_round
     if isinstance(node, ast.BoolOp):

@@ -1,4 +1,5 @@
-"""Which model types `Pipeline` accepts: `python utils/count_stages.py DONE.jsonl [--types NAME ...] [--update docs/stages.md]`.
+"""Count the model types that `Pipeline` accepts: `python utils/count_stages.py DONE.jsonl [--types NAME ...] [--update
+docs/stages.md]`.
 
 Each model type of transformers that can be built small is traced, its plan derived, and run in stages in this process, cut
 between each two layers, against the whole model: what `Pipeline` does before it divides a model. DONE keeps a row a type,
@@ -58,7 +59,7 @@ def table(rows: list[dict[str, str]]) -> str:
 
 
 def main() -> None:
-    """Run what is not done yet, print the table and, if asked to, write it into a page."""
+    """Run the types that are not done yet, print the table and, if asked to, write it into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("done", type=Path)
     parser.add_argument("--types", nargs="+", help="model types; all of the library if left out")

@@ -48,7 +48,7 @@ STARTED = 50
 
 @dataclass
 class Figures:
-    """What a run of edits has shown."""
+    """The results of a run of edits."""
 
     trees: Counter[str] = field(default_factory=Counter)
     edits: Counter[str] = field(default_factory=Counter)

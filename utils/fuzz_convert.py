@@ -70,7 +70,7 @@ def main() -> int:
 
 
 class Result(NamedTuple):
-    """What became of one program, small enough to be sent between processes."""
+    """The outcome of one program, small enough to be sent between processes."""
 
     outcome: Outcome
     kind: str
@@ -79,13 +79,13 @@ class Result(NamedTuple):
 
 @dataclass
 class Campaign:
-    """What became of many programs."""
+    """The outcomes of many programs."""
 
     seed: int
     began: float = field(default_factory=time.monotonic)
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     rules: defaultdict[str, Counter[Outcome]] = field(default_factory=lambda: defaultdict(Counter))
-    """For each rule, how many programs of each outcome have a finding of it."""
+    """For each rule, the number of programs of each outcome with a finding of this rule."""
     failed: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Sort of difference -> the numbers of the programs."""
 
@@ -120,7 +120,7 @@ def search(seed: int, numbers: range, workers: int) -> Campaign:
 
 
 def _each(task: Callable[[int, int], T], seed: int, numbers: range, workers: int) -> Iterator[T]:
-    """What a task gives for each number, in this process or in several."""
+    """The results of a task for each number, in this process or in several."""
     if workers == 1:
         yield from (task(seed, number) for number in numbers)
         return
@@ -204,7 +204,7 @@ def _reduced(program: Program, lints: bool) -> Program:
 
 
 def save(folder: str, program: Program, verdict: Verdict) -> None:
-    """Write a program, what it was converted to, and what differs."""
+    """Write a program, its conversion, and the difference."""
     os.makedirs(folder, exist_ok=True)
     told = [*map(str, verdict.differences), *map(str, verdict.findings)]
     texts = {"modeling_llama.py": program.llama, "modeling_bert.py": program.bert, "modular_emu.py": program.emu}

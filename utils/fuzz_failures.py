@@ -98,7 +98,7 @@ def detach(tree: Tree) -> None:
 
 
 def hide(tree: Tree) -> None:
-    """What a repository can say about a file to hide its changes: flags of the index, ignore rules, attributes."""
+    """Means of a repository to hide changes of a file: flags of the index, ignore rules, attributes."""
     path = tree.one("*.py")
     name = path.relative_to(tree.root).as_posix()
     match tree.random.randrange(4):

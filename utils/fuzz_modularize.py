@@ -1,4 +1,4 @@
-"""Random flat models, made by converting random modular files, are modularized: does each come back?
+"""Modularize random flat models, made by converting random modular files, and check that each converts back.
 
 `python utils/fuzz_modularize.py --programs 2000 --seed 1` prints the number of each outcome, and the programs that stay.
 `--first N` begins with another program of the same seed.
@@ -20,7 +20,7 @@ from tests.oracle.programs import program_of  # noqa: E402
 
 
 def main() -> int:
-    """Try the programs; the exit code is 1 if one does not come back."""
+    """Try the programs; the exit code is 1 if one does not convert back."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)

@@ -70,7 +70,7 @@ class Tree:
         return self.random.choice(self.files(pattern))
 
     def git(self, *arguments: str) -> None:
-        """Run git; what it refuses is left undone."""
+        """Run git; a refusal is ignored."""
         options = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
         subprocess.run(["git", "-C", str(self.root), *options, *arguments], capture_output=True, check=False)
 

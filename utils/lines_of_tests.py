@@ -118,7 +118,7 @@ class Chooser:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Do what the variables of the environment ask for."""
+    """Register the plugins that the environment variables ask for."""
     if target := os.environ.get("LINES_OF_TESTS"):
         config.pluginmanager.register(Recorder(target))
     if chosen := os.environ.get("CHOSEN_TESTS"):

@@ -1,4 +1,5 @@
-"""Measure what the tests notice: `python utils/mutate_code.py modular_converter/parallel/solve --count 50`.
+"""Measure which changes of the code the tests notice: `python utils/mutate_code.py modular_converter/parallel/solve
+--count 50`.
 
 Makes small random changes, one at a time, in a copy of the repository, and runs tests for each: a comparison turned
 round, a constant changed, a condition negated, `and` for `or`, a statement dropped. The tests are those of the changed
@@ -118,7 +119,7 @@ def copy_of_repository(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Tests:
-    """Some tests, and what each of them does without any change."""
+    """Some tests, and the lines that each of them executes without a change."""
 
     seconds: Mapping[str, float]
     lines: Mapping[str, Mapping[str, Sequence[int]]]
@@ -160,7 +161,7 @@ def tests_of(path: Path) -> tuple[str, ...]:
 
 
 def recorded(tree: Path, tests: Sequence[str]) -> Tests:
-    """What the tests do without a change. Raises ``SystemExit`` if they fail.
+    """The record of the tests without a change. Raises ``SystemExit`` if they fail.
 
     What they import from elsewhere is then imported here, once for all runs, which are forks of this process.
     """

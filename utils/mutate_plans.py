@@ -73,7 +73,7 @@ REFUSED, HARMLESS, LOUD, UNKNOWN, WRONG = (
 
 
 def tried(name: str, number: int, seed: int) -> Iterator[str]:
-    """What becomes of changed plans of a model type; wrong ones that pass are printed."""
+    """The outcomes of changed plans of a model type; wrong plans that pass are printed."""
     from transformers.utils import logging
 
     from modular_converter.parallel.errors import PlanError

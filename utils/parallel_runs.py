@@ -130,7 +130,7 @@ def run_ours(shape: str, devices: int, parts: set[str]) -> None:
 
 
 def overhead(model: Any, shape: str, place: Any) -> float:
-    """The median of what a call takes beyond the slowest rank's own time, in milliseconds."""
+    """The median time of a call beyond the slowest rank's own time, in milliseconds."""
     import torch
 
     given = torch.ones(SHAPES[shape]["short"], dtype=torch.int64, device=place)
@@ -200,7 +200,7 @@ def run_save(shape: str, devices: int, parts: set[str]) -> None:
 
 
 def run_bounds(shape: str, devices: int, parts: set[str]) -> None:
-    """What the devices can do: bytes read a second, and a sum of one token's and of a long forward's hidden states."""
+    """The speed of the devices: bytes read a second, and a sum of one token's and of a long forward's hidden states."""
     import torch
     import torch.distributed as dist
 

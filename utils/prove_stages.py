@@ -48,7 +48,7 @@ FAMILIES = [
 
 @dataclass(frozen=True)
 class Whole:
-    """A family's model in one process, and what it gives.
+    """A family's model in one process, and its results.
 
     Attributes:
         plan: of its stages, derived and proven once for all cases.
@@ -168,7 +168,7 @@ def _train(model: Any, owner: Any, batch: dict[str, Any]) -> tuple[list[tuple[fl
 
 
 def _other_tokens(mine: Any, whole: Any, batch: dict[str, Any]) -> int:
-    """How many tokens are not those of transformers' own ``generate``: greedy, with ends of sequences, and sampled."""
+    """The number of tokens that differ from the library's ``generate``: greedy, with ends of sequences, and sampled."""
     import torch
 
     batch = {**batch, "attention_mask": batch["attention_mask"].sort(dim=1).values}  # padded on the left
@@ -201,7 +201,7 @@ def _error(mine: Any, other: Any) -> float:
 
 
 def work(names: Sequence[str], cases: Sequence[str]) -> None:
-    """What each process does; the first one prints what all found for each family, case by case, as a line of JSON."""
+    """The work of a process; the first one prints the differences of all for each family, as a line of JSON."""
     import torch.distributed as dist
 
     from modular_converter.parallel.errors import PlanError
@@ -227,7 +227,7 @@ def work(names: Sequence[str], cases: Sequence[str]) -> None:
 def launch(
     names: Sequence[str], cases: Sequence[str], processes: int = 2
 ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-    """Each family with what processes of their own found: case -> the differences on each process, or the reason."""
+    """Each family with its results: case -> the differences on each process, or the reason."""
     left = list(names)
     while left:
         said = yield from _start(left, cases, processes)

@@ -114,7 +114,7 @@ def _compared(got: tuple[list[Any], Any], want: tuple[list[Any], Any]) -> dict[s
 
 
 def fit_table(rows: list[dict[str, Any]]) -> str:
-    """How many verified types can be shared out on each number of devices, and the others with the reason."""
+    """The number of verified types that fit each number of devices, and the other types with the reason."""
     from modular_converter.parallel.tables.published import WHOLE
 
     known = list({row["model"]: row for row in rows if row["state"] == "verified"}.values())

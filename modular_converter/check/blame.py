@@ -17,7 +17,7 @@ COMMITS = 20
 
 
 class CommitHistory:
-    """What git knows of the generated files and of the files that they are made from."""
+    """Git's history of the generated files and of the files that they are made from."""
 
     def __init__(self) -> None:
         self._trees = WorkTrees()

@@ -1,4 +1,4 @@
-"""What the commands print: findings and diffs. The text for people goes to stderr, data for programs to stdout."""
+"""The output of the commands: findings and diffs. Text for people goes to stderr, data for programs to stdout."""
 
 from __future__ import annotations
 

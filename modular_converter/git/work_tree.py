@@ -64,7 +64,7 @@ class Repository:
         return Snapshot(self.top, _git(self.top, "ls-tree", "-r", "-z", "--full-tree", commit))
 
     def changed_in(self, commit: str) -> frozenset[str]:
-        """What a commit has changed against any of its parents."""
+        """The files that a commit has changed relative to any of its parents."""
         shape = ("-r", "-m", "--root", "--no-commit-id", "--name-only", "-z")
         return self._paths(_git(self.top, "diff-tree", *_PLAIN, *shape, commit))
 
@@ -187,7 +187,7 @@ def open_repository(folder: str) -> Repository:
 
 
 def _git(folder: str, *arguments: str, given: bytes = b"") -> bytes:
-    """What git prints, in the C locale, taking no locks and fetching nothing. Raises `GitError`.
+    """The output of git, in the C locale, without locks and without fetching. Raises `GitError`.
 
     Args:
         folder: where it is started.

@@ -40,7 +40,7 @@ class Page:
     read_from: int
     session: str = ""
     complaints: list[str] = field(default_factory=list)
-    """What the console, the security policy or an uncaught exception said."""
+    """The messages of the console, of the security policy and of uncaught exceptions."""
     _number: int = 0
     _rest: bytes = b""
 
@@ -98,7 +98,7 @@ class Page:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until what has happened is on the screen."""
+        """Wait until the last events are visible on the screen."""
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def evaluate(self, expression: str) -> Any:
@@ -145,7 +145,7 @@ class Page:
         return place[0], place[1]
 
     def screenshot(self, scale: float = 1.0) -> bytes:
-        """What is on the screen, as PNG."""
+        """The screen, as PNG."""
         x, y, width, height = self.evaluate("[scrollX, scrollY, innerWidth, innerHeight]")
         clip = {"x": x, "y": y, "width": width, "height": height, "scale": scale}
         return base64.b64decode(self.call("Page.captureScreenshot", format="png", clip=clip)["data"])

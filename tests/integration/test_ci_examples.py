@@ -1,4 +1,4 @@
-"""The YAML of the documentation is valid, and the commands and hooks in it are ones that there are."""
+"""The YAML of the documentation is valid, and its commands and hooks exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the graph, tried in a real browser: what it shows, how it is steered, and that nothing overlaps.
+"""The page of the graph, tried in a real browser: its contents, its controls, and that nothing overlaps.
 
 Pixels are not compared one by one, since fonts differ between machines. A screenshot must have ink in each region and
 the right brightness; everything else is asked of the page itself: boxes, names, curves, contrast.

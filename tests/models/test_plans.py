@@ -1,4 +1,4 @@
-"""The plans in the zoo: what `modular-plan write` would write now, proven for every class that runs with one."""
+"""The plans in the zoo equal those that `modular-plan write` writes, and hold for every class that runs with one."""
 
 from __future__ import annotations
 

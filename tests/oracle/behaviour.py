@@ -1,4 +1,4 @@
-"""How classes behave: modules are executed, classes are built and called, and what comes of it is plain values.
+"""The behaviour of classes: modules are executed, classes are built and called, and the results are plain values.
 
 Executed code is that of our own random programs, never a stranger's.
 """

@@ -1,4 +1,4 @@
-"""What each process of a group does for `test_adapters.py`; the first one writes what it found as JSON."""
+"""The work of each process of a group for `test_adapters.py`; the first one writes its results as JSON."""
 
 from __future__ import annotations
 

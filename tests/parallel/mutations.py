@@ -1,4 +1,4 @@
-"""Plans made wrong on purpose: each change is one that somebody could make by hand, and none of them is right."""
+"""Plans made wrong on purpose, by changes that somebody could make by hand."""
 
 import dataclasses
 

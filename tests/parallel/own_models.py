@@ -1,6 +1,6 @@
 """Models as people write them for themselves: ordinary ``__init__`` of configurations, own names, own attention.
 
-Each has a twin, in which the line that keeps its attention whole is written otherwise.
+Each has a twin without the line that keeps its attention whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What two processes of `test_sequence_parallel.py` do under torchrun; the first one prints what it found as JSON."""
+"""The work of two processes of `test_sequence_parallel.py` under torchrun; the first one prints its results as JSON."""
 
 from __future__ import annotations
 

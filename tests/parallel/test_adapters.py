@@ -1,4 +1,4 @@
-"""Models with adapters of peft: the plan is that of what they compute, and their outputs are those of one process."""
+"""Models with adapters of peft: the plan covers their computation, and their outputs are those of one process."""
 
 import json
 import multiprocessing

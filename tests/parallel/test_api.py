@@ -1,4 +1,4 @@
-"""What `parallelize` refuses before it starts anything, and what a failed load costs the other models of a session."""
+"""Refusals of `parallelize` before it starts anything, and the effect of a failed load on other models of a session."""
 
 import dataclasses
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Input that is at fault: each ends with exit code 2 and a message that names it and what to give instead."""
+"""Faulty input ends with exit code 2 and a message that names the fault and the remedy."""
 
 from __future__ import annotations
 

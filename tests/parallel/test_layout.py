@@ -1,4 +1,4 @@
-"""Layouts as values: their text, their numbers, and what is said of wrong ones."""
+"""Layouts as values: their text, their numbers, and the messages about wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of data and tensor ranks: training in a layout is that of one process, and goes on in another layout."""
+"""Products of data and tensor ranks: training in a layout equals that of one process, and continues in another layout."""
 
 from __future__ import annotations
 

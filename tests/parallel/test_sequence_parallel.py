@@ -1,4 +1,6 @@
-"""Parts of the sequence between the regions of a plan: training is that of one process, and what cannot be is refused."""
+"""Parts of the sequence between the regions of a plan: training equals that of one process, and impossible cases are
+refused.
+"""
 
 from __future__ import annotations
 

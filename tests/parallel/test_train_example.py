@@ -1,4 +1,4 @@
-"""The training script to copy: it learns, goes on in another layout, and exports what the library loads."""
+"""The training script to copy: it learns, continues in another layout, and exports a model that the library loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each process of `test_trainer.py` does under torchrun; the first one prints what it found as JSON."""
+"""The work of each process of `test_trainer.py` under torchrun; the first one prints its results as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model whose ranks do what a call asks for: fail together, fail alone, die, hang. Ranks import it by name."""
+"""A model whose ranks fail together, fail alone, die or hang, as a call asks for. Ranks import it by name."""
 
 from __future__ import annotations
 

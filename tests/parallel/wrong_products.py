@@ -1,4 +1,4 @@
-"""Wrong products that four processes of `products_script.py` try: each is an error before the first step."""
+"""Wrong layouts and wrappers that four processes of `products_script.py` try: each is an error before the first step."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Line:
 
     @cached_property
     def effects(self) -> Effects:
-        """What it reads and changes."""
+        """The paths that it reads and changes."""
         return effects_of(self.node)
 
     @cached_property

@@ -30,7 +30,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class CountRequest:
-    """What to count.
+    """The model and the inputs to count.
 
     Attributes:
         model: a model type, class path, modeling file, or a folder or file with a configuration.

@@ -63,7 +63,7 @@ def works_of(timeline: Timeline) -> list[Work]:
 
 
 def text_legend(timeline: Timeline) -> str:
-    """What the letters mean."""
+    """The meaning of the letters."""
     kinds = ", ".join(f"{work.value} {NAMES[work]}" for work in works_of(timeline))
     later = ", lower case: a later stage of the rank" if timeline.order.stages > timeline.order.ranks else ""
     return f"{kinds}, with the number of the micro-batch{later}; . idle"

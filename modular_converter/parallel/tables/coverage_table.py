@@ -49,7 +49,7 @@ def scope(rows: list[Row]) -> str:
 
 
 def _took(what: str, key: str, rows: list[Row]) -> str:
-    """What a step took, build and trace of the small instance counted with the first."""
+    """The seconds of a step; the first step includes build and trace of the small instance."""
     times = sorted(row[key] for row in rows if key in row)
     if not times:
         return ""

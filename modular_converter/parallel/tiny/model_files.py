@@ -30,7 +30,7 @@ class ModelingFile:
         path: the modeling file, on disk or generated in memory.
         modular: the modular file that it is generated from; "" for one written by hand.
         module: its dotted name.
-        folder: what has to be on the path of imports for that name.
+        folder: the folder that must be on the path of imports for that name.
         texts: ``(module, path, source)`` of the generated files, where one of them is not on disk as it should be.
     """
 
@@ -135,7 +135,7 @@ def _converted(path: str) -> ModelingFile:
 
 
 def _package(folder: str, text: str) -> tuple[str, str]:
-    """What must be on the path of imports, and the dotted name of ``folder`` from there.
+    """The folder that must be on the path of imports, and the dotted name of ``folder`` from there.
 
     That is the whole package, as far as there are ``__init__.py`` files; further up where the relative imports of the
     text lead there, since Python also imports from folders without one.
@@ -192,7 +192,7 @@ def file_target(model: str) -> Target:
     """The target of ``FILE`` or ``FILE:Class``.
 
     Raises:
-        BuildError: the file or class cannot be had, or the file has several base models; the choices are listed.
+        BuildError: the file or class does not exist, or the file has several base models; the choices are listed.
     """
     path, name = split_class(model)
     file = open_file(path)
@@ -226,7 +226,7 @@ def _plain(file: ModelingFile, name: str = "") -> str:
 
 
 def next_step(kind: type[Any]) -> str:
-    """What to do with a class of plain modules, as the end of a message; empty for other classes."""
+    """Advice for a class of plain modules, as the end of a message; empty for other classes."""
     from torch.nn import Module
 
     if not issubclass(kind, Module):

@@ -87,7 +87,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         ("pocket_tts_audio_tokenizer", "pocket_tts_audio_tokenizer_decoder"),
         {"upsample_groups": 64, "num_filters": 16},
     ),
-    # Widths and lengths that follow from no size above, and would make the instance slow.
+    # Widths and lengths that do not follow from a size above, and would make the instance slow.
     "dac": {"downsampling_ratios": [2, 2], "upsampling_ratios": [2, 2], "encoder_hidden_size": 16, "n_codebooks": 2},
     "xcodec": {
         "acoustic_model_config.downsampling_ratios": [8, 5, 4, 2],
@@ -159,7 +159,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         ("autoformer", "informer", "time_series_transformer"),
         {"prediction_length": 8, "context_length": 16, "lags_sequence": [1, 2, 3]},
     ),
-    # Convolutional towers whose widths hang together.
+    # Convolutional towers whose widths depend on each other.
     "bit": {"num_groups": 4},
     "textnet": {"stem_out_channels": 8},
     **dict.fromkeys(

@@ -48,7 +48,7 @@ def heads_agree(default: Any, values: Fields) -> None:
 
 
 def _value(default: Any, values: Fields, name: str) -> int:
-    """What the field will be: the small value, or the class's own default where none was set."""
+    """The value of the field: the small one, or the class's own default if none was set."""
     own = next(field.default for field in config_fields(default) if field.name == name)
     found = values.get(name, own)
     return found if isinstance(found, int) else 0
@@ -203,7 +203,7 @@ def rotary_sections(default: Any, values: Fields) -> None:
 
 
 def per_layer(default: Any, values: Fields) -> None:
-    """What differs by layer, for the layers that are left, in the ratio that it has to the rest."""
+    """Values that differ by layer, for the remaining layers, in the ratio of the original to the other layers."""
     if not getattr(default, "is_heterogeneous", False):
         return
     given: dict[int, Fields] = default._heterogeneity_spec.per_layer_overrides
@@ -260,7 +260,7 @@ def local_backbones(default: Any, values: Fields) -> None:
 
 
 def fill_missing(default: Any, values: Fields) -> None:
-    """Fields without a default that a model needs all the same: head widths, key/value heads, experts, layer kinds."""
+    """Fields without a default that a model nevertheless needs: head widths, key/value heads, experts, layer kinds."""
     for field in config_fields(default):
         if field.name in values or raw(default, field.name) is not None:
             continue

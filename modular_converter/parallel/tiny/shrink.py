@@ -47,7 +47,9 @@ def shrink(config_class: type[Any], strategy: str, overrides: Mapping[str, Any] 
 
 
 def _shrink_like(default: Any, strategy: str, given: Mapping[str, Any], own: Any) -> Any:
-    """A small copy of ``default``; what its parent set differs from ``own``, the default of its class."""
+    """A small copy of ``default``; it keeps the values that differ from ``own``, the default of its class, as its
+    parent set them.
+    """
     overrides = {**OVERRIDES.get(default.model_type, {}), **given}
     values: dict[str, Any] = {}
     scalar = {"scale": _by_scale, "depth": _by_depth}.get(strategy, _by_kind)
@@ -76,7 +78,7 @@ def _shrink_like(default: Any, strategy: str, given: Mapping[str, Any], own: Any
 
 
 def _relate(default: Any, strategy: str, values: dict[str, Any], overrides: Mapping[str, Any]) -> None:
-    """Bring the values into the relations that the models assert; what was given wins over all of them."""
+    """Adjust the values to the relations that the models assert; given values stay."""
     if strategy in ("sizes", "ratios"):
         relations.heads_agree(default, values)
         relations.mamba_agrees(default, values)

@@ -19,7 +19,7 @@ class Alteration(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What to build: a model class and its configuration class, by import path, both picklable.
+    """The model to build: a model class and its configuration class, by import path, both picklable.
 
     Attributes:
         folder: what to put on the path of imports first; "" for nothing.

@@ -59,7 +59,7 @@ def target_of(name: str, head: str = "base") -> Target:
 
 
 def targets_of_folder(folder: str) -> list[Target]:
-    """What to build for a folder of the library's models, the likeliest first.
+    """The targets for a folder of the library's models, the likeliest first.
 
     The base models of every model type that lives in the folder, the type of the folder's own name first; where no
     type of it has one, the classes of its modeling files that name their configuration: ``*Model`` before ``*For*``.

@@ -56,7 +56,7 @@ TABLE: Mapping[str, object] = {
     "overriding-unless-none": ["_DOCSTRING"],
     # Every file has a logger, whether or not anything uses it.
     "customary-names": ["logger"],
-    # What `modularize` imports where a class or method has no decorators and its parent has some.
+    # The decorator that `modularize` imports for a class or method without decorators whose parent has some.
     "no-inherit-module": "...utils.generic",
     # Where configurations and models keep their plans of parallelism.
     "plan-names": [

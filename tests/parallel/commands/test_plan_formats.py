@@ -1,4 +1,4 @@
-"""Plan files that are at fault, and the forms in which plans are printed."""
+"""Faulty plan files, and the forms in which plans are printed."""
 
 import pytest
 from click.testing import CliRunner

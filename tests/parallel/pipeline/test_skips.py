@@ -1,4 +1,4 @@
-"""What passes by layers is handed on to the stages that need it, and models that have such tensors are divided."""
+"""Tensors that bypass layers are sent to the stages that need them, and models with such tensors are divided."""
 
 from __future__ import annotations
 

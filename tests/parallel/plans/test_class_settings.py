@@ -1,4 +1,4 @@
-"""Which class holds which entry, and what the library makes of them together."""
+"""The class of each entry, and the plan that the library gathers from all classes."""
 
 from __future__ import annotations
 

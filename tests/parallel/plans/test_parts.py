@@ -1,4 +1,4 @@
-"""Lengths of packed blocks: what a plan says of them, and that it holds for models of other sizes."""
+"""Lengths of packed blocks in a plan, which hold for models of other sizes."""
 
 import pytest
 import torch

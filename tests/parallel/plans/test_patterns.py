@@ -1,4 +1,4 @@
-"""Patterns of paths: what a star stands for, and parts of a model that are alike."""
+"""Patterns of paths: the meaning of a star, and similar parts of a model."""
 
 import pytest
 from torch import nn

@@ -1,4 +1,4 @@
-"""Pipeline plans as values: text, JSON and transformers' form without loss; what is none of them is named."""
+"""Pipeline plans as values: text, JSON and transformers' form without loss; faults are named."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""A plan for one model: what its rules stand for there, and what cannot be is named."""
+"""A plan for one model: the parts that its rules name, and errors for rules that do not fit."""
 
 import pytest
 import torch

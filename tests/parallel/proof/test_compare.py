@@ -1,4 +1,4 @@
-"""The comparison itself: what counts as equal, in which precision, and that an empty proof is none."""
+"""The comparison itself: equality, precision, and the refusal of an empty proof."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""The scope of a proof: what ran is listed, what did not is named, and nothing is left out in silence."""
+"""The scope of a proof lists the parts that ran and those that did not; none is left out."""
 
 import dataclasses
 import json

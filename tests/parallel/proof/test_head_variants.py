@@ -1,4 +1,4 @@
-"""A plan that holds with one ratio of key/value heads to heads alone is told from one that holds with any."""
+"""A plan that holds only for one ratio of key/value heads to heads is distinguished from one that holds for all."""
 
 import dataclasses
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The judge alone, on plain tensors: what counts as equal, and which difference is named first."""
+"""The judge alone, on plain tensors: equality, and the difference that is named first."""
 
 import math
 

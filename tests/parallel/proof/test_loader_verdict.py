@@ -1,4 +1,4 @@
-"""The verdict on what transformers' loader gives back, with a stand-in for it: each way to be wrong is refused."""
+"""The verdict on results of transformers' loader, with a fake loader: each kind of wrong result is refused."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The numbers that a forward computes with: which are noted, and where two runs differ."""
+"""The numbers in a forward's operations: those that are noted, and the places where two runs differ."""
 
 import torch
 from torch import nn

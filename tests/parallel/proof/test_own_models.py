@@ -1,4 +1,4 @@
-"""Models that are nobody's but the user's: shrunk by what their constructors take, sharded by heads or told why not."""
+"""Models of a user's own: shrunk by the arguments of their constructors, sharded by heads or refused with a reason."""
 
 import re
 from pathlib import Path

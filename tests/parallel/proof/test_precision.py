@@ -1,4 +1,4 @@
-"""In which precision numbers are compared, and that what no precision holds is left out and said."""
+"""The precision in which numbers are compared; numbers that no precision can hold are left out and named."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A plan that fails gives way to one that shards less, and what is left says so; no failing plan passes for a proven one."""
+"""A plan that fails is replaced by one that shards less and says so; no failing plan counts as proven."""
 
 import dataclasses
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The second proof runs with padding, more tokens and in train mode: plans that are wrong there alone are refused."""
+"""The second proof runs with padding, more tokens and in train mode: plans that are wrong only there are refused."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""Balances that a schedule wants, and what is said of settings that do not pay."""
+"""The best balance for a schedule, and the advice about inefficient settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table and the picture of docs/pipeline.md are what the simulation says today."""
+"""The table and the picture of docs/pipeline.md equal the results of the simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that are threads: what one of them raises or does otherwise is an error for all, at once."""
+"""Ranks that are threads: an error or another call of one of them is an error for all, at once."""
 
 import pytest
 import torch

@@ -1,4 +1,6 @@
-"""A rank's part of the integers of a model's code: what the weights around them say, and nothing where they say nothing."""
+"""A rank's part of the integers of a model's code: derived from the weights around them, and refused without such
+weights.
+"""
 
 import pytest
 from torch import nn

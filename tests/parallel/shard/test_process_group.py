@@ -1,4 +1,4 @@
-"""A process group of one: what a collective gives is new, contiguous, and of the same kind."""
+"""A process group of one: results of collectives are new, contiguous, and of the same kind."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Lengths and shapes of shares: integers alone, against what ranks cut out of a tensor."""
+"""Lengths and shapes of shares, computed from integers, compared with the parts that ranks cut out of a tensor."""
 
 import pytest
 import torch

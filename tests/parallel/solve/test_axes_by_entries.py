@@ -1,4 +1,4 @@
-"""Axes against the entries that they stand for: what is cut, joined, lined up or shared out is compared entry by entry.
+"""Axes compared with the entries that they stand for: each cut, join, alignment and share is checked entry by entry.
 
 An entry is the set of its coordinates: for each leaf that it lies on, the leaf's number and the place on it.
 """

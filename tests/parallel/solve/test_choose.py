@@ -1,4 +1,4 @@
-"""Candidate axes of small models: what belongs together, what is said against the others, and which of them are taken."""
+"""Candidate axes of small models: their groups, the reasons against some, and the choice."""
 
 import pytest
 import torch

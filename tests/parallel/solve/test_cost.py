@@ -1,4 +1,4 @@
-"""What a plan costs: bytes and calls between the ranks by hand, and what is wrong without running it."""
+"""The cost of a plan: bytes and calls between the ranks, computed by hand, and faults that show without a run."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What a derived plan does beside pairs of layers: vocabularies, gathers, and a reason for all that stays whole."""
+"""Derived plans beyond pairs of layers: vocabularies, gathers, and a reason for each part that stays whole."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What keeps weights whole is said with its line and what to write instead, where other code would cure it."""
+"""The reason for whole weights is named with its line and a cure, if other code would cure it."""
 
 import pathlib
 

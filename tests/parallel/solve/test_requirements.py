@@ -1,4 +1,4 @@
-"""Integers of the code that state a length: which of them shrink, and what is said where one cannot."""
+"""Integers of the code that state a length: those that shrink, and the message if one cannot."""
 
 import pytest
 import torch

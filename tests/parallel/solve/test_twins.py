@@ -1,4 +1,4 @@
-"""Layers that the forward did not use are split as all layers like them are, and only where these say it in one way."""
+"""Layers that the forward did not use are split like similar layers, if these are all split in the same way."""
 
 import pytest
 import torch

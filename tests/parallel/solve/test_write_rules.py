@@ -1,4 +1,4 @@
-"""Rules as a plan has them: numbers become stars where all that the pattern means is alike, and only there."""
+"""The rules of a plan: numbers become stars exactly where all parts of the pattern have the same rule."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""`modular-plan write`: what is derived and proven goes into the source, nothing else does, and nothing else changes."""
+"""`modular-plan write`: only derived and proven plans are written into the source, and nothing else changes."""
 
 from __future__ import annotations
 

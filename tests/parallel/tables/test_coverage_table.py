@@ -1,4 +1,4 @@
-"""The tables of a coverage run say what its rows hold."""
+"""The tables of a coverage run agree with its rows."""
 
 from modular_converter.parallel.tables.coverage_table import markdown, summary
 

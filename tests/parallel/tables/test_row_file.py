@@ -1,4 +1,4 @@
-"""The rows of a run that was killed are gone on from; a file of another kind is left as it is."""
+"""A run continues from the rows of a killed run; a file of another kind is left unchanged."""
 
 import json
 

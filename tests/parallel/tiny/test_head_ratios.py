@@ -1,4 +1,4 @@
-"""Pairs of head counts under their many names, and what gives a small configuration another ratio."""
+"""Pairs of head counts under their many names, and the settings that give a small configuration another ratio."""
 
 from types import SimpleNamespace
 

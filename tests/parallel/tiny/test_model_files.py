@@ -1,4 +1,4 @@
-"""MODEL as a file: what is imported, from where, and that nothing is written for it."""
+"""MODEL as a file: the modules that are imported, their places, and that nothing is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Special tokens lie within the vocabulary that was asked for."""
+"""Special tokens lie within the requested vocabulary."""
 
 import pytest
 

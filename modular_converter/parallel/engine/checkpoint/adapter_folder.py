@@ -15,7 +15,7 @@ from modular_converter.parallel.errors import BuildError, one_line
 
 
 _SETTINGS, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-# What peft's tasks are called -> the library's class for them.
+# The name of a task in peft -> the library's class for it.
 _TASKS = {
     "CAUSAL_LM": "AutoModelForCausalLM",
     "FEATURE_EXTRACTION": "AutoModel",

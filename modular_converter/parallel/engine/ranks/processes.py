@@ -270,7 +270,7 @@ def _failed_before(ranks: list[Rank]) -> str:
 
 
 def _last_output(rank: Rank, number: int) -> str:
-    """What the rank's interpreter wrote when it crashed or was asked where it is."""
+    """The output of the rank's interpreter when it crashed or was asked for its place in the code."""
     try:
         text = os.pread(rank.log, 20000, 0).decode("utf-8", "replace").strip()
     except OSError:  # another thread has ended it

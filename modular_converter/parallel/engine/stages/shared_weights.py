@@ -32,7 +32,7 @@ class SharedWeight:
 
 @dataclass(frozen=True)
 class SharedWeights:
-    """What processes of a group share.
+    """The weights that processes of a group share.
 
     Attributes:
         own: this process's part of them.

@@ -1,4 +1,4 @@
-"""Quantised models and adapters are refused by name, with what to do."""
+"""Quantised models and adapters are refused by name, with a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan made to fit sizes that the number of ranks does not divide: whole heads for each rank, and whole what is too few."""
+"""Plans fitted to sizes that the number of ranks does not divide: ranks get whole heads, and small parts stay whole."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""A plan serves the layers that were proven: others are proven too, or stay whole, and it is said."""
+"""A plan is used for proven layers: other layers are proven too, or stay whole with a message."""
 
 import copy
 import logging

@@ -1,4 +1,4 @@
-"""Numbers that code makes of shapes are the same on a small instance's ranks, and others on those of the model in hand."""
+"""Numbers that code computes from shapes agree on a small instance's ranks, and differ on those of the user's model."""
 
 import copy
 import logging

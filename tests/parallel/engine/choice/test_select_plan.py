@@ -1,4 +1,4 @@
-"""Which plan a model is run with, and what is said of the others."""
+"""The plan that is selected for a model, and the messages about the other plans."""
 
 import logging
 

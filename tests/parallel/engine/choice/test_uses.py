@@ -1,4 +1,4 @@
-"""A plan is proven in the uses that a model knows; where one use breaks it, another plan is taken."""
+"""A plan is proven in all uses of a model; if it fails in one, another plan is taken."""
 
 import copy
 import types

@@ -1,4 +1,4 @@
-"""The proof of parts of sequences on a small instance: what is no number is no proof."""
+"""The proof of parts of sequences on a small instance: results without finite numbers prove nothing."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What ranks would decide differently in `generate`, the first one decides."""
+"""The first rank decides in `generate` where ranks would decide differently."""
 
 import pytest
 import torch

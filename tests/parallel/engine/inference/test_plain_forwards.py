@@ -1,4 +1,4 @@
-"""The lean forms of layers give what the whole layers give, however the weights are used."""
+"""The forms of layers for inference give the results of whole layers, in all uses of their weights."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Which types the sums by one kernel serve: those that the kernel of this torch can sum, on all ranks."""
+"""The types of the sums by one kernel: those that the kernel of this torch can sum, on all ranks."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Messages between the processes: what travels, once, and comes back the same."""
+"""Messages between the processes: values are sent once, and come back unchanged."""
 
 import copy
 import pickle

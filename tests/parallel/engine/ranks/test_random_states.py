@@ -1,4 +1,4 @@
-"""Random states between the caller and a rank; that draws are the caller's own is tested on models."""
+"""Random states between the caller and a rank; tests of models compare the draws themselves."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The model as its caller holds it: settings that change later, what is refused, hooks, and blocks that end early."""
+"""The caller's side of a model: settings that change later, refusals, hooks, and blocks that end early."""
 
 import pytest
 import torch

@@ -1,4 +1,6 @@
-"""What leaves the ranks and what stays: caches of the caller's own and of results, attention weights of all heads."""
+"""Values that leave the ranks and values that stay: caches of the caller and of results, attention weights of all
+heads.
+"""
 
 import copy
 import gc

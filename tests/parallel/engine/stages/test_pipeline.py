@@ -1,4 +1,4 @@
-"""A model in stages beside one process, and what is refused."""
+"""A model in stages compared with one process, and the cases that are refused."""
 
 from __future__ import annotations
 
