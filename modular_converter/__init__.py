@@ -1,4 +1,4 @@
-"""Flattens modular model definitions into single-file models, and says what is wrong with them."""
+"""Flattens modular model definitions into single-file models, and reports mistakes in them."""
 
 from __future__ import annotations
 

@@ -181,14 +181,14 @@ def _same_object(one: ImportedName, other: ImportedName, file: FlatFile, library
 
 
 def guarded_keys(module: Module) -> frozenset[str]:
-    """The keys of what a module imports on a condition only, at run time."""
+    """The keys of a module's imports that have a condition at run time."""
     guards = (one for one in module.statements if one.role is Role.PROTECTED_IMPORT)
     found = (name.key for one in guards if "TYPE_CHECKING" not in one.condition for name in one.imports)
     return frozenset(found) - plain_keys(module)
 
 
 def plain_keys(module: Module) -> frozenset[str]:
-    """The keys of what a module imports without a condition."""
+    """The keys of a module's imports without a condition."""
     return frozenset(name.key for one in module.statements if one.role is Role.IMPORT for name in one.imports)
 
 

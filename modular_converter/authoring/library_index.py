@@ -110,7 +110,7 @@ def read_index(models: str, library: Library, cached: bool = True) -> LibraryInd
 
 
 def _tool() -> str:
-    """A hash of the files of this tool that decide what the index holds."""
+    """A hash of the files of this tool that decide the content of the index."""
     folder = os.path.dirname(os.path.abspath(__file__))
     names = ("class_parts.py", "library_index.py", "normal_form.py")
     texts = []

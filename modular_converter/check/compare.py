@@ -1,4 +1,4 @@
-"""Compare what conversions give with the files on disk, and describe each difference."""
+"""Compare conversions with the files on disk, and describe each difference."""
 
 from __future__ import annotations
 

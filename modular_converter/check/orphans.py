@@ -17,7 +17,7 @@ from modular_converter.settings.values import Settings
 _MARK = b"modular_"
 """A part of every banner. Few other files begin with these bytes."""
 HEAD_BYTES = 8192
-"""How many bytes of a file are searched for a banner."""
+"""The number of bytes of a file that are searched for a banner."""
 
 
 def orphans(

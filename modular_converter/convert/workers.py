@@ -97,7 +97,7 @@ def _in_processes(paths: Sequence[str], library: Library, processes: int, progre
 
 
 def _start_method() -> str:
-    """How processes are started: forked where that is safe (a progress bar runs in a thread), else spawned."""
+    """The way to start processes: forked if that is safe (a progress bar runs in a thread), else spawned."""
     return "fork" if sys.platform == "linux" and threading.active_count() == 1 else "spawn"
 
 

@@ -168,7 +168,7 @@ class Facts:
     """Definitions that a file may have although they are unused."""
     plan_names: Collection[str] = ()
     """Class attributes that hold plans of parallelism."""
-    model_base: str = "PreTrainedModel"
+    model_base: str = ""
     """The base of every model; each model's own base has this name at its end."""
     replaced_dependency: Severity = Severity.ERROR
     """The severity that the settings give MC201."""

@@ -26,8 +26,9 @@ class Listing(NamedTuple):
 
 
 Unignored = Callable[[str, Sequence[str]], "Collection[str] | None"]
-"""Gives what git does not ignore below some folders in a folder: files, links, and repositories within; None where git
-cannot tell."""
+"""Gives the paths below some folders in a folder that git does not ignore: files, links, and repositories within; None
+if git cannot tell.
+"""
 
 
 class Listings:

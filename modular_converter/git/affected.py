@@ -158,7 +158,7 @@ def _changed_since(ref: str, paths: Collection[str], grounds: _Grounds) -> set[s
 
 
 def _decides(name: str) -> bool:
-    """Whether a file of this name may decide what is generated."""
+    """Whether a file of this name may decide the generated text."""
     return name.endswith((".py", ".toml")) or _is_pin(name)
 
 

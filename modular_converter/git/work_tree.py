@@ -20,7 +20,7 @@ would lead it to another folder, index or history.
 """
 _ENVIRONMENT = {
     "LC_ALL": "C",
-    "GIT_ALLOW_PROTOCOL": "none",  # no lazy fetch of a missing object, which would run what the repository names
+    "GIT_ALLOW_PROTOCOL": "none",  # no lazy fetch: it runs programs that the repository names
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",

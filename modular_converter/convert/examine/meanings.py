@@ -1,4 +1,4 @@
-"""Whether each name in generated code means what it meant where the code was written.
+"""Whether each name in generated code has the meaning that it had where the code was written.
 
 A generated file has one name space. The code in it comes from several: the modular file and each neighbour. If two of
 them give one name two meanings, only one reaches the file, and code of the other source behaves differently.

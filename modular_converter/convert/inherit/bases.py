@@ -31,7 +31,7 @@ class ClassShape:
     name: str
     bases: tuple[str, ...]
     above: Mapping[str, frozenset[str]]
-    """Base -> what it inherits from by the settings, although it is not listed."""
+    """Base -> the base that it implies by the settings, which is not listed."""
     last_statement: str
     """See `Settings`."""
     module_names: frozenset[str] = frozenset()

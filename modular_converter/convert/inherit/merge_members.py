@@ -153,7 +153,7 @@ def _changes_others(member: Member, names: frozenset[str]) -> bool:
 
 
 def _is_repeated(member: Member, above: Sequence[Member]) -> bool:
-    """Whether the same statement stands above, and nothing between the two changes what it reads or binds."""
+    """Whether an equal statement stands above, and nothing in between changes names that it reads or binds."""
     for other in reversed(above):
         if other.text == member.text:
             return True

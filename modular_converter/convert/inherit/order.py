@@ -1,4 +1,4 @@
-"""The order of the members of a class: attributes before methods, but nothing before what it reads."""
+"""The order of the members of a class: attributes before methods, but each member behind those that it reads."""
 
 from __future__ import annotations
 

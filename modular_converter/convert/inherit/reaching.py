@@ -30,7 +30,7 @@ class History:
     """The lines that write a path above a place in a list of lines."""
 
     def __init__(self, lines: Sequence[Line], instance: str, hidden: HiddenEffects = NO_METHODS) -> None:
-        """`instance` is the name of the instance: what is done to the whole of it is not followed."""
+        """`instance` is the name of the instance: operations on the whole instance are not followed."""
         self.lines = lines
         self.turn = {line.origin: place for place, line in enumerate(lines)}
         self.by_text = {line.original: place for place, line in enumerate(lines)}
@@ -208,7 +208,7 @@ def _set_below(order: Order, history: History) -> Iterator[Line]:
 
 
 def _above_changes(order: Order, history: History) -> Iterator[Line]:
-    """The child's lines that would stand above another line that changes in place what they read."""
+    """The child's lines that would stand above another line that changes in place an object that they read."""
     last: dict[str, int] = {}
     for place, line in enumerate(history.lines):
         if line in order.of_parent:

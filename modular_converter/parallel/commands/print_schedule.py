@@ -26,12 +26,12 @@ _COLORS = {
 
 
 def print_comparison(found: ScheduleComparison, unit: str, notes: list[str], said: list[str], balance: str) -> None:
-    """Print everything that is known of a setting.
+    """Print all figures of a setting.
 
     Args:
         notes: where the costs come from.
         said: the advice.
-        balance: what to call the chosen balance.
+        balance: the name of the chosen balance.
     """
     console = _console()
     chosen, best = found.chosen, found.best

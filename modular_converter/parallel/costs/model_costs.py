@@ -232,7 +232,7 @@ class _Attention(TorchFunctionMode):
 
 
 class _FusedAttention(torch.autograd.Function):
-    """The shapes of fused attention, and what it keeps: its inputs, its output, and a number a row."""
+    """The shapes of fused attention, and the tensors that it keeps: its inputs, its output, and a number for each row."""
 
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

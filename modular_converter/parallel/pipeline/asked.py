@@ -90,7 +90,7 @@ def asked_tensors(
 
 
 def versions_of(value: Any) -> tuple[int, ...]:
-    """How often each value in a structure has been written to in place; 0 for what is no tensor."""
+    """How often each value in a structure has been written to in place; 0 for values that are no tensors."""
     return tuple(writes_to(leaf) if isinstance(leaf, torch.Tensor) else 0 for leaf in pytree.tree_leaves(value))
 
 

@@ -76,7 +76,7 @@ def _chained(chain: Chain, layers: ModuleGroup) -> list[str]:
 
 
 def _passing(chain: Chain, layers: ModuleGroup) -> str:
-    """Why layers take different tensors under one name, though the layer before does not make them; "" if none do."""
+    """The reason if layers take different tensors under one name that the layer before does not compute, else ""."""
     name = next(iter(_differing(chain, layers)), "")
     return f"each of `{layers.key}` takes another `{name}`, which is not made by the one before it" if name else ""
 

@@ -54,15 +54,15 @@ def from_json(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
     try:
         value: dict[str, Any] = json.loads(text)
-        problem = best_match(Draft202012Validator(schema).iter_errors(value))
+        fault = best_match(Draft202012Validator(schema).iter_errors(value))
     except json.JSONDecodeError as error:
         raise PlanFormatError(f"not JSON: {error}") from error
     except (RecursionError, MemoryError) as error:
         raise PlanFormatError("its lists and objects are nested too deep; a plan has four levels of them") from error
     except (ValueError, OverflowError) as error:
         raise PlanFormatError(f"a number in it is too large ({shortened(str(error))})") from error
-    if problem is not None:
-        wanted = problem.schema.get("description") if isinstance(problem.schema, Mapping) else None
-        said = f"{shown(problem.instance)}: {wanted}" if wanted else shortened(problem.message, 400)
-        raise PlanFormatError(f"{shortened(problem.json_path)}: {said}")
+    if fault is not None:
+        wanted = fault.schema.get("description") if isinstance(fault.schema, Mapping) else None
+        said = f"{shown(fault.instance)}: {wanted}" if wanted else shortened(fault.message, 400)
+        raise PlanFormatError(f"{shortened(fault.json_path)}: {said}")
     return value

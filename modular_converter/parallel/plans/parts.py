@@ -39,7 +39,7 @@ def checked_parts(values: Sequence[Any], pattern: str) -> tuple[Part, ...]:
     """Parts as read from a plan, expressions without blanks and needless brackets.
 
     Raises:
-        PlanFormatError: what is neither a length nor an expression.
+        PlanFormatError: a part is neither a length nor an expression.
     """
     return tuple(_checked(value, pattern) for value in values)
 

@@ -19,7 +19,7 @@ _MODULE = re.compile(r"\w+(\.\w+)*")
 
 @dataclass(frozen=True)
 class Entry:
-    """One module of the chain: its path, the names of what it takes, and of what it makes."""
+    """One module of the chain: its path, and the names of its inputs and outputs."""
 
     module: str
     inputs: tuple[str, ...]

@@ -75,7 +75,9 @@ def path_of_base(wrapper: torch.nn.Module, base: torch.nn.Module) -> str:
 
 
 def keep_adapters(model: torch.nn.Module, kind: type[PlanError], text: str) -> None:
-    """Make the modules of peft in a model refuse what would change adapters; ``{name}`` in the text is the method's."""
+    """Make the modules of peft in a model refuse methods that change adapters; ``{name}`` in the text is the method's
+    name.
+    """
     if "peft" not in sys.modules:
         return
     for module in model.modules():

@@ -22,7 +22,7 @@ def usage(device: torch.device) -> dict[str, int | str]:
 
 
 def print_usage(model: Any, plan: str, figures: Mapping[str, Mapping[str, Any]], verbose: str) -> None:
-    """Print where a model's plan is from, and the memory of each device; with ``"detail"`` the summaries too.
+    """Print the origin of a model's plan, and the memory of each device; with ``"detail"`` the summaries too.
 
     Args:
         figures: from the name of a device to what ``usage`` says of it.

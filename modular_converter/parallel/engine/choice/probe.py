@@ -118,7 +118,7 @@ def _answer(model: Any, inputs: dict[str, Any]) -> list[torch.Tensor]:
 
 
 def _error(found: torch.Tensor, want: torch.Tensor) -> float:
-    """The norm of the difference over the norm of what is wanted; of exact types the part of entries that differ."""
+    """The norm of the difference over the norm of the wanted values; for exact types the share of entries that differ."""
     if found.shape != want.shape:
         return float("inf")
     if not want.is_floating_point():

@@ -53,7 +53,8 @@ _RANKS = 2
 
 
 def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) -> tuple[Plan, str]:
-    """The plan without the parts whose code makes other numbers of a rank's shapes, and a word on them for its origin.
+    """The plan without the parts whose code computes other numbers from a rank's shapes, and a note on them for its
+    origin.
 
     Numbers that differ on the small instance's ranks, too, are part of what was proven there.
 

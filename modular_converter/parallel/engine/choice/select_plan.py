@@ -141,7 +141,7 @@ def _scope(verdict: Verdict) -> str:
 
 
 def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
-    """A given plan, and what a small instance says of it."""
+    """A given plan, with the verdict of a small instance on it."""
     try:
         target, overrides = target_like(model), small_settings(model)
         wider = wider_heads(small_instance(target, overrides).model.config, overrides)

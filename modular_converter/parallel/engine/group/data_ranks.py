@@ -120,7 +120,7 @@ def _is_container(module: torch.nn.Module) -> bool:
 
 
 def recompute_layers(model: Any) -> None:
-    """Let the layers of a model keep only their inputs for the backward."""
+    """Let the layers of a model keep only their inputs for the backward pass."""
     model.gradient_checkpointing_enable({"use_reentrant": False})
     config: Any = getattr(model, "config", None)
     if getattr(config, "use_cache", None):

@@ -51,7 +51,9 @@ class HeldWeight:
     summed: bool = False
 
     def read(self, held: Any) -> Any:
-        """This process's tensor for the model's code; what ``fully_shard`` has spread over data ranks, as it is."""
+        """This process's tensor for the model's code; a weight that ``fully_shard`` has spread over data ranks is
+        unchanged.
+        """
         local = held
         if isinstance(held, DTensor):
             if not self.dtensor or held.device_mesh.ndim > 1:

@@ -39,7 +39,7 @@ class ProcessGrid:
 
     @property
     def data_rank(self) -> int:
-        """Which part of a batch this process has."""
+        """The number of this process's part of a batch."""
         if self.data is None:
             return 0
         found = 0

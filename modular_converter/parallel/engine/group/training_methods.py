@@ -65,10 +65,12 @@ class InLayout(Checkpoints):
 
     @property
     def layout(self) -> Layout:
-        """How many processes share out what."""
+        """The numbers of processes over which weights, layers and batches are divided."""
         return self._grid.layout
 
     @property
     def data_rank(self) -> int:
-        """Which of ``layout.data`` parts of each batch this process gets; equal where layers or stages are shared out."""
+        """The number of this process's part of each batch, of ``layout.data`` parts; equal for processes that divide
+        layers or stages.
+        """
         return self._grid.data_rank

@@ -171,7 +171,7 @@ def collect_answers(
 
 
 def _patience(ranks: list[Rank], missing: list[int]) -> float:
-    """How long after a failure the other ranks may take: short if one waits for the rank that has failed."""
+    """The seconds that other ranks may take after a failure: few if one waits for the failed rank."""
     answered = [(rank.arrived[0][:1], rank.progress.met) for rank in ranks if rank.arrived]
     failed = [met for kind, met in answered if kind == FAILURE]
     stuck = failed and any(ranks[number].progress.met > min(failed) for number in missing)

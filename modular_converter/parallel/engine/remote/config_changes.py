@@ -29,7 +29,7 @@ def pickled(settings: Any) -> bytes:
 
 
 def settings_changes(old: Any, new: Any, path: tuple[str, ...] = ()) -> Iterator[Change]:
-    """How settings differ, by object in them."""
+    """The differences of settings, by object in them."""
     before, after = vars(old), vars(new)
     values = {}
     for name, value in after.items():

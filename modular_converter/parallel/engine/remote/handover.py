@@ -51,7 +51,7 @@ def parcels(items: tuple[Item, ...], slot: int = SLOT_BYTES) -> Iterator[list[Sp
 
 
 def slot_bytes(items: tuple[Item, ...], slot: int = SLOT_BYTES) -> int:
-    """How large a slot must be, so that each row fits; a small share of all tensors together."""
+    """The bytes of a slot: each row must fit, and a slot is a small part of all tensors together."""
     total = sum(-(-item.row_bytes * item.rows // 64) * 64 for item in items)
     return max(64, min(slot, total // 40), max((item.row_bytes for item in items), default=0))
 

@@ -135,7 +135,7 @@ class Placement:
             return self._ask(message, resolve=self._handle)[0]
 
     def send_settings(self, settings: bytes, changes: list[Any]) -> None:
-        """Tell the ranks what has changed in the model's settings since they were sent last."""
+        """Send the ranks the changes of the model's settings since the last time."""
         with self.session.lock:
             self._ask(("settings", self.number, changes))
         self.settings = settings

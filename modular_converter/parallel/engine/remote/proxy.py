@@ -45,7 +45,7 @@ _UNREACHED = "{name} would not reach the ranks; take the model back with .cpu() 
 # The methods whose arguments reach the forward.
 _CALLED = ("forward", "generate")
 _CHILDREN = ("_modules", "_parameters")
-# How hooks are put on a module.
+# The methods that put hooks on a module.
 _HOOKS = (
     "register_forward_hook",
     "register_forward_pre_hook",
@@ -125,7 +125,7 @@ class Parallelized(MemoryFigures):
         return self
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
-        """``.cpu()``, ``.cuda()``, ``.to()``, ``.half()`` and the like: the whole model again, then what they do."""
+        """``.cpu()``, ``.cuda()``, ``.to()``, ``.half()`` and the like: restore the whole model, then call the method."""
         give_back(self)
         return self._apply(*args, **kwargs)
 

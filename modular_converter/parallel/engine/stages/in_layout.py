@@ -153,7 +153,7 @@ def _part_of(whole: Resolution, stage: StageModule) -> Resolution:
 
 
 def _refuse(given: Arguments, training: Training) -> None:
-    """Raise ``ApplyError`` for what has no place beside stages."""
+    """Raise ``ApplyError`` for options that do not work with stages."""
     assert given.layout is not None
     if is_folder(given.model):
         raise ApplyError("stages of a folder: each process reads the whole model; call from_pretrained, and give that")

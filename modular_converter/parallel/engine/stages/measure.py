@@ -23,7 +23,7 @@ WARM_UP = 2
 
 
 def layer_times(model: Any, path: str, inputs: Mapping[str, Any], trains: bool) -> ChainCosts:
-    """Seconds of each layer of a model, and of what stands before and after them, alone on its device.
+    """Seconds of each layer of a model, and of the parts before and after the layers, alone on its device.
 
     Args:
         path: of the list of layers.
@@ -101,7 +101,7 @@ class _Run:
         else:
             torch.autograd.backward(loss, inputs=[self.entering])
         ended = self.clock.now()
-        # the gradient of what enters a part has come: the part is done
+        # the gradient of the input of a part has come: the part is done
         return [ended, *(self.backward.get(number, ended) for number in range(len(self.layers) + 1)), began]
 
     def _enter(self, number: int, module: torch.nn.Module, args: Any, kwargs: Any) -> None:

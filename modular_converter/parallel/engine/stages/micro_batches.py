@@ -88,9 +88,8 @@ def batch_of(inputs: Mapping[str, Any], chunks: int, device: torch.device, rows:
 
 
 class RowDimensions:
-    """Which dimension of each input is that of the rows: found by runs without data with a row more.
-
-    A length that equals the number of rows says nothing: a table of four entries may go with four sentences.
+    """The dimension of the rows in each input, found by runs without data with a row more. A length that equals the
+    number of rows proves nothing: a table of four entries may accompany four sentences.
 
     Args:
         run: the model without data; raises where inputs do not fit together.

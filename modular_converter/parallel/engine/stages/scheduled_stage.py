@@ -100,7 +100,7 @@ def refuse_parts_of_one_result(part: Any, whole: Any, chunks: int) -> None:
 
 
 def what_was_not_handed_over(output: Any) -> str:
-    """The refusal of a result that is nothing but NaN, which was made of what another stage has; empty without one."""
+    """The refusal of a result that is NaN throughout, because it depends on values of another stage; empty without one."""
     for path, leaf in pytree.tree_flatten_with_path(output)[0]:
         if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point() or not leaf.numel():
             continue
