@@ -62,9 +62,9 @@ def merge_statements(merge: Merge) -> list[Line]:
         return list(own)
     call = own[positions[0]]
     before, after = own[: positions[0]], own[positions[0] + 1 :]
-    if isinstance(call.node, ast.Return):
-        after = []  # lines that are never reached
     inherited = list(merge.parent_body.lines)
+    if isinstance(call.node, ast.Return) or any(isinstance(part.node, ast.Raise) for part in inherited):
+        after = []  # lines that are never reached
     if before and _calls_base_first(merge, inherited) and not _reads_changes(inherited[0], before, merge):
         before.insert(0, inherited.pop(0))
     after = _without_repeated(merge, after)

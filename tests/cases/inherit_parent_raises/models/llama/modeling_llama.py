@@ -1,0 +1,4 @@
+class LlamaMLP:
+    def forward(self, x):
+        self.seen = x
+        raise NotImplementedError
