@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import ast
-import functools
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from modular_converter.authoring.class_compare import (
+    DECORATORS,
+    DOCSTRING,
+    has_blank_line,
+    member_key,
+    members_by_key,
+    parsed_class,
+    same_class,
+    same_member,
+)
 from modular_converter.authoring.method_changes import calling_base, full_override, shorter_override
 from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.inherit.calls import NO_DECORATORS
 from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge import merge_class, rename_class
-from modular_converter.convert.inherit.merge_members import method_key
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.settings.values import Settings
 
 
 _NO_DECORATORS = f"@{NO_DECORATORS}\n"
-DOCSTRING, DECORATORS = "docstring", "decorators"
-"""The keys of these parts of a class among the keys of members; a space keeps them apart from names."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +80,11 @@ def heir_of(
         exact: the parts to write in full, whatever the parent has; see `other_layout`.
     """
     try:
-        own = _parsed(wanted)
+        own = parsed_class(wanted)
         if own.node.name != parent.name:
             text = rename_class(parent.text, parent.name, own.node.name, names)
             parent = replace(parent, text=text, name=own.node.name)
-        inherited = _parsed(parent.text)
+        inherited = parsed_class(parent.text)
     except (SyntaxError, ValueError, RecursionError):
         return None
     for bases in _base_lists(own, inherited, parent.base):
@@ -94,19 +99,14 @@ def heir_of(
     return None
 
 
-@functools.lru_cache(maxsize=1024)  # a class is compared with many
-def _parsed(text: str) -> ClassBlock:
-    return parse_class(text)
-
-
 def _wrong_methods(
     text: str, wanted: str, parent: ParentClass, names: ModelNames, settings: Settings
 ) -> frozenset[str]:
     """The keys of the methods that differ from the wanted class when an heir is merged with its parent. If something
     else differs, these are all methods; the empty key stands for a class without methods.
     """
-    own = _parsed(wanted)
-    every = frozenset(_key(one) for one in own.members if one.is_function) | {""}
+    own = parsed_class(wanted)
+    every = frozenset(member_key(one) for one in own.members if one.is_function) | {""}
     try:
         merged = merge_class(text, parent.text, parent.name, parent.base, names, {}, {}, settings)
         is_same = merged.text.rstrip("\n") == wanted.rstrip("\n")
@@ -117,54 +117,11 @@ def _wrong_methods(
         return every
     if same_class(block, own):
         return frozenset()
-    made = _by_key(block.members)
-    wrong = (key for key, one in _by_key(own.members).items() if key not in made or not _same(made[key], one))
+    made = members_by_key(block.members)
+    wrong = (
+        key for key, one in members_by_key(own.members).items() if key not in made or not same_member(made[key], one)
+    )
     return frozenset(key for key in wrong if key in every) or every
-
-
-def other_layout(wanted: str, made: str) -> frozenset[str]:
-    """The parts of a class that a conversion has generated in other words or another layout: members by their keys,
-    "docstring", "decorators". A parent's text keeps the line breaks and comments of its author.
-    """
-    own, other = _parsed(wanted), _parsed(made)
-    theirs = _by_key(other.members)
-    found = [
-        key
-        for key, one in _by_key(own.members).items()
-        if key not in theirs or one.render().strip() != theirs[key].render().strip()
-    ]
-    found += [DOCSTRING] * (own.docstring.strip() != other.docstring.strip())
-    return frozenset(found + [DECORATORS] * (own.decorators != other.decorators))
-
-
-def same_class(one: ClassBlock, other: ClassBlock) -> bool:
-    """Whether two classes are equal apart from their layout."""
-    return (
-        one.bases == other.bases
-        and list(map(ast.dump, one.node.keywords)) == list(map(ast.dump, other.node.keywords))
-        and normal(one.decorators) == normal(other.decorators)
-        and normal(one.docstring) == normal(other.docstring)
-        and len(one.members) == len(other.members)
-        and all(map(_same, one.members, other.members))
-    )
-
-
-def _same(one: Member, other: Member) -> bool:
-    """Whether two members differ in their layout at most. Most that do not differ have the same text, which needs no trees."""
-    if (one.lead, one.text, one.documentation) == (other.lead, other.text, other.documentation):
-        return True
-    if not one.is_function and _has_blank_line(one) != _has_blank_line(other):
-        return False
-    return (
-        normal(one.lead) == normal(other.lead)
-        and normal(one.text + one.documentation) == normal(other.text + other.documentation)
-        and ast.dump(one.node) == ast.dump(other.node)
-    )
-
-
-def _has_blank_line(member: Member) -> bool:
-    """Whether an empty line stands directly above a member."""
-    return re.match(r"[ \t]*\n", member.lead) is not None
 
 
 def _base_lists(own: ClassBlock, inherited: ClassBlock, base: str) -> list[list[str]]:
@@ -195,9 +152,6 @@ def _draft(
         or not _can_take(own.docstring, inherited.docstring)
     ):
         return None
-    mine, theirs = _by_key(own.members), _by_key(inherited.members)
-    if len(mine) < sum(not one.carries_nothing for one in own.members) or not _is_reachable(mine, theirs):
-        return None
     same_decorators = DECORATORS not in exact and normal(own.decorators) == normal(inherited.decorators)
     decorators = "" if same_decorators else own.decorators or _NO_DECORATORS
     same_docstring = DOCSTRING not in exact and normal(own.docstring) == normal(inherited.docstring)
@@ -205,12 +159,42 @@ def _draft(
     notes += ["other decorators"] * bool(decorators) + ["other docstring"] * bool(docstring)
     keywords = [] if keywords == theirs_too else keywords  # such as `total=False`
     notes += ["more bases"] * (len(bases) > 1) + ["other keywords"] * bool(keywords)
-    attributes: list[str] = []
-    methods: list[str] = []
-    repeated = _repeated(mine, theirs, bool(docstring))
+    members = _members(own, inherited, parent, full, exact, bool(docstring))
+    if members is None:
+        return None
+    notes += members.notes
+    body = docstring + "".join([*members.attributes, *members.methods]) or f"{INDENT}pass\n"
+    text = f"{decorators}class {own.node.name}({', '.join((*bases, *keywords))}):\n{body}"
+    marker = f"from {parent.no_inherit_module} import {NO_DECORATORS}\n"
+    return Heir(text, tuple(sorted(notes)), (marker,) if _NO_DECORATORS in text else (), exact)
+
+
+@dataclass(frozen=True)
+class _Body:
+    """The members of an heir as texts, with the differences from the parent in a few words each."""
+
+    attributes: list[str]
+    methods: list[str]
+    notes: list[str]
+
+
+def _members(
+    own: ClassBlock,
+    inherited: ClassBlock,
+    parent: ParentClass,
+    full: Collection[str],
+    exact: frozenset[str],
+    has_docstring: bool,
+) -> _Body | None:
+    """The members that the heir has to write; None if the merge would not give those of the class."""
+    mine, theirs = members_by_key(own.members), members_by_key(inherited.members)
+    if len(mine) < sum(not one.carries_nothing for one in own.members) or not _is_reachable(mine, theirs):
+        return None
+    body = _Body([], [], [])
+    repeated = _repeated(mine, theirs, has_docstring)
     for key, member in mine.items():
         place = theirs.get(key)
-        if key not in exact and key != repeated and place is not None and _same(member, place):
+        if key not in exact and key != repeated and place is not None and same_member(member, place):
             continue
         if key in exact and place is not None and member.is_function:
             text: str | None = "\n" + calling_base(member, own.bases)
@@ -218,18 +202,15 @@ def _draft(
             text = _written(member, place, key not in full, own.bases, bool(parent.no_inherit_module))
         if text is None:
             return None
-        notes.append(_note(key, place, text, member))
-        (methods if member.is_function else attributes).append(text)
+        body.notes.append(_note(key, place, text, member))
+        (body.methods if member.is_function else body.attributes).append(text)
     for key in (one for one in theirs if one not in mine):
         removal = _removal(key, theirs[key], own.node.name)
         if removal is None:
             return None
-        notes.append(f"no {_name(key)}")
-        (methods if theirs[key].is_function else attributes).append(removal)
-    body = docstring + "".join([*attributes, *methods]) or f"{INDENT}pass\n"
-    text = f"{decorators}class {own.node.name}({', '.join((*bases, *keywords))}):\n{body}"
-    marker = f"from {parent.no_inherit_module} import {NO_DECORATORS}\n"
-    return Heir(text, tuple(sorted(notes)), (marker,) if _NO_DECORATORS in text else (), exact)
+        body.notes.append(f"no {_name(key)}")
+        (body.methods if theirs[key].is_function else body.attributes).append(removal)
+    return body
 
 
 def _repeated(mine: Mapping[str, Member], theirs: Mapping[str, Member], has_docstring: bool) -> str:
@@ -237,9 +218,9 @@ def _repeated(mine: Mapping[str, Member], theirs: Mapping[str, Member], has_docs
     behind a docstring, and none behind a class header. The first attribute of the heir would carry this line into the
     generated class.
     """
-    other = (one for key, one in mine.items() if key not in theirs or not _same(one, theirs[key]))
+    other = (one for key, one in mine.items() if key not in theirs or not same_member(one, theirs[key]))
     first = next(other, None)
-    if first is None or not first.is_attribute or _has_blank_line(first) == has_docstring:
+    if first is None or not first.is_attribute or has_blank_line(first) == has_docstring:
         return ""
     return next(iter(mine))
 
@@ -247,21 +228,6 @@ def _repeated(mine: Mapping[str, Member], theirs: Mapping[str, Member], has_docs
 def _can_take(own: str, inherited: str) -> bool:
     """Whether an heir can have `own`, which may be nothing, where the parent has `inherited`."""
     return bool(own.strip()) or not inherited.strip()
-
-
-def _by_key(members: Sequence[Member]) -> dict[str, Member]:
-    """The members by key; of several with one key the first."""
-    found: dict[str, Member] = {}
-    for member in members:
-        if not member.carries_nothing:
-            found.setdefault(_key(member), member)
-    return found
-
-
-def _key(member: Member) -> str:
-    if member.is_function:
-        return f"def {method_key(member.function)}"
-    return f"set {' '.join(sorted(member.binds))}" if member.is_attribute else f"do {normal(member.text)}"
 
 
 def _name(key: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from modular_converter.authoring.attempt import Proof, attempt, format_ahead
 from modular_converter.authoring.choice import Placed, inherit_from
-from modular_converter.authoring.class_changes import other_layout
+from modular_converter.authoring.class_compare import other_layout
 from modular_converter.authoring.comparison import FileDifference, guarded_keys
 from modular_converter.authoring.complaints import bound_by, complaints
 from modular_converter.authoring.draft import Draft, How, Import, explicit

@@ -44,11 +44,11 @@ def bind_arguments(
     given = _given(call, child, parent)
     defaults = _defaults(parent.args) if not (starred(call) or mappings(call)) else {}
     written = parameters_of(child).union(*(names_of(part.node).bound for part in before))
-    problems = {name: argument_unpacked(statement, child.name, name) for name in _unpacked(call, given, parent)}
+    found = {name: argument_unpacked(statement, child.name, name) for name in _unpacked(call, given, parent)}
     for name in _left_out(call, given, parent) & written:
-        problems[name] = argument_not_passed(statement, child.name, _as_passed(name, parent))
+        found[name] = argument_not_passed(statement, child.name, _as_passed(name, parent))
     lacking = [
-        name for name in _parameters(parent) if name in problems or not _has_its_name(given.get(name), name, names)
+        name for name in _parameters(parent) if name in found or not _has_its_name(given.get(name), name, names)
     ]
     read = frozenset[str]().union(*(part.reads for part in body)) if lacking else ()
     lacking = [name for name in lacking if name in read]
@@ -58,9 +58,9 @@ def bind_arguments(
     told = {*ignored}
     for name in (name for name in lacking if name not in ignored):
         value = given.get(name, defaults.get(name))
-        if name in problems or (value is None and name in arguments_read):
+        if name in found or (value is None and name in arguments_read):
             told.add(name)
-            findings.append(problems.get(name) or parameter_missing(statement, child.name, name))
+            findings.append(found.get(name) or parameter_missing(statement, child.name, name))
         elif value is not None and (name in given or name in arguments_read):
             bindings[name] = value
     findings += _tell_ignored(ignored, bindings, child.name, parent)

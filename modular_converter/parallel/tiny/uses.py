@@ -9,7 +9,7 @@ import dataclasses
 import inspect
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from modular_converter.parallel.tiny.build import Small, Target, fresh
 from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 from modular_converter.parallel.tiny.fields import config_fields
+from modular_converter.parallel.tiny.other_forwards import continued, within_use
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.graph import Comparison, Source, Trace, evaluate
 from modular_converter.parallel.trace.record import record, tensors_in
@@ -66,17 +67,11 @@ def untried_branches(small: Small, tried: Iterable[str]) -> list[str]:
 def _other_sides(small: Small) -> Iterator[Use]:
     """Other sides of branches on data: with the answer turned, or with weights for which it is another one."""
     for side in other_sides(small)[:_MOST_BRANCHES]:
-        turned = _in_use(small, side)
+        turned = within_use(small, side)
         if _runs(turned):
             yield Use(str(side), turned)
         elif (other := with_other_weights(small, side)) is not None and _runs(other):
             yield Use(str(side), other)
-
-
-def arguments_of_use(small: Small) -> set[str]:
-    """The names of the arguments that a use which has run gives the model's own forward."""
-    within: set[str] = small.model.__dict__.get("_given", set())
-    return within | {name for name, value in small.inputs.items() if value is not None}
 
 
 def _said(name: str, value: Any) -> str:
@@ -87,8 +82,8 @@ def _candidates(target: Target, small: Small, overrides: Mapping[str, Any]) -> I
     yield from _lengths(target, small, overrides)
     if (padded := _padded(small)) is not None:
         yield Use("padding", padded)
-    if (continued := _continued(small)) is not None:
-        yield Use("state of an earlier call", continued)
+    if (state_kept := continued(small)) is not None:
+        yield Use("state of an earlier call", state_kept)
     yield Use("training", _training(small), learns=True)
     yield from _embedded(small)
 
@@ -255,50 +250,3 @@ def _training(small: Small) -> Small:
         for name in dropout_rates(module):
             setattr(module, name, 0.0)
     return dataclasses.replace(small, model=model.train())
-
-
-class _InUse(torch.nn.Module):
-    """Base before a model's own class: its forward is the model's own within a use."""
-
-    _use: Callable[..., Any]
-    _given: set[str]
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._use(self._own, *args, **kwargs)
-
-    def _own(self, *args: Any, **kwargs: Any) -> Any:
-        self._given.update(name for name, value in kwargs.items() if value is not None)
-        return super().forward(*args, **kwargs)
-
-
-def _in_use(small: Small, use: Callable[..., Any]) -> Small:
-    model = copy_of(small.model)
-    own = type(model)
-    body = {"__module__": own.__module__, "__qualname__": own.__qualname__}
-    model.__class__ = type(own.__name__, (_InUse, own), body)
-    model.__dict__.update(_use=use, _given=set())
-    return dataclasses.replace(small, model=model)
-
-
-@dataclasses.dataclass(frozen=True)
-class _GivenBack:
-    """A forward that keeps state, and one of the last token that gets this state."""
-
-    ids: str
-    takes: frozenset[str]
-
-    def __call__(self, forward: Callable[..., Any], **given: Any) -> Any:
-        ids = given[self.ids]
-        first = forward(**{**given, self.ids: ids[:, :-1], "use_cache": True})
-        fields = first.items() if isinstance(first, Mapping) else ()
-        state = {n: v for n, v in fields if n in self.takes and v is not None and not isinstance(v, torch.Tensor)}
-        if not state:
-            raise BuildError("its forward gives no state back")
-        second = forward(**{**given, self.ids: ids[:, -1:], "use_cache": True, **state})
-        return [found for result in (first, second) for name, found in result.items() if name not in state]
-
-
-def _continued(small: Small) -> Small | None:
-    taken = frozenset(inspect.signature(small.model.forward).parameters)
-    ids = next((name for name in ("decoder_input_ids", "input_ids") if name in small.inputs), None)
-    return _in_use(small, _GivenBack(ids, taken)) if ids is not None and "use_cache" in taken else None
