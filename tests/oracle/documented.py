@@ -42,6 +42,7 @@ def _about(method: ast.FunctionDef, inherited: ast.FunctionDef) -> str:
         or _is_decorated_twice(method, inherited)
         or _deletes_the_parents(method, inherited)
         or _drops_a_value(method.body[call + 1 :], inherited.body)
+        or _passes_an_unbound_name(method.body[:call], method.body[call])
     )
     return method.name if is_described else ""
 
@@ -66,6 +67,12 @@ def _deletes_the_parents(method: ast.FunctionDef, inherited: ast.FunctionDef) ->
     own = {node.id for node in nodes} | {part.arg for part in ast.walk(method) if isinstance(part, ast.arg)}
     bound = {node.id for node in ast.walk(inherited) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     return bool(bound & (deleted - own))
+
+
+def _passes_an_unbound_name(before: list[ast.stmt], call: ast.stmt) -> bool:
+    """`except … as x` above `super().f(x)`: Python reads `x` for the call, the generated file only where it is used."""
+    handlers = [node for part in before for node in ast.walk(part) if isinstance(node, ast.ExceptHandler)]
+    return bool({one.name for one in handlers} & {node.id for node in ast.walk(call) if isinstance(node, ast.Name)})
 
 
 def _is_deleted(target: ast.expr) -> bool:

@@ -12,6 +12,7 @@ import libcst as cst
 from modular_converter.convert.inherit.effects import Effects, effects_of
 from modular_converter.convert.inherit.scopes import Function, all_reads, written
 from modular_converter.convert.source.index import is_docstring
+from modular_converter.facts.nodes import walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,3 +154,22 @@ def with_body(
     if isinstance(old, cst.IndentedBlock):
         return function.with_changes(body=old.with_changes(body=statements, footer=footer))
     return function.with_changes(body=cst.IndentedBlock(statements, footer=footer))
+
+
+def deleted_again(lines: Sequence[Line]) -> Iterator[Line]:
+    """The `del` statements of targets that a line above has deleted: they fail with inheritance, too."""
+    seen: set[str] = set()
+    for part in lines:
+        if not seen.isdisjoint(part.deleted):
+            yield part
+        seen.update(part.deleted)
+
+
+def bound_in_blocks(lines: Sequence[Line]) -> set[str]:
+    """The names and attributes that statements bind, in their blocks too."""
+    nodes = (node for part in lines for node in walk(part.node))
+    return {written(node) for node in nodes if isinstance(node, ast.expr) and _is_store(node)}
+
+
+def _is_store(node: ast.expr) -> bool:
+    return isinstance(getattr(node, "ctx", None), ast.Store)

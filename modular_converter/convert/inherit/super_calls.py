@@ -23,9 +23,8 @@ from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.reaching import Order, counts_twice, misplaced, only_removes, returns_in
-from modular_converter.convert.inherit.scopes import Function, parameters_of, written
-from modular_converter.convert.inherit.statements import Body, Line
-from modular_converter.facts.nodes import walk
+from modular_converter.convert.inherit.scopes import Function, parameters_of
+from modular_converter.convert.inherit.statements import Body, Line, bound_in_blocks, deleted_again
 
 
 ROUNDS = 10
@@ -74,10 +73,11 @@ def merge_statements(merge: Merge) -> list[Line]:
     order = Order(before, inherited, after, instance, merge.available, hidden)
     body = _merge_behind(merge, order)
     merged, appended = body.merged, body.appended
-    told = [*_check_replacements(merge, body.replaced)]
-    names = merge.shape.module_names
     copied = {one.id for one in mappings(_super_call(merge, call)) if isinstance(one, ast.Name)}
-    told = told or [*check_names(merge.child, merge.parent, order, [*before, *merged, *appended], names, copied)]
+    whole = [*before, *merged, *appended]
+    told = [*_check_replacements(merge, body.replaced)] or [
+        *check_names(merge.child, merge.parent, order, whole, merge.shape.module_names, copied)
+    ]
     merge.findings.extend(told)
     if inherited and merge.parent_body.footer:
         merged, appended = _with_footer(merge.parent_body.footer, merged, appended)
@@ -170,7 +170,8 @@ def _merge_behind(merge: Merge, order: Order) -> _Merged:
     """
     for part in order.after:
         merge.overrides.lines.update(dict.fromkeys(part.targets, (part, merge.name)))
-    held = {part for part in order.after if _removes_too_much(merge, order, part)} | {*_set_again(merge, order)}
+    held = {*_set_again(merge, order), *deleted_again(order.after)}
+    held |= {part for part in order.after if _removes_too_much(merge, order, part)}
     for _ in range(ROUNDS):
         body = _proposed(merge, order, held)
         more = misplaced(order, [*order.before, *body.merged, *body.appended]) - held
@@ -182,7 +183,7 @@ def _merge_behind(merge: Merge, order: Order) -> _Merged:
 
 def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
     """The body in which exactly the lines `held` stay behind the parent's."""
-    blocks = _bound([part for part in order.inherited if not part.targets])
+    blocks = bound_in_blocks([part for part in order.inherited if not part.targets])
     # A name that the parent binds in a block, too, is deleted behind its body: nobody knows which assignments run.
     removed = {target for part in order.after for target in part.deleted if part not in held} - blocks
     overrides = {target: line for target, (line, _) in merge.overrides.lines.items() if line not in held}
@@ -220,17 +221,7 @@ def _proposed(merge: Merge, order: Order, held: set[Line]) -> _Merged:
 
 def _deleted_elsewhere(removed: set[str], inherited: Sequence[Line]) -> set[str]:
     """The `self.x` of `del` statements that the parent's body does not bind: they are dropped, as in the corpus."""
-    return {target for target in removed if re.fullmatch(r"self\.\w+", target)} - _bound(inherited)
-
-
-def _bound(lines: Sequence[Line]) -> set[str]:
-    """The names and attributes that statements bind, in their blocks too."""
-    nodes = (node for part in lines for node in walk(part.node))
-    return {written(node) for node in nodes if isinstance(node, ast.expr) and _is_store(node)}
-
-
-def _is_store(node: ast.expr) -> bool:
-    return isinstance(getattr(node, "ctx", None), ast.Store)
+    return {target for target in removed if re.fullmatch(r"self\.\w+", target)} - bound_in_blocks(inherited)
 
 
 def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
