@@ -233,7 +233,7 @@ def formatted(text: str) -> str:
     """A text formatted by this ruff under the profile's settings, without its own wish to stay as it is."""
     plain = re.sub(r"(?m)^[ \t]*# fmt: (?:off|on)\n", "", text)
     config = os.path.join(ROOT, "modular_converter", "settings", "profiles", "transformers.ruff.toml")
-    command = ["ruff", "format", "--config", config, "--stdin-filename", "generated.py", "-"]
+    command = [sys.executable, "-m", "ruff", "format", "--config", config, "--stdin-filename", "generated.py", "-"]
     done = subprocess.run(command, input=plain, capture_output=True, text=True)
     return done.stdout if done.returncode == 0 else plain
 
