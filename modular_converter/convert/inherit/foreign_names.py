@@ -180,6 +180,8 @@ def _bound(node: ast.AST) -> Sequence[str | None]:
             ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name)
         ):
             return (name,)
+        case ast.ImportFrom(module=str() as module):  # in a function: `from .configuration_dia import DiaConfig`
+            return module.split(".")
         case ast.alias() as alias:
             return (alias.asname or alias.name,)
         case ast.ExceptHandler(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name):

@@ -13,7 +13,9 @@ from .configuration_foo import FooConfig
 
 
 def foomond(x):
-    return torch.diamond(x)
+    from .other_foo import fool_in
+
+    return torch.diamond(fool_in(x))
 
 
 class FooMask(nn.Module):

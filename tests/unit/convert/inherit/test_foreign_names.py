@@ -34,6 +34,7 @@ def uses(text: str) -> WordUses:
         "[dial for dial in x]",
         "(dial := 1)",
         "from .other_dia import dial",
+        "def f():\n    from .dial import x",
         "from torch import x as dial",
         "try: pass\nexcept E as dial: pass",
         "match x:\n    case [*dial]: pass",
