@@ -6,9 +6,10 @@ import ast
 import functools
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from modular_converter.convert.inherit.resolve import ModularFile, Neighbour, module_path
+from modular_converter.convert.inherit.scopes import dotted
 from modular_converter.convert.source.index import imported_names, imports_within
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName
@@ -16,7 +17,6 @@ from modular_converter.convert.source.rename import Renamer
 from modular_converter.diagnostics import ConversionError
 from modular_converter.facts.nodes import children, walk
 from modular_converter.settings.kinds import module_name
-from modular_converter.settings.values import Settings
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     An attribute or a keyword is the model's if a file of the model binds it. `x.diagonal()` of `dia` is torch's if no
     file has such a method, parameter or attribute, and `torch.triu(x, diagonal=diagonal)` is torch's even so.
     """
-    imported = frozenset(_imported(neighbour, renamer, target, library))
+    own_packages = frozenset(name.partition(".")[0] for name in (library.settings.package, neighbour.package))
+    imported = frozenset(_imported(neighbour, renamer, target, library, own_packages))
     module = neighbour.module
     code = [statement for statement in module.statements if not statement.imports]
     used = frozenset[str]().union(*(statement.uses for statement in code))
@@ -44,7 +45,6 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     # Most neighbours have no such word but the names of their classes, which are no attributes of anything.
     if words <= own and not any(f".{word}" in statement.text for statement in code for word in words):
         return ForeignNames(imported)
-    own_packages = _own(neighbour.package, library.settings)
     uses = [
         uses_of_words(library.text_if_readable(path) or "", words, own_packages) for path in _files(neighbour, library)
     ]
@@ -53,13 +53,14 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     return ForeignNames(imported | uses[0].chains, (keywords | (words - bound)) - own)
 
 
-def _imported(neighbour: Neighbour, renamer: Renamer, target: ModularFile, library: Library) -> Iterator[str]:
+def _imported(
+    neighbour: Neighbour, renamer: Renamer, target: ModularFile, library: Library, own: Collection[str]
+) -> Iterator[str]:
     """The names of imports from outside of the models: `from llama_cpp import Llama`.
 
     A module of the library that is no model's may have such a name for the target too, and the modular file may define
     it: `WavLMOutput` in place of `from ...outputs import Wav2Vec2Output`.
     """
-    own = _own(neighbour.package, library.settings)
     for statement in neighbour.module.statements:
         for imported in statement.imports or imports_within(statement.text, renamer.old):
             names = {name for name in (imported.name, imported.asname, imported.bound) if renamer.name(name) != name}
@@ -93,10 +94,6 @@ def is_outside(imported: ImportedName, own: Collection[str]) -> bool:
     return parts[0] not in own or "models" not in parts
 
 
-def _own(package: str, settings: Settings) -> frozenset[str]:
-    return frozenset({settings.package.partition(".")[0], package.partition(".")[0]})
-
-
 def _files(neighbour: Neighbour, library: Library) -> list[str]:
     """The files of a neighbour's model: its own one first, then those of other kinds."""
     folder = os.path.dirname(neighbour.path)
@@ -105,15 +102,15 @@ def _files(neighbour: Neighbour, library: Library) -> list[str]:
     return [neighbour.path, *(path for path in paths if path != neighbour.path and library.exists(path))]
 
 
-@dataclass
+@dataclass(frozen=True)
 class WordUses:
     """What a file does with some words."""
 
-    bound: set[str] = field(default_factory=set)
+    bound: frozenset[str] = frozenset()
     """Defined, assigned, taken as a parameter, read from a configuration or named by a string: the model's own."""
-    keywords: set[str] = field(default_factory=set)
+    keywords: frozenset[str] = frozenset()
     """Keywords in calls of what is imported from outside."""
-    chains: set[str] = field(default_factory=set)
+    chains: frozenset[str] = frozenset()
     """Attributes of what is imported from outside: `torch.diagonal`."""
 
 
@@ -126,29 +123,29 @@ def uses_of_words(text: str, words: frozenset[str], own: frozenset[str]) -> Word
         words: identifiers.
         own: the packages that hold the models.
     """
-    uses = WordUses()
     if not any(word in text for word in words):
-        return uses
+        return WordUses()
     try:
         nodes = walk(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return uses
+        return WordUses()
     statements = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
     imports = {name.bound: is_outside(name, own) for node in statements for name in imported_names(node)}
+    bound, foreign_keywords, chains = set[str](), set[str](), set[str]()
     for node in nodes:
-        uses.bound.update(name for name in _bound(node) if name in words)
+        bound.update(name for name in _bound(node) if name in words)
         if isinstance(node, ast.Call):
             names = words.intersection(keyword.arg for keyword in node.keywords if keyword.arg)
             is_foreign = imports.get(_root(node.func)) if names else None
             if is_foreign:
-                uses.keywords |= names
+                foreign_keywords |= names
             elif is_foreign is None:  # those of another model's classes are neither bound here nor surely foreign
-                uses.bound |= names
+                bound |= names
         elif isinstance(node, ast.Attribute) and node.attr in words:
-            chain = _chain(node)
+            chain = dotted(node)
             if imports.get(chain.partition(".")[0]):
-                uses.chains.add(chain)
-    return uses
+                chains.add(chain)
+    return WordUses(frozenset(bound), frozenset(foreign_keywords), frozenset(chains))
 
 
 def _root(node: ast.expr) -> str:
@@ -156,15 +153,6 @@ def _root(node: ast.expr) -> str:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _chain(node: ast.expr) -> str:
-    """`torch.linalg.norm` as it is written; "" where it is not of names alone."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
 def _bound(node: ast.AST) -> Sequence[str | None]:
