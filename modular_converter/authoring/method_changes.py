@@ -12,7 +12,7 @@ from functools import cached_property
 from modular_converter.authoring.normal_form import normal
 from modular_converter.convert.inherit.calls import SUPER_KWARGS, is_super_statement
 from modular_converter.convert.inherit.members import Member
-from modular_converter.convert.inherit.scopes import Function, own_nodes
+from modular_converter.convert.inherit.scopes import Function, own_nodes, targets_of
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.facts.nodes import walk
@@ -40,9 +40,7 @@ class BodyLine:
     @property
     def targets(self) -> tuple[str, ...]:
         """The targets of an assignment; () for any other statement."""
-        if isinstance(self.node, ast.Assign):
-            return tuple(map(ast.unparse, self.node.targets))
-        return (ast.unparse(self.node.target),) if isinstance(self.node, ast.AnnAssign) and self.node.value else ()
+        return targets_of(self.node)
 
 
 @functools.lru_cache(maxsize=8192)  # the classes that one is compared with share most of their statements
@@ -187,13 +185,9 @@ def calling_base(member: Member, bases: Sequence[str]) -> str:
     pattern = re.compile(rf"\bsuper\(\)\.{re.escape(name)}\((\)?)")
     if not bases or not arguments:
         return member.text
-    pieces: list[str] = []
-    position = 0
-    for match in pattern.finditer(lexer.code_only(member.text)):
-        call = f"{bases[0]}.{name}({arguments[0].arg}" + (")" if match[1] else ", ")
-        pieces += (member.text[position : match.start()], call)
-        position = match.end()
-    return "".join((*pieces, member.text[position:]))
+    call = f"{bases[0]}.{name}({arguments[0].arg}"
+    found = pattern.finditer(lexer.code_only(member.text))
+    return lexer.replace_spans(member.text, ((*one.span(), call + (")" if one[1] else ", ")) for one in found))
 
 
 def _body(own: MethodText, inherited: MethodText) -> list[str | None] | None:

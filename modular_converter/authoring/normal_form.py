@@ -30,13 +30,8 @@ def squeezed(text: str) -> str:
 
 def without_comments(text: str) -> str:
     """The text without its comments."""
-    pieces: list[str] = []
-    position = 0
-    for token in lexer.tokens(text):
-        if token.kind == "comment":
-            pieces.append(text[position : token.start])
-            position = token.end
-    return "".join((*pieces, text[position:]))
+    comments = (token for token in lexer.tokens(text) if token.kind == "comment")
+    return lexer.replace_spans(text, ((token.start, token.end, "") for token in comments))
 
 
 class Abstraction:

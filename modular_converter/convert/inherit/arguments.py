@@ -40,12 +40,12 @@ def bind_arguments(
     """
     call = method_call(statement, child.name)
     assert call is not None
-    names = available.union(*(names_of(part.node).bound for part in before))
+    assigned = frozenset[str]().union(*(names_of(part.node).bound for part in before))
+    names = available | assigned
     given = _given(call, child, parent)
     defaults = _defaults(parent.args) if not (starred(call) or mappings(call)) else {}
-    written = parameters_of(child).union(*(names_of(part.node).bound for part in before))
     found = {name: argument_unpacked(statement, child.name, name) for name in _unpacked(call, given, parent)}
-    for name in _left_out(call, given, parent) & written:
+    for name in _left_out(call, given, parent) & (parameters_of(child) | assigned):
         found[name] = argument_not_passed(statement, child.name, _as_passed(name, parent))
     lacking = [
         name for name in _parameters(parent) if name in found or not _has_its_name(given.get(name), name, names)

@@ -161,19 +161,9 @@ def rename_class(text: str, old: str, new: str, names: ModelNames) -> str:
         renamer = Renamer.between_models(names, names.lowercase(old_stem), names.lowercase(new_stem))
         renamer = replace(renamer, old_cased=old_stem)
         spans = [token[1:3] for token in lexer.tokens(text) if token.kind != "template"]
-        text = _replace_spans(text, [(*span, renamer.between(text, *span)) for span in spans])
-    code = lexer.code_only(text)
-    found = re.finditer(rf"\b{re.escape(old)}\b", code)
-    return _replace_spans(text, [(*match.span(), new) for match in found])
-
-
-def _replace_spans(text: str, edits: list[tuple[int, int, str]]) -> str:
-    pieces: list[str] = []
-    position = 0
-    for start, end, replacement in edits:
-        pieces += (text[position:start], replacement)
-        position = end
-    return "".join((*pieces, text[position:]))
+        text = lexer.replace_spans(text, [(*span, renamer.between(text, *span)) for span in spans])
+    found = re.finditer(rf"\b{re.escape(old)}\b", lexer.code_only(text))
+    return lexer.replace_spans(text, ((*match.span(), new) for match in found))
 
 
 def _decorators(child: ClassBlock, parent: ClassBlock) -> str:

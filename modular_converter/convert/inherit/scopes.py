@@ -118,6 +118,13 @@ def written(node: ast.expr) -> str:
     return dotted(node) or ast.unparse(node)
 
 
+def targets_of(node: ast.stmt) -> tuple[str, ...]:
+    """The targets of an assignment as text (`a = b = 1` has two); () for any other statement."""
+    if isinstance(node, ast.Assign):
+        return tuple(map(written, node.targets))
+    return (written(node.target),) if isinstance(node, ast.AnnAssign) and node.value is not None else ()
+
+
 def parameters_of(function: Function | ast.Lambda) -> frozenset[str]:
     """The names of all parameters."""
     arguments = function.args

@@ -37,7 +37,7 @@ WRITE_OUT = "Write the class out."
 
 def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
     """Effects of the creation of two classes, or of the cell `__class__`, that one class does not have."""
-    own = frozenset[str]().union(*(member.binds for member in child.members if "super(" not in member.text))
+    own = _replaced(child)
     if EQUALITY in own and HASH not in own and any(HASH in member.binds for member in parent.members):
         reason = f"Python takes the parent's away from a class with an `{EQUALITY}` of its own"
         yield not_mergeable(child.node, HASH, reason, f"Define `{HASH}`, or assign `{HASH} = None`.")
@@ -66,6 +66,11 @@ def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding
             yield not_mergeable(child.node, "metaclass", reason, "Write the class out.")
 
 
+def _replaced(child: ClassBlock) -> frozenset[str]:
+    """The names that a class binds without calling the parent's."""
+    return frozenset[str]().union(*(member.binds for member in child.members if "super(" not in member.text))
+
+
 def _replaced_by_name(member: Member, own_class: str, replaced: Set[str]) -> str:
     """The first member that a method reads by the name of its class, and that the child replaces."""
     if f"{own_class}." not in member.text:
@@ -85,7 +90,7 @@ def _reads_own_class(member: Member) -> bool:
 
 def check_ancestry(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
     """Code that inspects its base classes, of which the parent is no longer one."""
-    own = frozenset[str]().union(*(member.binds for member in child.members if "super(" not in member.text))
+    own = _replaced(child)
     for member in (*child.members, *(one for one in parent.members if not one.binds <= own)):
         if not any(name in member.text for name in ANCESTRY):
             continue

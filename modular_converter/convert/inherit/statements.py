@@ -10,7 +10,7 @@ from functools import cached_property
 import libcst as cst
 
 from modular_converter.convert.inherit.effects import Effects, effects_of
-from modular_converter.convert.inherit.scopes import Function, all_reads, written
+from modular_converter.convert.inherit.scopes import Function, all_reads, targets_of, written
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.facts.nodes import walk
 
@@ -47,10 +47,7 @@ class Line:
     @cached_property
     def targets(self) -> tuple[str, ...]:
         """The targets of an assignment as text (`a = b = 1` has two); () for any other statement."""
-        if isinstance(self.node, ast.Assign):
-            return tuple(map(written, self.node.targets))
-        has_value = isinstance(self.node, ast.AnnAssign) and self.node.value is not None
-        return (written(self.node.target),) if has_value and isinstance(self.node, ast.AnnAssign) else ()
+        return targets_of(self.node)
 
     @cached_property
     def deleted(self) -> tuple[str, ...]:

@@ -286,6 +286,6 @@ def _moved_last(lines: list[Line], merge: Merge) -> list[Line]:
     Where a line behind it may return, it stays, and runs as often as with inheritance.
     """
     calls = [part for part in lines if part.normal == merge.shape.last_statement]
-    if calls and any(True for part in lines[lines.index(calls[0]) :] for _ in returns_in(part.node)):
+    if calls and any(any(returns_in(part.node)) for part in lines[lines.index(calls[0]) :]):
         return lines
     return [part for part in lines if part not in calls] + calls[-1:]

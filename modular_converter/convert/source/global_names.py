@@ -63,12 +63,8 @@ def scopes(text: str) -> list[symtable.SymbolTable]:
 
 def _rename_words(text: str, pattern: re.Pattern[str], names: Mapping[str, str]) -> str:
     """Rename every identifier of that spelling in the code of a text, which takes no scopes."""
-    pieces: list[str] = []
-    position = 0
-    for match in pattern.finditer(lexer.code_only(text)):
-        pieces += (text[position : match.start()], names[match.group()])
-        position = match.end()
-    return "".join((*pieces, text[position:]))
+    found = pattern.finditer(lexer.code_only(text))
+    return lexer.replace_spans(text, ((*match.span(), names[match.group()]) for match in found))
 
 
 def _rename_uses(text: str, names: Mapping[str, str]) -> str:

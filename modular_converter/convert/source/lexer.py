@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 
@@ -68,6 +68,16 @@ def code_only(text: str) -> str:
             position = end
     pieces.append(text[position:])
     return "".join(pieces)
+
+
+def replace_spans(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """`text` with other texts in some spans, which are given in order and do not overlap."""
+    pieces: list[str] = []
+    position = 0
+    for start, end, replacement in edits:
+        pieces += (text[position:start], replacement)
+        position = end
+    return "".join((*pieces, text[position:]))
 
 
 def identifiers(text: str) -> frozenset[str]:

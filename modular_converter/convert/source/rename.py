@@ -92,13 +92,8 @@ class Renamer:
 
     def import_modules(self, text: str) -> str:
         """Rename only the relative modules that the import statements of `text` import from."""
-        pieces: list[str] = []
-        position = 0
-        for match in _RELATIVE_IMPORT.finditer(lexer.code_only(text)):
-            start, end = match.span("module")
-            pieces += (text[position:start], self.between(text, start, end))
-            position = end
-        return "".join((*pieces, text[position:]))
+        found = (match.span("module") for match in _RELATIVE_IMPORT.finditer(lexer.code_only(text)))
+        return lexer.replace_spans(text, ((*span, self.between(text, *span)) for span in found))
 
     def code(self, text: str, keep_modules: bool = False) -> str:
         """Rename in code, strings and comments, but not in the text of f-strings nor in absolute module names.
@@ -258,10 +253,5 @@ def absolute_imports(text: str, package: str) -> str:
     """The text of a definition with the relative imports in it made absolute."""
     if "import" not in text:
         return text
-    pieces: list[str] = []
-    position = 0
-    for match in _RELATIVE_IMPORT.finditer(lexer.code_only(text)):
-        start, end = match.span("module")
-        pieces += (text[position:start], absolute_module(match["module"], package))
-        position = end
-    return "".join((*pieces, text[position:]))
+    found = _RELATIVE_IMPORT.finditer(lexer.code_only(text))
+    return lexer.replace_spans(text, ((*one.span("module"), absolute_module(one["module"], package)) for one in found))
