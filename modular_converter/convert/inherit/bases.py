@@ -73,7 +73,7 @@ def shape_of(
     above = {base: frozenset((implied,)) for base, implied in settings.implied_bases.items()}
     if settings.model_base:
         above |= {base: frozenset((settings.model_base,)) for base in bases if settings.model_base in base}
-    attributes = frozenset[str]().union(*(member.binds for member in (*child.members, *parent.members)))
+    attributes = child.binds | parent.binds
     methods: dict[str, tuple[Function, ...]] = {}
     for node in (*child.node.body, *parent.node.body):
         if isinstance(node, FUNCTIONS):

@@ -116,7 +116,7 @@ def _bound_in(
         return None
     block = parse_class(own.text if own else parents[name].text)
     inherited = (_bound_in(base, built, parents, below | {name}) for base in block.bases)
-    return frozenset[str]().union(*(member.binds for member in block.members), *filter(None, inherited))
+    return block.binds.union(*filter(None, inherited))
 
 
 def _is_set_above(neighbours: Neighbourhood, base: str, method: str, attribute: str, library: Library) -> bool:

@@ -29,7 +29,6 @@ SLOTS = "__slots__"
 
 def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iterator[ClassFinding]:
     """Uses of the parent class that have no counterpart in one class."""
-    defined = {name for member in parent.members for name in member.binds}
     base = parent_base.partition("[")[0]
     for member in child.members:
         if "super(" not in member.text and base not in member.text:  # looking at every node of every member takes long
@@ -39,7 +38,7 @@ def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iter
         objects = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
         for node in nodes:
             name = super_attribute(node)
-            if name in defined and id(node) not in calls:
+            if name in parent.binds and id(node) not in calls:
                 yield value_of_super(node, name, base)
             elif isinstance(node, ast.Call) and is_super(node.func) and id(node) not in objects:
                 reason = f"`super()` is used as a value, which would not reach `{base}`"
@@ -98,7 +97,6 @@ def check_mixins(
     """
     bases, above = child.bases, parent.bases
     before = bases[: bases.index(parent_base)]
-    inherited = frozenset[str]().union(*(member.binds for member in parent.members))
     for base in before:
         replaces = base in above or replaced_base(base, above) != ""
         if base not in siblings:
@@ -112,8 +110,7 @@ def check_mixins(
             continue
         members = [one for one in parse_class(siblings[base]).members if one.is_function or not replaces]
         given = frozenset[str]().union(*(member.binds for member in members))
-        own = frozenset[str]().union(*(one.binds for one in child.members if "super(" not in one.text))
-        hidden = (given & inherited) - own
+        hidden = (given & parent.binds) - child.binds_anew
         for name in sorted(hidden):
             node = child.node.bases[bases.index(base)]
             yield not_mergeable(
@@ -149,9 +146,9 @@ def check_class_names(child: ClassBlock, parent: ClassBlock, module_names: Set[s
     Args:
         module_names: the names that the modular file defines and imports.
     """
-    theirs, own = frozenset[str]().union(*(member.binds for member in parent.members)), set[str]()
+    own = set[str]()
     for member in child.members:
-        for name in sorted(member.reads & theirs - own):
+        for name in sorted((member.reads & parent.binds) - own):
             if name in module_names or hasattr(builtins, name):
                 reason = f"the `{name}` of your module, which it reads, would be the one of the parent's class"
                 cure = f"Give your `{name}` another name."

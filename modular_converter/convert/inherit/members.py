@@ -108,6 +108,16 @@ class ClassBlock:
         """Its bases as text."""
         return [written(base) for base in self.node.bases]
 
+    @cached_property
+    def binds(self) -> frozenset[str]:
+        """The names that its members bind."""
+        return frozenset[str]().union(*(member.binds for member in self.members))
+
+    @cached_property
+    def binds_anew(self) -> frozenset[str]:
+        """The names that its members bind without a `super()` call: nothing of a parent's member is left."""
+        return frozenset[str]().union(*(member.binds for member in self.members if "super(" not in member.text))
+
 
 def parse_class(text: str) -> ClassBlock:
     """Take a class at the top level of a module apart. Its body is given back with an indentation of four spaces."""

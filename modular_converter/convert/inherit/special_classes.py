@@ -37,12 +37,12 @@ WRITE_OUT = "Write the class out."
 
 def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
     """Effects of the creation of two classes, or of the cell `__class__`, that one class does not have."""
-    own = _replaced(child)
-    if EQUALITY in own and HASH not in own and any(HASH in member.binds for member in parent.members):
+    own = child.binds_anew
+    if EQUALITY in own and HASH not in own and HASH in parent.binds:
         reason = f"Python takes the parent's away from a class with an `{EQUALITY}` of its own"
         yield not_mergeable(child.node, HASH, reason, f"Define `{HASH}`, or assign `{HASH} = None`.")
     for member in child.members:
-        if isinstance(member.node, ast.Delete) and any(member.binds & one.binds for one in parent.members):
+        if isinstance(member.node, ast.Delete) and member.binds & parent.binds:
             reason = "deleted in your class, the parent's shows again"
             yield not_mergeable(member.node, min(member.binds), reason, "Leave the name out, or write its value.")
     for member in parent.members:
@@ -66,11 +66,6 @@ def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding
             yield not_mergeable(child.node, "metaclass", reason, "Write the class out.")
 
 
-def _replaced(child: ClassBlock) -> frozenset[str]:
-    """The names that a class binds without calling the parent's."""
-    return frozenset[str]().union(*(member.binds for member in child.members if "super(" not in member.text))
-
-
 def _replaced_by_name(member: Member, own_class: str, replaced: Set[str]) -> str:
     """The first member that a method reads by the name of its class, and that the child replaces."""
     if f"{own_class}." not in member.text:
@@ -90,7 +85,7 @@ def _reads_own_class(member: Member) -> bool:
 
 def check_ancestry(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
     """Code that inspects its base classes, of which the parent is no longer one."""
-    own = _replaced(child)
+    own = child.binds_anew
     for member in (*child.members, *(one for one in parent.members if not one.binds <= own)):
         if not any(name in member.text for name in ANCESTRY):
             continue
@@ -109,7 +104,6 @@ def check_named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFi
     """Members that an heir of a named tuple may have, and a named tuple may not."""
     if not _inherits(parent, "NamedTuple"):
         return
-    inherited = frozenset[str]().union(*(member.binds for member in parent.members))
     if len(child.bases) > 1:
         yield not_mergeable(child.node, child.node.name, "a named tuple has no further bases", WRITE_OUT)
     for member in child.members:
@@ -123,7 +117,7 @@ def check_named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFi
         elif member.is_function and attributes_set(member.function):
             reason = "instances of a named tuple take no attributes, and those of your class do"
             yield not_mergeable(member.node, name, reason, WRITE_OUT)
-        elif "super(" in member.text and not member.binds & inherited:
+        elif "super(" in member.text and not member.binds & parent.binds:
             yield not_mergeable(member.node, name, "`super()` does not work in a named tuple", WRITE_OUT)
 
 
