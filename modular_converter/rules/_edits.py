@@ -24,9 +24,8 @@ def remove_statement(text: str, finding: Diagnostic, title: str) -> Fix | None:
         return None
     node = found[0]
     lines = split_lines(text)
-    first, last = node.lineno, node.end_lineno or node.lineno
-    before = lines[first - 1][: character_column(lines[first - 1], node.col_offset)]
-    behind = lines[last - 1][character_column(lines[last - 1], node.end_col_offset or 0) :].strip()
+    (first, start), (last, end) = _extent(text, node)
+    before, behind = lines[first - 1][: start - 1], lines[last - 1][end - 1 :].strip()
     if before.strip() or (behind and not behind.startswith("#")):
         return None
     return Fix(title, (remove_lines(text, first, last),))
@@ -43,15 +42,17 @@ def remove_lines(text: str, first: int, last: int) -> Edit:
 def _statement_at(text: str, line: int, column: int) -> tuple[ast.stmt, list[ast.stmt]] | None:
     """The innermost statement that covers a place, and the block that it stands in."""
     found = None
-    lines = split_lines(text)
     for block in _blocks(_parse(text)):
         for node in block:
-            start = (node.lineno, character_column(lines[node.lineno - 1], node.col_offset) + 1)
-            last = node.end_lineno or node.lineno
-            end = (last, character_column(lines[last - 1], node.end_col_offset or 0) + 1)
+            start, end = _extent(text, node)
             if start <= (line, column) < end:
                 found = (node, block)
     return found
+
+
+def _extent(text: str, node: ast.stmt) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The start and the end of a statement, as `at` gives them."""
+    return at(text, node.lineno, node.col_offset), at(text, node.end_lineno or node.lineno, node.end_col_offset or 0)
 
 
 def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:

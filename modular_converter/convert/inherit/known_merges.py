@@ -39,17 +39,8 @@ def merge_once(
     """
     named = module_names & (child.uses | parent.uses)
     above = {base: ancestors[base] for base in child.bases if base in ancestors}
-    known = _known_merges(
-        child.text,
-        parent.text,
-        parent.name,
-        parent_base,
-        names,
-        frozenset(above.items()),
-        frozenset(siblings.items()),
-        settings,
-        named,
-    )
+    classes = (child.text, parent.text, parent.name, parent_base, names)
+    known = _known_merges(classes, frozenset(above.items()), frozenset(siblings.items()), settings, named)
     for one in known:
         if all(is_set_above(*asked) == told for asked, told in one.set_above.items()) and all(
             binds(base) == told for base, told in one.bound.items()
@@ -64,19 +55,7 @@ def merge_once(
     def asks_bound(base: str) -> frozenset[str] | None:
         return bound.setdefault(base, binds(base))
 
-    merged = merge_class(
-        child.text,
-        parent.text,
-        parent.name,
-        parent_base,
-        names,
-        above,
-        siblings,
-        settings,
-        named,
-        asks_above,
-        asks_bound,
-    )
+    merged = merge_class(*classes, above, siblings, settings, named, asks_above, asks_bound)
     known.append(_KnownMerge(merged, set_above, bound))
     return merged
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from modular_converter.convert.inherit.pieces import TakenLines
 from modular_converter.convert.inherit.scopes import FUNCTIONS, Function, Names, names_of, written
 from modular_converter.convert.source.index import end_with_footer, first_line, is_docstring
+from modular_converter.diagnostics import character_column
 from modular_converter.facts.members import class_node
 
 
@@ -149,10 +150,10 @@ def _parse(text: str) -> tuple[ast.ClassDef, list[str]]:
     lines = [line + "\n" for line in text.removesuffix("\n").split("\n")]
     node = class_node(text)
     first = node.body[0]
-    row = lines[first.lineno - 1].encode()
-    before = row[: first.col_offset].decode()
-    if before.strip() and not getattr(first, "decorator_list", None):
-        lines[first.lineno - 1] = f"{before.rstrip()}\n{INDENT}{row[first.col_offset :].decode()}"
+    row = lines[first.lineno - 1]
+    start = character_column(row, first.col_offset)
+    if row[:start].strip() and not getattr(first, "decorator_list", None):
+        lines[first.lineno - 1] = f"{row[:start].rstrip()}\n{INDENT}{row[start:]}"
         return _parse("".join(lines))
     return node, lines
 
@@ -165,14 +166,15 @@ def _members(nodes: list[ast.stmt], lines: list[str], start: int) -> list[Member
         first, end = first_line(node, lines) - 1, node.end_lineno or 0
         shares = following is not None and first_line(following, lines) == end
         if shares:
-            row = lines[end - 1].encode()[: node.end_col_offset].decode()
+            row = lines[end - 1]
+            row = row[: character_column(row, node.end_col_offset or 0)]
             last, rows = end, [*lines[first : end - 1], row + "\n"]
         else:
             limit = first_line(following, lines) - 1 if following else len(lines)
             last = end_with_footer(lines, end, limit, len(INDENT))
             rows = lines[first:last]
         if first < start:  # behind a semicolon
-            rows[0] = INDENT + rows[0].encode()[node.col_offset :].decode()
+            rows[0] = INDENT + rows[0][character_column(rows[0], node.col_offset) :]
         members.append(Member(node, "".join(lines[start:first]), "".join(rows), first + 1))
         start = last
     return members

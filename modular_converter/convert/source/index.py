@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
+from modular_converter.diagnostics import character_column
 
 
 _RELATIVE_IMPORT = re.compile(r"from[ \t]*\.")  # matches in strings, too
@@ -39,13 +40,13 @@ def index_module(text: str, path: str) -> Module:
 
 def _text(node: ast.stmt, rows: list[str]) -> str:
     """The text of a statement in its lines, without others that semicolons part from it."""
-    last = (node.end_lineno or node.lineno) - node.lineno
-    row = rows[last].encode() if not hasattr(node, "body") else b""
-    behind = row[node.end_col_offset :].lstrip()
-    if behind[:1] == b";" and behind.strip(b"; \t")[:1] not in (b"", b"#"):
-        rows[last] = row[: node.end_col_offset].decode()
-    if node.col_offset:
-        rows[0] = rows[0].encode()[node.col_offset :].decode()
+    if not hasattr(node, "body"):
+        last = (node.end_lineno or node.lineno) - node.lineno
+        end = character_column(rows[last], node.end_col_offset or 0)
+        behind = rows[last][end:].lstrip()
+        if behind[:1] == ";" and behind.strip("; \t")[:1] not in ("", "#"):
+            rows[last] = rows[last][:end]
+    rows[0] = rows[0][character_column(rows[0], node.col_offset) :]
     return "\n".join(rows)
 
 

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import os
 import warnings
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 
 from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
@@ -46,13 +46,9 @@ class Library:
 
     def under(self, overlay: MutableMapping[str, str]) -> Library:
         """A library of its own with these texts in place of others, which need not read again what this one has read."""
-        new = Library(
-            self.settings, overlay, Observations(), dict(self._texts), dict(self._modules), dict(self._names)
-        )
-        new._hashes.update(self._hashes)
-        for path in (*self.overlay, *overlay):
-            for known in (new._texts, new._modules, new._hashes):
-                known.pop(path, None)
+        texts, modules, names, hashes = dict(self._texts), dict(self._modules), dict(self._names), dict(self._hashes)
+        new = Library(self.settings, overlay, Observations(), texts, modules, names, hashes)
+        new._forget((*self.overlay, *overlay))
         return new
 
     def note(self, name: str) -> None:
@@ -66,10 +62,14 @@ class Library:
             self._modules.pop(path, None)
             self._hashes.pop(path, None)
 
-    def take_back(self, paths: Iterable[str]) -> None:
+    def take_back(self, paths: Collection[str]) -> None:
         """Remove texts that were laid over: the files on disk count again."""
         for path in paths:
             self.overlay.pop(path, None)
+        self._forget(paths)
+
+    def _forget(self, paths: Iterable[str]) -> None:
+        for path in paths:
             for known in (self._texts, self._modules, self._hashes):
                 known.pop(path, None)
 
