@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.authoring.comparison import FileDifference, compare_models, compare_roughly
@@ -72,16 +72,19 @@ def attempt(draft: Draft, library: Library, reasons: Mapping[str, str]) -> Proof
     known = _known(draft.flat, library)
     text = modular_text(draft)
     if text not in known.outcomes:
-        format_ahead([draft], library)
+        _format([text], draft.flat, library)
         known.outcomes[text] = _outcome(known.modular[text], draft.flat, library, known.formats)
     return Proof(draft, *known.outcomes[text], reasons)
 
 
 def format_ahead(drafts: Sequence[Draft], library: Library) -> None:
     """Format the modular files of drafts of one model, all at once: to start the formatter takes longest."""
-    flat = drafts[0].flat
+    _format([modular_text(closed(draft)) for draft in drafts], drafts[0].flat, library)
+
+
+def _format(drafts: Collection[str], flat: FlatModel, library: Library) -> None:
     known = _known(flat, library)
-    new = {modular_text(closed(draft)) for draft in drafts} - known.modular.keys()
+    new = {*drafts} - known.modular.keys()
     stem = flat.modular.removesuffix(".py")
     places = {f"{stem}_{number}.py" if number else flat.modular: text for number, text in enumerate(sorted(new))}
     texts = format_files(places, library.settings).texts
