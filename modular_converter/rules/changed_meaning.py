@@ -126,8 +126,8 @@ def displaced(location: Location, name: str, found: str) -> Diagnostic:
     return Diagnostic(
         RULE,
         location,
-        f"`{name}` of the modular file gives way to `{name}` of {found}, which inherited code was written for",
-        help=f"Give yours another name, and override what has to use it in place of `{name}`.",
+        f"`{name}` of the modular file is replaced by `{name}` of {found}, for which inherited code was written",
+        help=f"Give yours another name, and override the code that has to use it in place of `{name}`.",
     )
 
 

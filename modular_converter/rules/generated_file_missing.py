@@ -23,6 +23,6 @@ def diagnose(location: Location, modular: str) -> Diagnostic:
     return Diagnostic(
         RULE,
         location,
-        f"{modular} gives this file, and it does not exist",
+        f"{modular} gives this file, but it does not exist",
         help="Run `check-modular-conversion --fix`.",
     )

@@ -80,7 +80,7 @@ def annotation_lost(location: Location, name: str, annotation: str) -> Diagnosti
     return Diagnostic(
         RULE,
         location,
-        f"`{name}` loses the annotation `{annotation}` of the parent's, without which it is no field of a dataclass",
+        f"`{name}` loses the parent's annotation `{annotation}`, without which it is no field of a dataclass",
         help=f"Write `{name}: {annotation} = …`.",
     )
 
@@ -91,7 +91,7 @@ def accessor_kept(location: Location, name: str, accessor: str) -> Diagnostic:
         RULE,
         location,
         f"the property `{name}` keeps the parent's {accessor}, which inheritance would not give it",
-        help=f"Write the {accessor} out below your `{name}`; `{name} = property(…)` has none.",
+        help=f"Write the {accessor} out below your `{name}`, or write `{name} = property(…)`, which has none.",
     )
 
 

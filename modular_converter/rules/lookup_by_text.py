@@ -89,8 +89,8 @@ def diagnose(location: Location, definition: str, call: str) -> Diagnostic:
     return Diagnostic(
         RULE,
         location,
-        f"`{call}` in the generated `{definition}` looks up a name by its text, which is neither renamed nor followed",
-        help="Override what does this, and name what it uses in code.",
+        f"`{call}` in the generated `{definition}` looks up a name by its text, but names in texts are neither renamed nor carried along",
+        help="Override the method that does this, and name in code what it uses.",
     )
 
 

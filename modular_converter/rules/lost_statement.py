@@ -83,9 +83,7 @@ def of_neighbours(location: Location, statement: str, changed: str, *, is_class:
     if is_class:
         cure = f"Write what it sets into the body of the class that inherits from `{changed}`."
     else:
-        cure = (
-            f"Write what `{changed}` shall be in the modular file under another name, and override what has to use it."
-        )
+        cure = f"Write `{changed}` with the change into the modular file under another name, and override the code that has to use it."
     message = f"`{statement}` changes what a neighbour defines, and would reach no generated file"
     return Diagnostic(RULE, location, message, help=cure)
 
@@ -95,10 +93,8 @@ def in_neighbour(location: Location, changed: str, place: str, *, is_class: bool
     if is_class:
         cure = f"Write what is set there into the body of the class that inherits from `{changed}`."
     else:
-        cure = (
-            f"Write `{changed}` out in the modular file with all that it holds, or change it there in its definition."
-        )
-    message = f"`{changed}` is changed below its definition, at {place}, which would reach no generated file"
+        cure = f"Write `{changed}` out in the modular file with all that it holds, or move the change into its definition in the neighbour."
+    message = f"the change of `{changed}` below its definition, at {place}, would reach no generated file"
     return Diagnostic(RULE, location, message, help=cure)
 
 

@@ -85,7 +85,7 @@ def of_another_method(location: Location, method: str, parent: str, own: str) ->
     return Diagnostic(
         RULE,
         location,
-        f"`super().{method}()` calls another method than it stands in; in the generated class it does not reach `{parent}`",
+        f"`super().{method}()` is in another method than `{method}`; in the generated class it does not reach `{parent}`",
         help=f"{cure} the lines of `{parent}.{method}` out.",
     )
 

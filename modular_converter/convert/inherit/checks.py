@@ -62,17 +62,19 @@ def check_names_of_classes(
     prefix = f"_{parent_base.rpartition('.')[2].lstrip('_')}__"
     for member in child.members:
         if prefix in member.text:
-            reason = f"the private names of the parent get the name of your class, and `{prefix}…` finds none"
+            reason = f"the parent's private names get the name of your class, so there is no `{prefix}…`"
             yield not_mergeable(member.node, min(member.binds, default=prefix), reason)
     theirs = frozenset[str]().union(*map(_private_names, parent.members))
     for member in child.members if theirs else ():
         for name in sorted(_private_names(member) & theirs):
-            reason = f"`{name}` is private to each class that uses it, and the generated class would have one for both"
+            reason = f"`{name}` is private to each of the two classes, but the generated class would have one for both"
             yield not_mergeable(member.node, name, reason, "Give yours another name.")
     own, inherited = ([one for one in block.members if SLOTS in one.binds] for block in (child, parent))
     place = own[0].node if own else child.node
     if own and inherited:
-        yield not_mergeable(place, SLOTS, "they add to the parent's", "Write the class out, with the slots of both.")
+        yield not_mergeable(
+            place, SLOTS, "with inheritance they add to the parent's", "Write the class out, with the slots of both."
+        )
     elif (own or inherited) and not set(bases) - {"object"}:
         whose = "your" if own else "the parent's"
         reason = f"only {whose} class has slots, and instances of the other take any attribute"
@@ -104,7 +106,7 @@ def check_mixins(
                 yield not_mergeable(
                     child.node.bases[bases.index(base)],
                     child.node.name,
-                    f"the methods of `{base}` come first, but those of the parent would be of the class itself and hide them",
+                    f"with inheritance the methods of `{base}` come first, but in the generated class the parent's would hide them",
                     f"Name `{base}` behind the parent if the parent's methods may come first; else define it in this file.",
                 )
             continue
@@ -116,7 +118,7 @@ def check_mixins(
             yield not_mergeable(
                 node,
                 name,
-                f"`{base}.{name}` comes first, but the parent's `{name}` would be one of the class itself and hide it",
+                f"with inheritance `{base}.{name}` comes first, but in the generated class the parent's `{name}` would hide it",
                 f"Define `{name}` in this class.",
             )
 
@@ -135,7 +137,7 @@ def check_replaced_bases(
         lost = replaced_base(base, parent.bases) if base in siblings and base not in parent.bases else ""
         alike = model_base and model_base in base and model_base in lost
         if lost and lost not in above.get(base, ()) and not alike:
-            reason = f"`{base}` takes the place of `{lost}`, which its name ends like, and does not inherit from it"
+            reason = f"`{base}` replaces the parent's base `{lost}`, since their names end alike, but does not inherit from it"
             cure = f"Give `{base}` a name with another ending, or let it inherit from `{lost}`."
             yield not_mergeable(node, child.node.name, reason, cure)
 
@@ -150,7 +152,7 @@ def check_class_names(child: ClassBlock, parent: ClassBlock, module_names: Set[s
     for member in child.members:
         for name in sorted((member.reads & parent.binds) - own):
             if name in module_names or hasattr(builtins, name):
-                reason = f"the `{name}` of your module, which it reads, would be the one of the parent's class"
+                reason = f"it reads the `{name}` of your module, but would read that of the parent's class"
                 cure = f"Give your `{name}` another name."
                 yield not_mergeable(member.node, min(member.binds, default=name), reason, cure)
         own |= member.binds
@@ -200,14 +202,14 @@ def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: 
     if (isinstance(statement, ast.Expr) or around) and is_generator(parent):
         yield not_mergeable(statement, child.name, f"the parent's `{child.name}` is a generator")
     if isinstance(statement, ast.Return) and is_generator(child) and not is_generator(parent):
-        yield not_mergeable(statement, child.name, f"it is a generator, and the parent's `{child.name}` is none")
+        yield not_mergeable(statement, child.name, f"it is a generator, but the parent's `{child.name}` is not")
 
 
 def check_scopes(child: Function, parent: Function, statement: ast.stmt) -> Iterator[ClassFinding]:
     """Calls that see the names of the method around them: a merged method has those of both bodies."""
     for node in walk(*child.body, *parent.body):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and _sees_scope(node, node.func.id):
-            reason = f"`{node.func.id}()` would see the names of both"
+            reason = f"`{node.func.id}()` would see the local names of both methods"
             yield not_mergeable(statement, child.name, reason, "Write the method out.")
             return
 

@@ -48,7 +48,7 @@ def argument_unpacked(node: ast.AST, method: str, parameter: str) -> ClassFindin
     return not_mergeable(
         node,
         method,
-        f"the parent's lines read its parameter `{parameter}`, which an unpacked argument of the call brings",
+        f"the parent's lines read its parameter `{parameter}`, whose value is in an unpacked argument of the call",
         f"Pass each argument by itself in `super().{method}(…)`, or write the method out without `super()`.",
     )
 

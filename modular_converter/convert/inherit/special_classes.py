@@ -39,30 +39,30 @@ def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding
     """Effects of the creation of two classes, or of the cell `__class__`, that one class does not have."""
     own = child.binds_anew
     if EQUALITY in own and HASH not in own and HASH in parent.binds:
-        reason = f"Python takes the parent's away from a class with an `{EQUALITY}` of its own"
+        reason = f"with inheritance, a class that defines `{EQUALITY}` loses the parent's `{HASH}`"
         yield not_mergeable(child.node, HASH, reason, f"Define `{HASH}`, or assign `{HASH} = None`.")
     for member in child.members:
         if isinstance(member.node, ast.Delete) and member.binds & parent.binds:
-            reason = "deleted in your class, the parent's shows again"
-            yield not_mergeable(member.node, min(member.binds), reason, "Leave the name out, or write its value.")
+            reason = "with inheritance, the parent's value shows behind this `del`"
+            yield not_mergeable(
+                member.node, min(member.binds), reason, "Leave the name out of your class, or assign its value."
+            )
     for member in parent.members:
         if INIT_SUBCLASS in member.binds:
-            reason = "the parent's is called for each class that inherits from it, and then none does"
+            reason = (
+                "with inheritance, Python calls the parent's for your class; the generated class has no such parent"
+            )
             yield not_mergeable(child.node, INIT_SUBCLASS, reason, "Write out what it does to your class.")
         elif _reads_own_class(member) and not member.binds <= own:
-            reason = "`__class__` is the parent there, and would be your class"
+            reason = "its `__class__` is the parent, but would be your class"
             yield not_mergeable(child.node, min(member.binds, default="__class__"), reason)
         elif not member.binds <= own and (name := _replaced_by_name(member, parent.node.name, own)):
-            reason = (
-                f"it takes `{name}` by the name of its class: the parent's there, and yours in the generated class"
-            )
+            reason = f"it reads `{name}` by the name of its class: the parent's, but in the generated class yours"
             yield not_mergeable(child.node, min(member.binds, default=name), reason)
     for keyword in parent.node.keywords:
         metaclass = ast.unparse(keyword.value)
         if keyword.arg == "metaclass" and metaclass.rpartition(".")[2] not in PLAIN_METACLASSES:
-            reason = (
-                f"`{metaclass}` makes the parent and your class one after the other, and would make one class of both"
-            )
+            reason = f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
             yield not_mergeable(child.node, "metaclass", reason, "Write the class out.")
 
 
@@ -95,7 +95,7 @@ def check_ancestry(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFindi
             looked.add(GETMRO)
         for name in sorted(looked):
             place = member.node if member in child.members else child.node
-            reason = f"`{name}` leads to the parent's class, which is none of the generated one's"
+            reason = f"`{name}` leads to the parent, from which the generated class does not inherit"
             method = min(member.binds, default=name)
             yield not_mergeable(place, method, reason, f"Write `{method}` in your class without `{name}`.")
 
@@ -109,13 +109,13 @@ def check_named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFi
     for member in child.members:
         name = min(member.binds, default="")
         if member.binds & OF_NAMED_TUPLES:
-            reason = "a class that inherits from a named tuple may have one, and a named tuple may not"
+            reason = "a class that inherits from a named tuple may define it, but a named tuple may not"
             yield not_mergeable(member.node, min(member.binds & OF_NAMED_TUPLES), reason, WRITE_OUT)
         elif isinstance(member.node, ast.AnnAssign):
-            reason = "it would become a field of the named tuple, and below one it is none"
+            reason = "it would become a field of the named tuple; with inheritance it is none"
             yield not_mergeable(member.node, name, reason, WRITE_OUT)
         elif member.is_function and attributes_set(member.function):
-            reason = "instances of a named tuple take no attributes, and those of your class do"
+            reason = "instances of a named tuple take no attributes, but those of your class do"
             yield not_mergeable(member.node, name, reason, WRITE_OUT)
         elif "super(" in member.text and not member.binds & parent.binds:
             yield not_mergeable(member.node, name, "`super()` does not work in a named tuple", WRITE_OUT)
@@ -128,7 +128,7 @@ def _inherits(block: ClassBlock, name: str) -> bool:
 def check_protocol(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
     """A class that inherits from a protocol without being one."""
     if _inherits(parent, "Protocol") and not _inherits(child, "Protocol"):
-        reason = "the parent is a protocol, your class is none, and the generated class would be one"
+        reason = "the parent is a protocol and your class is not, but the generated class would be one"
         cure = "Write the class out, or name `Protocol` behind the parent if it shall be a protocol too."
         yield not_mergeable(child.node, child.node.name, reason, cure)
 
@@ -150,7 +150,7 @@ def check_keywords(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFindi
     own = _keywords(child)
     for keyword, value in _keywords(parent).items():
         if keyword not in INHERITED_KEYWORDS and own.get(keyword) != value:
-            reason = f"`{keyword}={value}` in its header is for the parent alone, and there is one header"
+            reason = f"`{keyword}={value}` in its header applies to the parent alone, but the generated class has one header for both"
             repeat = f"Write `{keyword}={value}` in the header of your class too, or write the class out."
             cure = WRITE_OUT if keyword in own else repeat
             yield not_mergeable(child.node, child.node.name, reason, cure)
@@ -172,12 +172,12 @@ def check_dataclass(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFind
     place = child.node
     if theirs is None:
         if own is not None and inherited:
-            cure = "Write the class out, without annotations for what is no field."
+            cure = "Write the class out, and annotate only its fields."
             yield counts_for_both(place, f"makes fields of the parent's {_listed(inherited)}", cure)
     elif own is None:
         if inherited and child.node.decorator_list:
             cure = "Write the class out." if _has_no_decorators(child) else "Add `@dataclass` to your decorators."
-            yield counts_for_both(place, "of the parent gives way to your decorators", cure)
+            yield counts_for_both(place, "of the parent is replaced by your decorators", cure)
     else:
         yield from _check_options(child, own, theirs, fields, inherited, _has_marker(parent))
 
@@ -198,18 +198,18 @@ def _check_options(
     if own.get(KEYWORD_ONLY, "False") != theirs.get(KEYWORD_ONLY, "False") and inherited - fields:
         value = own.get(KEYWORD_ONLY, "False")
         cure = f"Write `@dataclass({KEYWORD_ONLY}={theirs.get(KEYWORD_ONLY, 'False')})`, or write the class out."
-        yield counts_for_both(child.node, f"counts with `{KEYWORD_ONLY}={value}` for the parent's fields", cure)
+        yield counts_for_both(child.node, f"applies `{KEYWORD_ONLY}={value}` to the parent's fields too", cure)
     elif has_marker and fields - inherited:
         cure = "Write the class out."
-        yield counts_for_both(child.node, f"takes the `{MARKER}` of the parent for your fields too", cure)
+        yield counts_for_both(child.node, f"applies the parent's `{MARKER}` to your fields too", cure)
     for option in (COMPARED, FROZEN):
         if theirs.get(option, "False") != "False" and own.get(option, "False") == "False":
             cure = f"Write `@dataclass({option}={theirs[option]})`."
-            yield counts_for_both(child.node, f"has no `{option}={theirs[option]}` of the parent's any more", cure)
+            yield counts_for_both(child.node, f"drops the parent's `{option}={theirs[option]}`", cure)
     for option in MADE:
         if own.get(option, "True") == "False" and theirs.get(option, "True") != "False":
             cure = f"Leave `{option}=False` out, or write the method out."
-            yield counts_for_both(child.node, f"has `{option}=False`, and what the parent's makes is gone", cure)
+            yield counts_for_both(child.node, f"has `{option}=False`, and drops what the parent's makes", cure)
 
 
 def _options(block: ClassBlock) -> dict[str, str] | None:

@@ -208,12 +208,12 @@ WORDED = [
     ),
     (
         lost_statement.in_neighbour(AT, "OldMLP", "old.py:3", is_class=True),
-        "`OldMLP` is changed below",
+        "the change of `OldMLP` below",
         "inherits from `OldMLP`",
     ),
     (
         lost_statement.in_neighbour(AT, "TABLE", "old.py:3", is_class=False),
-        "`TABLE` is changed below",
+        "the change of `TABLE` below",
         "Write `TABLE` out",
     ),
     (
@@ -221,10 +221,10 @@ WORDED = [
         "`NewMLP` would use `scale` of `..a`, not of `..b`",
         "Write `scale` out",
     ),
-    (changed_meaning.displaced(AT, "SCALE", "`..a`"), "`SCALE` of the modular file gives way", "Give yours another"),
+    (changed_meaning.displaced(AT, "SCALE", "`..a`"), "`SCALE` of the modular file is replaced", "Give yours another"),
     (shared_local_name.diagnose(AT, "x", "has no value", "f"), "the `x` that this line reads has", "another name"),
     (statement_not_repeated.diagnose(AT, "if x:\n    y()"), "`if x:…` is among", "Leave it out"),
-    (half_overridden.annotation_lost(AT, "x", "int"), "`x` loses the annotation `int`", "`x: int = …`"),
+    (half_overridden.annotation_lost(AT, "x", "int"), "`x` loses the parent's annotation `int`", "`x: int = …`"),
     (half_overridden.accessor_kept(AT, "x", "setter"), "`x` keeps the parent's setter", "Write the setter out"),
     (
         renamed_attribute.diagnose(AT, "old_proj", "new_proj", "OldMLP"),

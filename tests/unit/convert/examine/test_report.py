@@ -220,7 +220,9 @@ def test_other_prefixes_keep_classes_apart(tmp_path):
 def test_a_constant_of_the_modular_file_that_gives_way(tmp_path):
     modular = TWO + "FACTOR = 8.0\n\n\n" + BOTH.replace("NewHead", "NewTextHead")
     found = changes(tmp_path, modular, first=OTHER.replace("Other", "Old").replace("OldHead", "OldMLP"))
-    assert [one.message for one in found if "gives way" in one.message][0].startswith("`FACTOR` of the modular file")
+    assert [one.message for one in found if "is replaced by" in one.message][0].startswith(
+        "`FACTOR` of the modular file"
+    )
 
 
 def test_what_the_modular_file_writes_itself_is_meant_to_replace(tmp_path):
