@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.statements import all_statements, statements_in
+from modular_converter.convert.source.index import imported_names
 
 
 DEEPEST = 200
@@ -104,13 +105,10 @@ def _modules_in(imported: str, rest: str) -> Iterator[str]:
 
 def _imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """`(name, object)` of each import anywhere in the file; for an imported class the object is its module."""
-    for node in all_statements(tree):
-        if isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            for alias in node.names:
-                dot = "" if module.endswith(".") else "."
-                yield alias.asname or alias.name, f"{module}{dot}{alias.name}" if alias.name.islower() else module
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                root = alias.name.partition(".")[0]
-                yield alias.asname or root, alias.name if alias.asname else root
+    statements = (node for node in all_statements(tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
+    for one in (name for node in statements for name in imported_names(node)):
+        if not one.name:
+            yield one.bound, one.module if one.asname else one.bound
+        else:
+            dot = "" if one.module.endswith(".") else "."
+            yield one.bound, f"{one.module}{dot}{one.name}" if one.name.islower() else one.module

@@ -54,8 +54,8 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
 def _taken_role(name: str, neighbours: Neighbourhood) -> Role | None:
     """The definition behind a name that the modular file imports from a neighbour; None for any other name."""
     dotted, new = neighbours.taken.get(name, ("", ""))
-    definitions = neighbours.neighbours[dotted].definitions if dotted else {}
-    return definitions[new].role if new in definitions else None
+    definitions = neighbours.neighbours[dotted].definitions if dotted else None
+    return definitions.role(new) if definitions is not None and new in definitions else None
 
 
 def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str) -> Iterator[Diagnostic]:

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from modular_converter.convert.examine.fault import Fault, FaultKind
+from modular_converter.convert.inherit.scopes import COMPREHENSIONS
+from modular_converter.convert.source.index import imported_names
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def typing_only_faults(tree: ast.Module) -> Iterator[Fault]:
@@ -47,10 +48,10 @@ def bound_names(statement: ast.AST) -> Iterator[str]:
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield statement.name
     elif isinstance(statement, (ast.Import, ast.ImportFrom)):
-        yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
+        yield from (name.bound for name in imported_names(statement))
     elif isinstance(statement, ast.Name) and isinstance(statement.ctx, ast.Store):
         yield statement.id
-    elif not isinstance(statement, (ast.Lambda, *_COMPREHENSIONS)):
+    elif not isinstance(statement, (ast.Lambda, *COMPREHENSIONS)):
         yield from (name for child in ast.iter_child_nodes(statement) for name in bound_names(child))
 
 
