@@ -244,6 +244,9 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """`Did you mean …? ` when a candidate is close to `word`, else "". A help text follows."""
-    found = nearest(word, candidates)
+    """`Did you mean …? ` when a candidate is close to `word`, else "". A help text follows. A word that is a candidate
+    itself is not misspelt.
+    """
+    known = set(candidates)
+    found = None if word in known else nearest(word, known)
     return f"Did you mean `{found}`? " if found else ""

@@ -14,7 +14,8 @@ RULE = Rule(
     explanation="""\
 A generated file stands alone: a class of another model is flattened into it. This base was left as it is, since the
 converter follows parents only by the name under which they are imported from their module: not as an attribute of an
-imported module, not with a subscript, and not where the import stands under `if` or `try`.
+imported module, not with a subscript, not where the import stands under `if` or `try`, and not from the package of the
+other model or from its modular file, which is no part of the library.
 
 Import the class by its name and inherit from that: `from ..old.modeling_old import OldMLP`.
 """,
@@ -48,6 +49,7 @@ def diagnose(location: Location, name: str, base: str) -> Diagnostic:
         RULE,
         location,
         f"the generated `{name}` would still inherit from `{base}` of another model",
-        help=f"Import `{leaf}` by its name from the file that defines it, with no `if` or `try` around the import, "
+        help=f"Import `{leaf}` by its name from the file that defines it, which is no package and no modular file, with no "
+        f"`if` or `try` around the import, "
         f"and write `class {name}({leaf})`.",
     )

@@ -99,6 +99,7 @@ def test_spelling_hints() -> None:
     assert nearest("OldMlp", ["OldAttention", "OldMLP"]) == "OldMLP"
     assert did_you_mean("OldMlp", ["OldMLP"]) == "Did you mean `OldMLP`? "
     assert did_you_mean("OldMlp", ["Something"]) == ""
+    assert did_you_mean("OldMLP", ["OldMLP", "OldMLPs"]) == "", "it is not misspelt"
 
 
 def test_importing_diagnostics_needs_the_standard_library_only() -> None:

@@ -51,14 +51,22 @@ def compile_error(text: str) -> Exception | None:
 
 
 @functools.lru_cache(maxsize=64)
-def top_level_names(text: str) -> frozenset[str] | None:
-    """The names that a module binds when it is imported; None when they cannot be known."""
+def top_level_names(text: str, module: str = "") -> frozenset[str] | None:
+    """The names that a module binds when it is imported; None when they cannot be known.
+
+    What it imports from itself, under its own name `module`, does not count: it has to bind that in another way.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    names = {name for statement in tree.body for name in bound_names(statement)}
+    names = {name for one in tree.body if not _imports_from(one, module) for name in bound_names(one)}
     return None if names & {"*", "__getattr__"} else frozenset(names)
+
+
+def _imports_from(statement: ast.stmt, module: str) -> bool:
+    """Whether a statement is an import from a module beside it."""
+    return isinstance(statement, ast.ImportFrom) and statement.level == 1 and statement.module == module
 
 
 def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:

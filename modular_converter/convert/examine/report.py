@@ -17,10 +17,11 @@ from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.faults import compile_error, find_faults, top_level_names
 from modular_converter.convert.examine.meanings import Change, find_changes
 from modular_converter.convert.examine.met_models import find_met_models
+from modular_converter.convert.examine.other_models import is_of_other_model
 from modular_converter.convert.examine.undefined import cure, parent_for, resolution_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
-from modular_converter.convert.inherit.resolve import ResolvedImports, neighbour_module
+from modular_converter.convert.inherit.resolve import ResolvedImports
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
@@ -126,10 +127,9 @@ class _Examination:
 
     def others(self, path: str) -> Iterator[Diagnostic]:
         """The faults that a text shows when it is parsed."""
-        settings = self.library.settings
         for fault in find_faults(
             self.texts[path],
-            lambda module: neighbour_module(module, settings) is not None,
+            lambda module: is_of_other_model(module, path, self.library),
             lambda module: self._names_beside(path, module),
         ):
             if fault.kind is not FaultKind.FOREIGN_BASE or self._is_own(fault.detail):
@@ -189,7 +189,7 @@ class _Examination:
         text = self.texts.get(beside)
         if text is None:
             text = self.library.text_if_readable(beside)
-        return None if text is None else top_level_names(text)
+        return None if text is None else top_level_names(text, module)
 
 
 class _Place:

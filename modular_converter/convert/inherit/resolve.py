@@ -115,7 +115,7 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
         if statement.role is not Role.IMPORT:
             continue
         for name in statement.imports:
-            found = neighbour_module(name.module, library.settings)
+            found = neighbour_module(name.module, library.settings) if name.name else None  # not `import … as m`
             if found is None:
                 findings += _check_ordinary(name, statement, target, library)
                 continue

@@ -228,3 +228,13 @@ def test_a_constant_of_the_modular_file_that_gives_way(tmp_path):
 def test_what_the_modular_file_writes_itself_is_meant_to_replace(tmp_path):
     modular = TWO + "def scale(x):\n    return x\n\n\n" + BOTH.replace("NewHead", "NewTextHead")
     assert [one.message.split("`")[3] for one in changes(tmp_path, modular)] == ["logging"]
+
+
+def test_parent_in_modular_file_of_other_model(tmp_path: Path) -> None:
+    """A modular file is no part of the library: a class of it has to come from the generated file."""
+    base = tmp_path / "models" / "older" / "modular_older.py"
+    base.parent.mkdir(parents=True)
+    base.write_text("class OlderMLP:\n    pass\n")
+    modular = "from ..older.modular_older import OlderMLP\n\n\nclass NewMLP(OlderMLP):\n    pass\n"
+    [finding] = convert(tmp_path, modular).diagnostics
+    assert (finding.code, finding.location.line, finding.location.column) == ("MC504", 4, 14)

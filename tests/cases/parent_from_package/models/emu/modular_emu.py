@@ -1,0 +1,5 @@
+from ..llama import LlamaMLP
+
+
+class EmuMLP(LlamaMLP):
+    pass

@@ -1,0 +1,1 @@
+from .modeling_llama import LlamaMLP
