@@ -27,7 +27,7 @@ A generated file is put together from imports, functions, classes and assignment
 that follow an assignment or a function (`TABLE["x"] = 1`, `TABLE.update(…)`, `helper.calls = 0`). Any other statement
 has no name under which it could be carried along: a class or function under `if`, a loop, `A, B = 1, 2`, a change of a
 class below it. Nor is there a place for a change of what a neighbour defines (`TABLE["x"] = 1` below an import of
-`TABLE`), or of an imported object that no class uses.
+`TABLE`), or of an imported object that no class uses. A function that a decorator alone registers is left out, too.
 
 Write each definition at the top level, one name to an assignment, and what belongs to a class inside of it.
 """,
@@ -96,6 +96,17 @@ def in_neighbour(location: Location, changed: str, place: str, *, is_class: bool
         cure = f"Write `{changed}` out in the modular file with all that it holds, or move the change into its definition in the neighbour."
     message = f"the change of `{changed}` below its definition, at {place}, would reach no generated file"
     return Diagnostic(RULE, location, message, help=cure)
+
+
+def registered(location: Location, name: str) -> Diagnostic:
+    """A decorator enters the function or class `name` somewhere, but nothing uses it by this name."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{name}` is registered by its decorator, and would reach no generated file",
+        help="Give it a name of its own, and register it in a statement: below `show`, `show.register(int, show_int)`, "
+        "with `show_int` above `show`.",
+    )
 
 
 def computed_names(location: Location) -> Diagnostic:

@@ -31,6 +31,8 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
     used = frozenset[str]().union(*(one.uses for file in files.files for one in file.definitions.values()))
     own = {name for file in files.files for name, one in file.definitions.items() if one.origin.path == target.path}
     for statement in target.module.statements:
+        if _is_registration_lost(statement, target.module, own):
+            yield lost_statement.registered(Location(target.path, statement.line), statement.name).with_source(text)
         is_lost = statement.name not in own if statement.is_store else _is_lost(statement)
         if is_lost or (statement.role is Role.PROTECTED_IMPORT and _is_lost_with_imports(statement, used)):
             changed = statement.name if statement.name in neighbours.classes else ""
@@ -69,7 +71,7 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
         module = renamed.neighbour.module
         for statement in module.statements:
             own = renamed.definitions.renamer.name(statement.name)
-            if statement.role is not Role.OTHER and (own in copied or (dotted, own) in heirs):
+            if _is_last(statement, module) and (own in copied or (dotted, own) in heirs):
                 continue
             for changed in _changed_by(statement, module):
                 name = renamed.definitions.renamer.name(changed)
@@ -89,6 +91,27 @@ def _changed_by(statement: Statement, module: Module) -> Sequence[str]:
     if statement.role is Role.OTHER:
         return sorted(statement.uses & module.definitions.keys()) if _is_lost(statement) else []
     return _registered_in(statement, module) if statement.text.startswith("@") else []
+
+
+def _is_last(statement: Statement, module: Module) -> bool:
+    """Whether a statement is the definition of its name that counts: the last one."""
+    return statement.role is not Role.OTHER and module.definitions.get(statement.name) is statement
+
+
+def _is_registration_lost(statement: Statement, module: Module, own: set[str]) -> bool:
+    """Whether the decorators of a definition enter it somewhere, but no generated file has it: it is not used by its
+    name, or the name is defined again, as with `def _` twice below `@show.register`. An overload has no effect.
+
+    Args:
+        own: the names of the module's definitions that generated files have.
+    """
+    if not statement.text.startswith("@") or not statement.name:
+        return False
+    if _is_last(statement, module):
+        return statement.name not in own and not own.isdisjoint(_registered_in(statement, module))
+    (node,) = ast.parse(statement.text).body
+    decorators = [ast.unparse(one) for one in getattr(node, "decorator_list", ())]
+    return any(one.rpartition(".")[2] != "overload" for one in decorators)
 
 
 def _registered_in(statement: Statement, module: Module) -> Sequence[str]:

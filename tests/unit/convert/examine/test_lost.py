@@ -45,6 +45,50 @@ def execute(conversion):
     return names
 
 
+REGISTERED = """\
+@show.register
+def _(x: int):
+    return "int"
+
+
+@show.register
+def _(x: str):
+    return "str"
+
+
+"""
+SHOW = "from functools import singledispatch\n\n\n@singledispatch\ndef show(x):\n    return x\n\n\n"
+LOOP = "    def forward(self, xs):\n        return [show(x) for _, x in enumerate(xs)]\n"
+
+
+def test_each_of_several_definitions_of_one_name_counts_that_is_registered(tmp_path):
+    """The name `_` is in use, but that is the last `_`."""
+    neighbour = SHOW + REGISTERED + "class OldMLP:\n" + LOOP
+    conversion = convert(tmp_path / "neighbours", CHILD, neighbour=neighbour)
+    assert codes(conversion) == [("MC506", 1)]
+    modular = "from ..old.modeling_old import OldMLP\n" + SHOW + REGISTERED + "class NewMLP(OldMLP):\n" + LOOP
+    assert codes(convert(tmp_path / "own", modular, neighbour=NEIGHBOUR)) == [("MC506", 10)]
+
+
+def test_a_function_is_left_out_that_is_only_registered(tmp_path):
+    registered = REGISTERED.replace("def _", "def text", 1).replace("def _", "def number")
+    modular = "from ..old.modeling_old import OldMLP\n" + SHOW + registered + "class NewMLP(OldMLP):\n" + LOOP
+    assert codes(convert(tmp_path, modular, neighbour=NEIGHBOUR)) == [("MC506", 10), ("MC506", 15)]
+    stated = "def text(x):\n    return 's'\n\n\n" + SHOW + "show.register(str, text)\n"
+    modular = "from ..old.modeling_old import OldMLP\n" + stated + "class NewMLP(OldMLP):\n" + LOOP
+    names = execute(convert(tmp_path, modular, neighbour=NEIGHBOUR))
+    assert names["NewMLP"]().forward([1, "a"]) == [1, "s"]
+
+
+def test_overloads_have_no_effect(tmp_path):
+    overload = "@overload\ndef show(x: int): ...\n@typing.overload\ndef show(x: str): ...\ndef show(x):\n    return x\n"
+    modular = (
+        f"import typing\nfrom typing import overload\nfrom ..old.modeling_old import OldMLP\n{overload}"
+        f"class NewMLP(OldMLP):\n{LOOP}"
+    )
+    assert not codes(convert(tmp_path, modular, neighbour=NEIGHBOUR))
+
+
 def test_changes_travel_with_what_they_change(tmp_path):
     names = execute(convert(tmp_path, CHILD, neighbour=NEIGHBOUR))
     assert names["NewMLP"]().forward(3) == (3, {"a": 1, "b": 2})
