@@ -47,10 +47,12 @@ RULE = Rule(
 A generated file has one name space, but its code comes from several files. Where two of them give one name two
 meanings, only one gets into the generated file: the other file's code then calls a function, inherits from a class or
 reads a constant that it was not written for. Two neighbours with an `eager_attention_forward` each are the usual case.
+A class of a neighbour that you use under its own name, while inherited code has a copy, is two classes there: members
+of the one enumeration are none of the other.
 
 Keep the two apart. Classes get other names when the modular file names the heirs of one neighbour with a prefix of
 their own (`NewTextAttention`). A function or constant has to be written out in the modular file under another name,
-and the method that uses it as well.
+and the method that uses it as well. Inherit from a class that is copied, and use the heir.
 """,
     bad=(
         FIRST,
@@ -128,6 +130,16 @@ def displaced(location: Location, name: str, found: str) -> Diagnostic:
         location,
         f"`{name}` of the modular file is replaced by `{name}` of {found}, for which inherited code was written",
         help=f"Give yours another name, and override the code that has to use it in place of `{name}`.",
+    )
+
+
+def copied(location: Location, user: str, name: str, copy: str, module: str) -> Diagnostic:
+    """`user` uses the class `name` of the neighbour `module`, of which inherited code has the copy `copy`."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"the generated `{user}` would use `{name}` of `{module}`, and inherited code its copy `{copy}`: two classes",
+        help=f"Write `class {copy}({name})` with `pass` in the modular file, and `{copy}` where you use it.",
     )
 
 

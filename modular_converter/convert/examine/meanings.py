@@ -6,7 +6,6 @@ them give one name two meanings, only one reaches the file, and code of the othe
 
 from __future__ import annotations
 
-import builtins
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from modular_converter.convert.examine.code import globals_read, same_code
+from modular_converter.convert.examine.meaning import BUILTINS, Meaning, builtin, imported, is_replacement
 from modular_converter.convert.examine.reexports import DefinitionPlace, place_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.members import Member, parse_class
@@ -21,34 +21,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName, Role, Statement
-from modular_converter.settings.values import Settings
-
-
-BUILTINS = frozenset(name for name in dir(builtins) if name.islower())
-
-
-class Meaning(NamedTuple):
-    """The meaning of a name: a definition in a source, or an import."""
-
-    source: str
-    """`OWN` for the modular file, else the neighbour as the modular file names it."""
-    statement: Statement | None = None
-    """The definition, renamed; None for an import."""
-    imported: str = ""
-    """The dotted name of the imported object."""
-    module: str = ""
-    """The module that it is imported from."""
-
-    def __str__(self) -> str:
-        if self.imported:
-            return f"`{self.imported}`"
-        return f"`{self.source}`" if self.source else "the modular file"
-
-    @property
-    def is_sibling(self) -> bool:
-        """Whether it is imported from another file of the same model, which this run may generate."""
-        return self.imported.startswith(".") and not self.imported.startswith("..")
+from modular_converter.convert.source.module import ImportedName, Statement
 
 
 class Change(NamedTuple):
@@ -153,7 +126,7 @@ class _Names:
         if wanted is None:
             return None
         found = self._found(name, file)
-        if found is None or _is_replacement(wanted, found, self.library.settings):
+        if found is None or is_replacement(wanted, found, self.library.settings, self._is_import(name, source)):
             return None
         if wanted.source == found.source and wanted.imported == found.imported:
             return None
@@ -191,6 +164,10 @@ class _Names:
         if first is not None and second is not None:
             return first == second
         return self._package_and_leaf(one.imported) == self._package_and_leaf(other.imported)
+
+    def _is_import(self, name: str, source: str) -> bool:
+        """Whether a neighbour imports an object under a name that renaming leaves as it is."""
+        return source != OWN and name in self.neighbours.neighbours[source].neighbour.module.imported
 
     def _place(self, meaning: Meaning) -> DefinitionPlace | None:
         name = meaning.imported[len(meaning.module) :].removeprefix(".")
@@ -231,11 +208,11 @@ class _Names:
             own = self.neighbours.target.module
             if name in own.definitions:
                 return Meaning(OWN, own.definitions[name])
-            return _imported(OWN, own.imported.get(name)) or _builtin(name)
+            return imported(own.imported.get(name)) or builtin(name)
         renamed = self.neighbours.neighbours[source]
         if name in renamed.definitions:
             return Meaning(source, renamed.definitions[name])
-        return _imported(source, self._imports[source].get(name)) or _builtin(name)
+        return imported(self._imports[source].get(name)) or builtin(name)
 
     @cached_property
     def bound(self) -> Mapping[str, frozenset[str]]:
@@ -268,33 +245,9 @@ class _Names:
         imports = [(OWN, self.neighbours.target.module.imported), *self._imports.items()]
         for source, bound in imports:
             if name in bound and not (source == OWN and name in self.neighbours.taken):
-                return _imported(source, bound[name])
+                return imported(bound[name])
         return None
 
 
 def _statement(definition: EmittedDefinition) -> Statement:
     return Statement(definition.role, definition.name, definition.text, definition.origin.line)
-
-
-def _builtin(name: str) -> Meaning | None:
-    return Meaning("", None, f"builtins.{name}", "builtins") if name in BUILTINS else None
-
-
-def _imported(source: str, name: ImportedName | None) -> Meaning | None:
-    if name is None:
-        return None
-    dot = "." if name.name and not name.module.endswith(".") else ""
-    whole = bool(name.name or name.asname)
-    return Meaning(
-        "", None, f"{name.module}{dot}{name.name}" if whole else name.bound, name.module if whole else name.bound
-    )
-
-
-def _is_replacement(wanted: Meaning, found: Meaning, settings: Settings) -> bool:
-    """Whether the modular file replaces a neighbour's definition on purpose; an assignment only under certain names."""
-    if found.source != OWN or found.statement is None:
-        return False
-    if wanted.statement is not None and wanted.statement.role is found.statement.role is Role.ASSIGNMENT:
-        parts = (*settings.overriding_assignments, *settings.overriding_unless_none)
-        return wanted.source != OWN and any(part in found.statement.name for part in parts)
-    return (wanted.statement is None or wanted.source != OWN) and wanted.module != "builtins"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from modular_converter.convert.examine.meanings import Change, Meaning, origin_of
+from modular_converter.convert.examine.meaning import Meaning
+from modular_converter.convert.examine.meanings import Change, origin_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFile, GeneratedFiles

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.emit.format import FormatResult
 from modular_converter.convert.emit.formatters import UndefinedName
+from modular_converter.convert.examine.copied_classes import find_copied_classes
 from modular_converter.convert.examine.definitions import binding_below, definition_at
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.faults import compile_error, find_faults, top_level_names
@@ -65,13 +66,19 @@ def examine(conversion: Conversion, result: FormatResult, library: Library) -> l
 def report_changed_meanings(
     neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, library: Library
 ) -> list[Diagnostic]:
-    """One warning for each name with two meanings and each source whose code gets the wrong one."""
+    """One warning for each name with two meanings and each source whose code gets the wrong one, and for each class
+    beside its copy.
+    """
     path, text = neighbours.target.path, library.text(neighbours.target.path)
     changes: dict[tuple[str, str, str], list[Change]] = {}
     found = find_changes(neighbours, classes, files, library)
     for change in (*found, *find_met_models(neighbours, classes, files)):
         changes.setdefault((change.name, str(change.wanted), str(change.found)), []).append(change)
-    return [_changed_meaning(same, path, text, neighbours).with_source(text) for same in changes.values()]
+    reported = [_changed_meaning(same, path, text, neighbours) for same in changes.values()]
+    for one in find_copied_classes(neighbours, files):
+        place = locate_word(path, one.name, text, one.line)
+        reported.append(changed_meaning.copied(place, one.user, one.name, one.copy, one.neighbour))
+    return [finding.with_source(text) for finding in reported]
 
 
 def _changed_meaning(changes: Sequence[Change], path: str, text: str, neighbours: Neighbourhood) -> Diagnostic:

@@ -81,7 +81,9 @@ def test_a_function_is_left_out_that_is_only_registered(tmp_path):
 
 
 def test_overloads_have_no_effect(tmp_path):
-    overload = "@overload\ndef show(x: int): ...\n@typing.overload\ndef show(x: str): ...\ndef show(x):\n    return x\n"
+    overload = (
+        "@overload\ndef show(x: int): ...\n@typing.overload\ndef show(x: str): ...\ndef show(x):\n    return x\n"
+    )
     modular = (
         f"import typing\nfrom typing import overload\nfrom ..old.modeling_old import OldMLP\n{overload}"
         f"class NewMLP(OldMLP):\n{LOOP}"
