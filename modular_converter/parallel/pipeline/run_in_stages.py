@@ -6,7 +6,6 @@ forgets therefore shows in the numbers.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,9 @@ from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import first_names
 from modular_converter.parallel.proof.compare import run_model
 from modular_converter.parallel.proof.judge import Reference
+from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.tiny.seed import seed_cpu
+from modular_converter.parallel.trace.unchanged import unchanged
 
 
 class _Fed(torch.nn.Module):
@@ -54,9 +55,9 @@ def run_in_stages(
     Raises:
         ApplyError: the plan does not fit the model, or names something that no layer takes.
     """
-    with torch.no_grad():
+    with unchanged(model), torch.no_grad():
         flow = flow_of(model, plan, inputs, asks=True, skips=whole_batch)
-    stages = [StageModule(copy.deepcopy(model), plan, span) for span in spans(cuts, len(layer_paths(model, plan)))]
+    stages = [StageModule(copy_of(model), plan, span) for span in spans(cuts, len(layer_paths(model, plan)))]
     received: tuple[torch.Tensor, ...] = ()
     borders = []
     for stage in stages:

@@ -14,11 +14,11 @@ from modular_converter.parallel.proof.decode import decoded
 from modular_converter.parallel.proof.deviation import is_inexact, scale_of
 from modular_converter.parallel.proof.evidence import UNKNOWN, WITH_GRADIENTS, Evidence
 from modular_converter.parallel.proof.judge import Reference, Verdict, judge, refused
-from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.shard.apply import apply, local_part
 from modular_converter.parallel.shard.collectives import Group, forget_entered
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.unchanged import same_attributes, unchanged
 
 
 # Each output has a backward of its own up to this number; the other outputs share the last one.
@@ -182,7 +182,8 @@ def check_on_rank(
     try:
         applied = apply(model, plan, counted)
         together = len(whole.gradients) == 1
-        found = run_model(model, inputs, bool(whole.gradients), counted, whole.start, together, whole.scales)
+        with same_attributes(model):  # decoding begins without what this run has kept, as it does in the whole model
+            found = run_model(model, inputs, bool(whole.gradients), counted, whole.start, together, whole.scales)
         found.tokens = decoded(model, inputs) if whole.tokens else []
     except PlanError as error:
         return refused(group.size, str(error).partition(":")[0], str(error))

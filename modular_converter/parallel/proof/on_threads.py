@@ -13,10 +13,10 @@ from modular_converter.parallel.proof.compare import check_on_rank
 from modular_converter.parallel.proof.judge import Verdict, both_draws
 from modular_converter.parallel.proof.precision import Subject, without_unstable
 from modular_converter.parallel.proof.subject import situation_of, subject_of
-from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.shard.collectives import ThreadGroup, run_on_threads
 from modular_converter.parallel.shard.units import plan_for_ranks
 from modular_converter.parallel.tiny.copies import copy_of
+from modular_converter.parallel.trace.unchanged import unchanged
 
 
 def check_model_on_threads(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], ranks: int) -> Verdict:

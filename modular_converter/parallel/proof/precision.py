@@ -17,8 +17,8 @@ from modular_converter.parallel.proof.judge import (
     errors_of,
     gradient_errors,
 )
-from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.tiny.copies import copy_of
+from modular_converter.parallel.trace.unchanged import unchanged
 
 
 Numbers = Callable[[torch.nn.Module, Mapping[str, Any]], Reference]

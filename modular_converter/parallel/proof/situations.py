@@ -14,6 +14,7 @@ from modular_converter.parallel.tiny.dropout_rates import dropout_rates
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.call_names import forward_names
 from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.unchanged import unchanged
 
 
 # Ids behind those of the first proof: a prime length in all, above the small windows and blocks of configurations.
@@ -122,7 +123,7 @@ def _is_steady(model: torch.nn.Module, inputs: Mapping[str, Any]) -> bool:
     try:
         for seed in (11, 12):
             seed_cpu(seed)
-            with torch.no_grad():
+            with unchanged(model), torch.no_grad():
                 runs.append(tensors_in(model(**inputs)))
     except Exception:  # a model's own code may refuse a situation with any error
         return False

@@ -13,12 +13,12 @@ from modular_converter.parallel.proof.decode import decoded_whole
 from modular_converter.parallel.proof.evidence import DECODING, Evidence
 from modular_converter.parallel.proof.precision import Subject, in_fitting_precision, in_float64
 from modular_converter.parallel.proof.situations import other_situation, possible
-from modular_converter.parallel.proof.unchanged import unchanged
 from modular_converter.parallel.proof.watch import watched
 from modular_converter.parallel.tiny.build import SEED, randomise
 from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.tiny.fields import config_fields, is_config
 from modular_converter.parallel.trace.call_names import bound_arguments
+from modular_converter.parallel.trace.unchanged import unchanged
 
 
 _NO_SECOND = "a second draw of weights: the model gives no finite numbers with it"

@@ -15,6 +15,7 @@ import torch
 from modular_converter.parallel.tiny.build import Small
 from modular_converter.parallel.tiny.sizes import BATCH
 from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.unchanged import unchanged
 
 
 # Arguments that ask for more outputs, which a call in use compares with the whole model's.
@@ -127,7 +128,7 @@ def _tensors(small: Small, name: str) -> Iterator[Any]:
 
 
 def _shapes(small: Small) -> Iterator[tuple[int, ...]]:
-    with torch.no_grad():
+    with unchanged(small.model), torch.no_grad():
         outputs = tensors_in(small.model(**small.inputs))
     known = [tuple(tensor.shape) for tensor in (*tensors_in(dict(small.inputs)), *outputs)]
     yield from known

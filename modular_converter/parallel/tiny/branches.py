@@ -18,6 +18,7 @@ from modular_converter.parallel.errors import BuildError
 from modular_converter.parallel.tiny.build import Small
 from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.trace.call_names import numbers_in_caller, site_of_call
+from modular_converter.parallel.trace.unchanged import unchanged
 
 
 # A loop that waits for data may never end where answers are turned. So many times may code ask a tensor there, and so
@@ -215,7 +216,7 @@ def other_sides(small: Small) -> list[OtherSide]:
     behind all others some with the first numbers that are written in this function.
     """
     sides = _Sides()
-    with torch.no_grad(), sides:
+    with unchanged(small.model), torch.no_grad(), sides:
         small.model(**small.inputs)
     found = []
     for site, seen in sides.met.items():
@@ -241,7 +242,7 @@ def with_other_weights(small: Small, side: OtherSide) -> Small | None:
 def _answers(small: Small, site: str) -> set[str]:
     """The answers at a place in one run; none where there is no such run."""
     sides = _Sides()
-    with contextlib.suppress(Exception), torch.no_grad(), sides:
+    with contextlib.suppress(Exception), unchanged(small.model), torch.no_grad(), sides:
         small.model(**small.inputs)
         return sides.said.get(site, set())
     return set()

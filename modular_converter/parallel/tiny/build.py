@@ -18,6 +18,7 @@ from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.tiny.shrink import STRATEGIES, shrink
 from modular_converter.parallel.tiny.target import Target
 from modular_converter.parallel.tiny.targets import target_of, targets_of_folder
+from modular_converter.parallel.trace.unchanged import unchanged
 
 
 __all__ = ["Small", "Target", "build", "target_of", "targets_of_folder"]
@@ -115,7 +116,7 @@ def _inputs_that_run(model: torch.nn.Module, text_alone: bool) -> dict[str, Any]
     refusal: Exception | None = None
     for inputs in candidates(model, text_alone=text_alone):
         try:
-            with torch.no_grad():
+            with unchanged(model), torch.no_grad():
                 model(**inputs)
         except Exception as error:  # this layout is not the model's; the first refusal is the one to report
             refusal = refusal or error

@@ -42,6 +42,7 @@ from modular_converter.parallel.trace.graph import (
     Trace,
 )
 from modular_converter.parallel.trace.integers import SourcedInt, comparisons, source_of, sourced_attributes
+from modular_converter.parallel.trace.unchanged import unchanged
 
 
 _SHAPE_GETTER = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
@@ -62,6 +63,7 @@ def record(model: torch.nn.Module, inputs: Mapping[str, Any], name: str = "") ->
     recorder = _Recorder(model, inputs)
     try:
         with (
+            unchanged(model),
             sourced_attributes(model),
             comparisons() as compared,
             recorder.hooks(),

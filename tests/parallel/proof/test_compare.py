@@ -52,6 +52,36 @@ def test_a_weight_that_no_gradient_reaches_is_named():
     assert set(verdict.evidence.unproven) == {"up.weight", "up.bias", "down.weight"}
 
 
+class Keeping(Pair):
+    """Keeps a number that it computes from a weight in its first call."""
+
+    def __init__(self, keep, kept):
+        super().__init__()
+        self.extra, self.keep, self.kept = nn.Linear(8, 8), keep, kept
+
+    def forward(self, x):
+        if not self.kept:
+            self.keep(self, self.extra(torch.ones(8)).mean().detach())
+        number = self.kept if torch.is_tensor(self.kept) else [*self.kept, *getattr(self.kept, "values", list)()][-1]
+        return super().forward(x) + number
+
+
+KEPT = {
+    "attribute": (lambda model, number: setattr(model, "kept", number), None),
+    "dictionary": (lambda model, number: model.kept.update(number=number), {}),
+    "list": (lambda model, number: model.kept.append(number), []),
+}
+
+
+@pytest.mark.parametrize("form", KEPT)
+def test_a_value_that_a_model_keeps_is_computed_anew_on_each_rank(form):
+    wrong = Plan.parse(f"{PAIR}rule extra colwise\n")
+    verdict = check_model_on_threads(Keeping(*KEPT[form]), wrong, INPUTS, 2)
+    assert not verdict.passed and verdict.layer == "the outputs"
+    right = check_model_on_threads(Keeping(*KEPT[form]), PAIR, INPUTS, 2)
+    assert right.passed and not right.evidence.idle
+
+
 def test_a_missing_output_is_a_difference():
     class Shorter(Pair):
         def forward(self, x):

@@ -202,3 +202,11 @@ def test_values_of_configurations():
     assert sub(config, "vision_config").model_type == "clip_vision_model"
     assert pair(sub(config, "vision_config"), ("image_size",), 0) == (336, 336)
     assert token(target_of("bert").load()[1](), "image") == -1
+
+
+def test_a_small_instance_has_not_run():
+    small = build(target_of("levit"))
+    caches = [
+        module.attention_bias_cache for module in small.model.modules() if hasattr(module, "attention_bias_cache")
+    ]
+    assert caches and not any(caches)
