@@ -1,6 +1,8 @@
-"""A stage: the layers of a model that one rank runs, as a module. The model's own forward runs, with its masks and
-positions. Parts of other stages have no weights here: parts before the stage return blanks of the right shapes, full of
-NaN, which reveal values that were not handed over; the run ends at the first layer behind the stage.
+"""A stage: the layers of a model that one rank runs, as a module.
+
+The model's own forward runs, with its masks and positions. Parts of other stages have no weights here: parts before the
+stage return blanks of the right shapes, full of NaN, which reveal values that were not handed over; the run ends at the
+first layer behind the stage.
 """
 
 from __future__ import annotations
@@ -157,9 +159,10 @@ class StageModule(torch.nn.Module):
         ]
 
     def _returned(self, path: str, passed: Sequence[torch.Tensor], device: torch.device) -> Iterator[Any]:
-        """The results of calls of an absent module: blanks, except for tensors passed on from earlier stages. Each is
-        made on first use: a stage ends before the parts behind it, such as a head whose logits would be larger than
-        everything that the stage keeps.
+        """The results of calls of an absent module: blanks, except for tensors passed on from earlier stages.
+
+        Each is made on first use: a stage ends before the parts behind it, such as a head whose logits would be larger
+        than everything that the stage keeps.
         """
         assert self._flow is not None
         for call, known in enumerate(self._flow.results.get(path, ())):

@@ -1,5 +1,7 @@
-"""The Python numbers among the operands of a forward's operations. A number that the code computes from a shape, such
-as ``1 / sqrt(weight.shape[0])``, is a plain number when it reaches an operation, and differs if the weight is a share.
+"""The Python numbers among the operands of a forward's operations.
+
+A number that the code computes from a shape, such as ``1 / sqrt(weight.shape[0])``, is a plain number when it reaches
+an operation, and differs if the weight is a share.
 """
 
 from __future__ import annotations

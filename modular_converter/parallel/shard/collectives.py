@@ -62,6 +62,7 @@ class ProcessGroup:
 
 class ThreadBoard:
     """The exchange between thread ranks: each puts its tensor there, all wait, each takes the tensors that it needs.
+
     Calls have labels, so that different calls of the ranks are an error, not wrong numbers. A rank that fails breaks
     the barrier for all, so that none waits for ever. Between meetings one rank computes at a time, with a random state
     of its own: torch has one default generator a process, and models that draw from it must draw the same.

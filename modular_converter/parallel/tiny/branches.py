@@ -1,6 +1,7 @@
-"""Branches on data: their places in a model's code, and a forward that takes the other side at one of them. Code may
-ask a tensor for a truth value, or compare a number, a list, an array of numpy or a length that it has read from a
-tensor.
+"""Branches on data: their places in a model's code, and a forward that takes the other side at one of them.
+
+Code may ask a tensor for a truth value, or compare a number, a list, an array of numpy or a length that it has read
+from a tensor.
 """
 
 from __future__ import annotations

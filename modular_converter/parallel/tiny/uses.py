@@ -40,9 +40,12 @@ _POSITIONS = re.compile(r"position_embeddings|^n_ctx$|^n_positions$|max_.*(posit
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """One use. Attributes: said: its description: ``with …``.
-    small: a small instance whose forward is this use.
-    learns: whether gradients count too.
+    """One use.
+
+    Attributes:
+        said: its description: ``with …``.
+        small: a small instance whose forward is this use.
+        learns: whether gradients count too.
     """
 
     said: str

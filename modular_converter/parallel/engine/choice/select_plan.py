@@ -60,9 +60,11 @@ def given_plan(given: GivenPlan, name: str) -> Plan:
 
 
 def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
-    """The plan for a model on ``size`` ranks, and its origin. A given plan is used as far as it fits; if a small
-    instance refuses it, a warning says so. The plan in the model's classes is taken if it verifies and leaves no more
-    bytes on a rank than the derived one. What a rank keeps is logged.
+    """The plan for a model on ``size`` ranks, and its origin.
+
+    A given plan is used as far as it fits; if a small instance refuses it, a warning says so. The plan in the model's
+    classes is taken if it verifies and leaves no more bytes on a rank than the derived one. What a rank keeps is
+    logged.
 
     Raises:
         PlanError: there is none: the model is not the library's, or neither plan verifies; with the reasons.

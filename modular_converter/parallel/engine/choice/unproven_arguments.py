@@ -1,6 +1,7 @@
-"""Refuse calls with arguments that no run of the proof has had, if they change the model's operations. The model runs
-once without data with the arguments of the call. If it has the same operations as without them, the proof holds. If the
-library's code does not run without data, as for videos, a warning follows instead of a refusal.
+"""Refuse calls with arguments that no run of the proof has had, if they change the model's operations.
+
+The model runs once without data with the arguments of the call. If it has the same operations as without them, the
+proof holds. If the library's code does not run without data, as for videos, a warning follows instead of a refusal.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Dropout of a model that is sharded over a process group: the same entries are dropped as in one process with the
-whole model. Processes may have different seeds. A tensor that all processes hold must lose the same entries on each of
-them, or their copies of whole weights diverge. A share loses the entries that this part of the whole tensor would lose.
+whole model.
+
+Processes may have different seeds. A tensor that all processes hold must lose the same entries on each of them, or
+their copies of whole weights diverge. A share loses the entries that this part of the whole tensor would lose.
 """
 
 from __future__ import annotations

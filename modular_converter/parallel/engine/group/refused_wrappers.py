@@ -1,5 +1,6 @@
-"""Refuse torch's wrappers around a sharded model, over processes with other shares, before the first step. They would
-copy one process's share to all, average gradients of different weights, or join unrelated shares.
+"""Refuse torch's wrappers around a sharded model, over processes with other shares, before the first step.
+
+They would copy one process's share to all, average gradients of different weights, or join unrelated shares.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Checkpoints of training: saved in one layout, resumed in another, and either complete or absent. torch's distributed
-checkpoints write the part that each process holds. They ask a tensor for the places of its entries, and the plan gives
-the answer here, so that unequal and packed shares, too, are whole on disk.
+"""Checkpoints of training: saved in one layout, resumed in another, and either complete or absent.
+
+torch's distributed checkpoints write the part that each process holds. They ask a tensor for the places of its entries,
+and the plan gives the answer here, so that unequal and packed shares, too, are whole on disk.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The progress of each rank in a call, in memory shared with the main process. Two counters, of collectives and of
-tokens, distinguish a late rank from one that waits for a failed rank, and let all ranks leave a call at the same token.
-A token costs half a microsecond, and no message.
+"""The progress of each rank in a call, in memory shared with the main process.
+
+Two counters, of collectives and of tokens, distinguish a late rank from one that waits for a failed rank, and let all
+ranks leave a call at the same token. A token costs half a microsecond, and no message.
 """
 
 from __future__ import annotations

@@ -16,12 +16,15 @@ from modular_converter.parallel.plans.resolve import Piece, Resolution
 
 @dataclass
 class Loaded:
-    """A model on this rank. Attributes: held: objects that stay here between calls, such as caches, by number.
-    local: identities of the modules that compute a share of their heads.
-    seen: kinds of calls whose results have been held against the whole model's shapes, with the names that hold
-        shares and stay.
-    trial: whether different answers are the plan's fault, so that the ranks go on.
-    copies: settings objects, and the copies with a share's own numbers that modules have instead.
+    """A model on this rank.
+
+    Attributes:
+        held: objects that stay here between calls, such as caches, by number.
+        local: identities of the modules that compute a share of their heads.
+        seen: kinds of calls whose results have been held against the whole model's shapes, with the names that hold
+            shares and stay.
+        trial: whether different answers are the plan's fault, so that the ranks go on.
+        copies: settings objects, and the copies with a share's own numbers that modules have instead.
     """
 
     model: torch.nn.Module
