@@ -27,21 +27,13 @@ from modular_converter.parallel.trace.record import tensors_in
 IMPLEMENTATIONS = ("auto", "all_reduce", "all_to_all")
 
 
-def check_library_experts(
-    folder: str,
-    small: Small,
-    plan: Plan,
-    ranks: int,
-    whole: Reference,
-    implementations: tuple[str, ...] = IMPLEMENTATIONS,
-) -> Verdict:
+def check_library_experts(folder: str, small: Small, plan: Plan, ranks: int, whole: Reference) -> Verdict:
     """Load the saved small model with the plan on this rank and compare its outputs, without and with gradients.
 
     Args:
         folder: where the whole small model was saved.
         small: the same model, for its class and inputs.
         plan: an expert-parallel plan in the library's vocabulary.
-        implementations: which of the loader's ``ep_implementation`` to run.
     """
     from transformers.distributed import DistributedConfig
 
@@ -54,7 +46,7 @@ def check_library_experts(
     first = next(name for name, _ in model.named_children())
     dense = dict.fromkeys(model.tp_plan or (first,), "replicate")
     worst = 0.0
-    for name in implementations:
+    for name in IMPLEMENTATIONS:
         config = DistributedConfig(tp_size=ranks, tp_plan=dense, ep_size=ranks, ep_plan=given, ep_implementation=name)
         try:
             with warnings.catch_warnings():

@@ -166,10 +166,10 @@ def derived_from(target: Target, small: Small, subject: Subject, ranks: int, ove
     return tried[0]
 
 
-def held_to(derived: Derived, collectives: int, ranks: int = 2) -> Derived:
+def held_to(derived: Derived, collectives: int) -> Derived:
     """The same model with the plan that shards most within a number of collectives, checked anew."""
     plan = plan_within(derived.trace, collectives)
-    return replace(derived, plan=plan, verdict=derived.checked(plan, ranks))
+    return replace(derived, plan=plan, verdict=derived.checked(plan, derived.verdict.ranks))
 
 
 def _attempts(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:

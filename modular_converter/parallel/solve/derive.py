@@ -14,7 +14,6 @@ from modular_converter.parallel.solve.block_lengths import parts_of
 from modular_converter.parallel.solve.candidates import DIVISOR, layout
 from modular_converter.parallel.solve.choose import Choice, choose
 from modular_converter.parallel.solve.flow import Flow, uses
-from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.gradients import Entries, gradient_entries
 from modular_converter.parallel.solve.operators import traits_of
 from modular_converter.parallel.solve.twins import unused_twins
@@ -24,7 +23,7 @@ from modular_converter.parallel.styles.colwise_gather_output import COLWISE_GATH
 from modular_converter.parallel.styles.embedding_rowwise import EMBEDDING_ROWWISE
 from modular_converter.parallel.styles.rowwise import ROWWISE
 from modular_converter.parallel.styles.shard import SHARD
-from modular_converter.parallel.trace.graph import INPUT, Op, Parameter, Trace
+from modular_converter.parallel.trace.graph import INPUT, Op, Parameter
 
 
 # A layer that can only be sharded with a gather is worth one if it is not small beside the largest layer weight.
@@ -35,24 +34,13 @@ _SHIFTED = "new_zeros"
 SAVED = "left whole to save communication"
 
 
-def derive_plan(trace: Trace, gather: bool = True, pairs: bool = True) -> Plan:
-    """The plan of a traced model; the same for the same trace.
-
-    Args:
-        trace: one recorded forward.
-        gather: also shard layers whose output must be gathered (right, with more communication).
-        pairs: shard column/row pairs; without, only gathered layers and embeddings.
-    """
-    return plan_of(follow(trace), Aim(gather, pairs))
-
-
 @dataclass(frozen=True)
 class Aim:
     """The means that a plan may use.
 
     Attributes:
-        gather: layers whose output is gathered.
-        pairs: column/row pairs.
+        gather: layers whose output must be gathered (right, with more communication).
+        pairs: column/row pairs; without, only gathered layers and embeddings.
         without: leaves that stay whole.
         apart: parameters that are neither sharded by vocabulary nor gathered.
     """
@@ -64,7 +52,7 @@ class Aim:
 
 
 def plan_of(flow: Flow, aim: Aim) -> Plan:
-    """The plan of a followed trace, within an aim."""
+    """The plan of a followed trace, within an aim; the same for the same trace."""
     trace = flow.trace
     choice, found = _consistent(flow, aim.without) if aim.pairs else (Choice(set(), set(), []), Entries())
     shards = _shards(flow, choice)

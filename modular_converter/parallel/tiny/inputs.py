@@ -23,8 +23,8 @@ from modular_converter.parallel.tiny.sizes import BATCH, SEQUENCE
 _KINDS = (("image", images.image_layouts), ("audio", audio.audio_layouts))
 
 
-def candidates(model: torch.nn.Module, seed: int = 0, text_alone: bool = False) -> Iterator[Values]:
-    """Sets of keyword arguments for ``model.forward`` to try in turn; the same each time for the same seed.
+def candidates(model: torch.nn.Module, text_alone: bool = False) -> Iterator[Values]:
+    """Sets of keyword arguments for ``model.forward`` to try in turn; the same each time.
 
     Args:
         text_alone: leave images and audio out, for models whose towers take none of the layouts.
@@ -32,26 +32,26 @@ def candidates(model: torch.nn.Module, seed: int = 0, text_alone: bool = False) 
     Yields:
         Tensors on the CPU: ids ``[batch, sequence]`` int64; images, audio and series in the layouts of their modules.
     """
-    plain = Request.of(model, seed)
+    plain = Request.of(model)
     if text_alone:
         if plain.takes("input_ids"):
             yield _assemble(plain, {}, _id_shapes(plain)[0])
         return
     found: list[list[Values]] = []
     for kind, layouts in _KINDS:
-        made = [plain.only_taken(layout(Request.of(model, seed))) for layout in layouts(plain)]
+        made = [plain.only_taken(layout(Request.of(model))) for layout in layouts(plain)]
         counted = [values for values in (_counted(plain, kind, values) for values in made) if values]
         if made and not counted:
             return
         found.append(counted or [{}])
     for first, second in itertools.product(*found):
         for shape in _id_shapes(plain):
-            yield _assemble(Request.of(model, seed), first | second, shape)
+            yield _assemble(Request.of(model), first | second, shape)
 
 
-def make_inputs(model: torch.nn.Module, seed: int = 0) -> Values:
+def make_inputs(model: torch.nn.Module) -> Values:
     """The likeliest keyword arguments for ``model.forward``."""
-    return next(candidates(model, seed))
+    return next(candidates(model))
 
 
 def _counted(request: Request, kind: str, values: Values) -> Values:

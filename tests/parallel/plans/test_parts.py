@@ -8,8 +8,8 @@ from modular_converter.parallel.errors import ApplyError, PlanFormatError
 from modular_converter.parallel.plans.parts import checked_parts, lengths_of, look_up_from, reduced, value_of
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 
 
 class Fused(nn.Module):
@@ -61,7 +61,7 @@ class Model(nn.Module):
 )
 def test_a_plan_of_equal_blocks_is_right_for_unequal_ones(how, parts):
     x = torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(2))
-    plan = derive_plan(record(Model(8, 8, how), {"x": x}, "fused"))
+    plan = plan_of_trace(record(Model(8, 8, how), {"x": x}, "fused"))
     fused = next(rule for rule in plan.rules if rule.pattern == "layers.*.qkv")
     assert fused.style == "packed_colwise" and fused.parts == parts
     assert Plan.parse(str(plan)) == plan and Plan.from_json(plan.to_json()) == plan
@@ -150,7 +150,7 @@ class Stacked(nn.Module):
 )
 def test_a_plan_of_some_blocks_is_right_for_more(how, parts):
     x = torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(2))
-    plan = derive_plan(record(Stacked(4, 24, how), {"x": x}, "blocks"))
+    plan = plan_of_trace(record(Stacked(4, 24, how), {"x": x}, "blocks"))
     up = next(rule for rule in plan.rules if rule.pattern == "layers.*.up")
     assert up.style == "packed_colwise" and up.parts == parts
     assert Plan.parse(str(plan)) == plan and Plan.from_json(plan.to_json()) == plan
@@ -161,7 +161,7 @@ def test_a_plan_of_some_blocks_is_right_for_more(how, parts):
 
 def test_blocks_that_the_code_does_not_name_stay_whole():
     x = torch.randn(2, 6, 32)
-    plan = derive_plan(record(Stacked(4, 24, "computed"), {"x": x}, "blocks"))
+    plan = plan_of_trace(record(Stacked(4, 24, "computed"), {"x": x}, "blocks"))
     assert not plan.rules and {"layers.*.up", "layers.*.down"} <= set(dict(plan.whole))
 
 

@@ -6,8 +6,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import parallelize_module
 
 from modular_converter.parallel.plans.emit import to_torch, torch_text
-from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 
 
 class Block(torch.nn.Module):
@@ -39,7 +39,7 @@ if __name__ == "__main__":
     dist.init_process_group("gloo")
     ids = torch.arange(12).view(2, 6)
     whole, sharded = Model(), Model()
-    plan = derive_plan(record(whole, {"ids": ids}, "model"))
+    plan = plan_of_trace(record(whole, {"ids": ids}, "model"))
     styles = to_torch(plan, whole)
     pasted = {}
     exec(torch_text(plan, whole), pasted)  # what `--format torch` prints does the same

@@ -9,9 +9,9 @@ from modular_converter.parallel.proof.decode import decoded, generation_inputs
 from modular_converter.parallel.proof.on_threads import check_on_threads
 from modular_converter.parallel.proof.prove import derive_model
 from modular_converter.parallel.proof.subject import subject_of
-from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 
 
 def small(path):
@@ -37,7 +37,7 @@ def test_a_state_of_the_whole_width_is_noticed():
     """RWKV makes its state from the configuration: a sharded layer fits a forward, and no decoding step."""
     target = target_of("transformers.models.rwkv.modeling_rwkv.RwkvForCausalLM")
     derived = derive_model(target)
-    full = derive_plan(derived.trace)
+    full = plan_of_trace(derived.trace)
     refused = check_on_threads(derived.subject, full, 2)
     assert refused.layer.endswith("attention") and "size of tensor" in refused.reason
     blind = dataclasses.replace(derived.subject, whole=dataclasses.replace(derived.subject.whole, tokens=[]))
@@ -48,7 +48,7 @@ def test_a_state_of_the_whole_width_is_noticed():
 def test_other_logits_fail():
     found = small("llama.modeling_llama.LlamaForCausalLM")
     subject = subject_of(found.model, found.inputs)
-    plan = derive_plan(record(found.model, found.inputs, "llama"))
+    plan = plan_of_trace(record(found.model, found.inputs, "llama"))
     assert check_on_threads(subject, plan, 2).passed
     other = dataclasses.replace(subject.whole, tokens=[torch.zeros_like(t) for t in subject.whole.tokens])
     assert check_on_threads(dataclasses.replace(subject, whole=other), plan, 2).layer == "the decoded tokens"

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 
 
 class Inner(nn.Module):
@@ -121,7 +121,7 @@ def test_a_plan_of_one_size_holds_for_others(way):
     *made, parts = WAYS[way]
     x = {"x": torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(1))}
     model = Model((16, 8, 4), *made)
-    plan = derive_plan(record(model, x, "blocks"), gather=False)
+    plan = plan_of_trace(record(model, x, "blocks"), gather=False)
     rules = {rule.pattern: rule for rule in plan.rules}
     if parts is None:
         assert not rules

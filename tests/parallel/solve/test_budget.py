@@ -11,9 +11,10 @@ from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.budget import fill, plan_within
 from modular_converter.parallel.solve.cost import cost, covered
-from modular_converter.parallel.solve.derive import SAVED, derive_plan
+from modular_converter.parallel.solve.derive import SAVED
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 
 
 ITEMS = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 6)), max_size=7)
@@ -59,7 +60,7 @@ def test_more_collectives_never_shard_less(llama):
     plans = [plan_within(trace, limit) for limit in range(7)]
     shares = [cost(trace, plan, resolve(plan, small.model).pieces, 2).sharded for plan in plans]
     assert shares == sorted(shares) and shares[0] == 0
-    full = covered(trace, derive_plan(trace))
+    full = covered(trace, plan_of_trace(trace))
     for plan in plans:
         given_up = {wildcard(name) for name in full - covered(trace, plan)}
         assert {pattern for pattern, reason in plan.whole if reason == SAVED} == given_up

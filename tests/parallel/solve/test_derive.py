@@ -7,9 +7,10 @@ from torch import nn
 
 from modular_converter.parallel.errors import TraceError
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.solve.derive import SAVED, Aim, derive_plan, plan_of
+from modular_converter.parallel.solve.derive import SAVED, Aim, plan_of
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 
 
 IDS = torch.arange(10).view(2, 5)
@@ -80,7 +81,7 @@ def test_rows_of_ids_are_shared_out(way):
         model.head.weight = model.words.weight
     if "two tables" in way:
         model.places.weight = model.words.weight
-    plan = derive_plan(record(model, {"ids": IDS}, "words"))
+    plan = plan_of_trace(record(model, {"ids": IDS}, "words"))
     assert {rule.pattern: rule.style for rule in plan.rules} == styles
     assert check_model_on_threads(model, plan, {"ids": IDS}, 2).passed
 
@@ -105,12 +106,12 @@ def test_layers_are_gathered_unless_they_are_small_or_do_not_divide():
     """A fifth of the largest layer is worth a gather; outside of layers, the size of the largest is."""
     model, x = Gathers(large=40, fifth=8, less=4, odd=30), {"x": torch.randn(2, 8)}
     trace = record(model, x, "gathers")
-    plan = derive_plan(trace)
+    plan = plan_of_trace(trace)
     gathered = {"layers.*.large", "layers.*.fifth", "head"}
     assert {rule.pattern: rule.style for rule in plan.rules} == dict.fromkeys(gathered, "colwise_gather_output")
     assert check_model_on_threads(model, plan, x, 2).passed
-    assert derive_plan(trace, gather=False).rules == ()
-    assert derive_plan(trace, pairs=False).rules == plan.rules
+    assert plan_of_trace(trace, gather=False).rules == ()
+    assert plan_of_trace(trace, pairs=False).rules == plan.rules
     apart = plan_of(follow(trace), Aim(apart=frozenset({"layers.0.large.weight", "layers.1.large.weight"})))
     assert {rule.pattern for rule in apart.rules} == gathered - {"layers.*.large"}
     assert dict(apart.whole)["layers.*.large.weight"] == SAVED != dict(apart.whole)["layers.*.odd.weight"]
@@ -132,7 +133,7 @@ class Elsewhere(nn.Module):
 
 def test_only_a_layers_own_products_are_gathered_and_all_else_has_a_reason():
     model, x = Elsewhere(), {"x": torch.randn(2, 8)}
-    plan = derive_plan(record(model, x, "elsewhere"))
+    plan = plan_of_trace(record(model, x, "elsewhere"))
     assert [rule.pattern for rule in plan.rules] == ["plain"]
     assert dict(plan.whole)["unused.weight"] == "not used by the traced forward"
     assert set(dict(plan.whole)) == {"taken.weight", "both.weight", "unused.weight"} and all(dict(plan.whole).values())
@@ -153,7 +154,7 @@ class Conv1D(nn.Module):
 
 def test_a_weight_that_is_the_other_way_round_is_cut_along_its_columns():
     model, x = nn.Sequential(Conv1D(), nn.Softmax(-1)), {"input": torch.randn(2, 8)}
-    plan = derive_plan(record(model, x, "turned"))
+    plan = plan_of_trace(record(model, x, "turned"))
     assert [(rule.pattern, rule.style, rule.dim) for rule in plan.rules] == [("0", "colwise_gather_output", 1)]
     assert check_model_on_threads(model, plan, x, 2).passed
 
@@ -175,7 +176,7 @@ def test_an_operator_without_a_rule_keeps_its_tensors_whole():
     )
     trace = record(model, x, "unknown")
     flow = follow(trace)
-    assert set(flow.opaque) >= {"_fft_r2c"} and not derive_plan(trace, gather=False).rules
+    assert set(flow.opaque) >= {"_fft_r2c"} and not plan_of_trace(trace, gather=False).rules
     reasons = {mark.reason for mark in flow.axes.marks}
     assert "_fft_r2c (no rule)" in reasons
 
@@ -209,6 +210,6 @@ class Thinned(nn.Module):
 @pytest.mark.parametrize("start", [0, 3])
 def test_entries_at_a_distance_are_shared_out_by_the_groups_that_they_stand_for(start):
     model, x = Thinned(start), {"x": torch.randn(2, 8)}
-    plan = derive_plan(record(model, x, "thinned"))
+    plan = plan_of_trace(record(model, x, "thinned"))
     assert {rule.pattern: rule.style for rule in plan.rules} == {"up": "colwise", "down": "rowwise"}
     assert check_model_on_threads(model, plan, x, 2).passed

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 
 
 HIDDEN, HEADS, WIDTH = 16, 4, 8
@@ -183,7 +183,7 @@ def model_and_inputs(way):
 @pytest.mark.parametrize("way", WAYS)
 def test_gradients_are_summed_where_whole_tensors_enter(way):
     model, inputs = model_and_inputs(way)
-    plan = derive_plan(record(model, inputs, "block"), gather=False)
+    plan = plan_of_trace(record(model, inputs, "block"), gather=False)
     wanted = WAYS[way][1]
     styles = {rule.pattern: rule.style for rule in plan.rules}
     assert styles["into"] == "colwise" and styles["out"] == "rowwise", "regions that nothing enters are sharded"

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.solve.hindrances import hindrances
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 
 
 class Block(nn.Module):
@@ -38,7 +38,7 @@ class Layers(nn.Module):
 def found(between, width=32):
     torch.manual_seed(0)
     trace = record(Layers(between, width), {"x": torch.randn(2, 5, 16)}, "layers")
-    return hindrances(trace, derive_plan(trace))
+    return hindrances(trace, plan_of_trace(trace))
 
 
 def halves_joined(x):
@@ -122,7 +122,7 @@ def test_rows_of_a_table_are_looked_up_anyway():
 
     model = nn.Sequential(Numbered(), Numbered(), nn.LayerNorm(16))
     trace = record(model, {"input": torch.randn(2, 5, 16)}, "numbered")
-    plan = derive_plan(trace)
+    plan = plan_of_trace(trace)
     assert {rule.pattern for rule in plan.rules} == {"*.up", "*.down"} and hindrances(trace, plan) == []
 
 
@@ -136,7 +136,7 @@ def test_attention_of_torch_is_said_as_such():
             return self.norm(x + self.inner(x, x, x, need_weights=False)[0])
 
     trace = record(nn.Sequential(Attention(), Attention()), {"input": torch.randn(2, 5, 16)}, "of_torch")
-    (hindrance,) = hindrances(trace, derive_plan(trace))
+    (hindrance,) = hindrances(trace, plan_of_trace(trace))
     assert hindrance.reason == "attention of torch" and "nn.Linear layers" in hindrance.advice
     assert set(hindrance.weights) == {"*.inner.in_proj_weight", "*.inner.out_proj.weight"}
 
@@ -145,10 +145,10 @@ def test_matrices_in_numbered_layers_alone_are_looked_at():
     torch.manual_seed(0)
     between = CURABLE["view"][0]
     trace = record(Block(between), {"x": torch.randn(2, 5, 16)}, "block")
-    assert hindrances(trace, derive_plan(trace)) == []
+    assert hindrances(trace, plan_of_trace(trace)) == []
     trace = record(Layers(between), {"x": torch.randn(2, 5, 16)}, "layers")
-    gathered, whole = derive_plan(trace), derive_plan(trace, gather=False)
+    gathered, whole = plan_of_trace(trace), plan_of_trace(trace, gather=False)
     assert {rule.style for rule in gathered.rules} == {"colwise_gather_output"} and not whole.rules
     assert hindrances(trace, gathered) == hindrances(trace, whole) != []
-    pairs = derive_plan(record(Layers(CURABLE["view"][3]), {"x": torch.randn(2, 5, 16)}, "layers"))
+    pairs = plan_of_trace(record(Layers(CURABLE["view"][3]), {"x": torch.randn(2, 5, 16)}, "layers"))
     assert hindrances(trace, pairs) == []

@@ -7,9 +7,9 @@ from torch import nn
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.plan import Plan, PlanRule
-from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.solve.read_library import from_library
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 from tests.parallel.solve.test_traps import HIDDEN, Stack
 from tests.parallel.solve.test_traps_in_modules import Latent
 
@@ -25,7 +25,7 @@ def trace():
 
 
 def test_a_derived_plan_comes_back(trace):
-    plan = derive_plan(trace)
+    plan = plan_of_trace(trace)
     found = from_library("latent", to_library(plan), trace)
     assert found.rules == plan.rules
     assert {rule.parts for rule in found.rules if rule.style == "mla_kv_a_proj"} == {("rank", "tail")}

@@ -6,10 +6,10 @@ from torch import nn
 
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.solve.choose import choose
-from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.write_rules import _summed_gradients
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 
 
 class Block(nn.Module):
@@ -42,7 +42,7 @@ def traced(between):
     ],
 )
 def test_attributes_shrink_with_the_axis(between, attributes):
-    plan = derive_plan(traced(between))
+    plan = plan_of_trace(traced(between))
     assert {rule.style for rule in plan.rules} == {"colwise", "rowwise"} and plan.attributes == attributes
 
 
@@ -67,7 +67,7 @@ def test_what_one_layer_hinders_stays_whole_in_all_layers_like_it():
 
     torch.manual_seed(0)
     for second, styles in ((as_it_is, {"colwise", "rowwise"}), (lambda m, x: x.flip(-1), {"colwise_gather_output"})):
-        plan = derive_plan(record(Layers(as_it_is, second), {"x": torch.randn(2, 5, 16)}, "layers"))
+        plan = plan_of_trace(record(Layers(as_it_is, second), {"x": torch.randn(2, 5, 16)}, "layers"))
         assert {rule.style for rule in plan.rules} == styles
         assert all(rule.pattern.startswith("layers.*.") for rule in plan.rules)
 
@@ -91,7 +91,7 @@ class Joined(nn.Module):
 def test_blocks_of_joined_tensors_are_counted_where_they_stand_in_the_code(number):
     """More than three may be a list whose length a configuration gives."""
     x = {"x": torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(1))}
-    plan = derive_plan(record(Joined(number), x, "joined"))
+    plan = plan_of_trace(record(Joined(number), x, "joined"))
     rules = {rule.pattern: rule for rule in plan.rules}
     if number < 4:
         assert rules["down"].style == "packed_rowwise" and rules["down"].parts == (1,) * number

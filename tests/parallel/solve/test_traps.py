@@ -9,8 +9,8 @@ from torch import nn
 
 from modular_converter.parallel.plans.plan import PlanRule
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 
 
 HIDDEN, HEADS, WIDTH = 32, 4, 8
@@ -86,7 +86,7 @@ def proven(model, **inputs):
     torch.manual_seed(5)
     inputs = inputs or {"x": torch.randn(2, 6, HIDDEN)}
     model.eval()
-    plan = derive_plan(record(model, inputs, "trap"))
+    plan = plan_of_trace(record(model, inputs, "trap"))
     for ranks in (2, 4):
         verdict = check_model_on_threads(model, plan, inputs, ranks)
         assert verdict.passed, (str(plan), verdict)
@@ -140,7 +140,7 @@ def test_gate_and_up_fused_is_packed():
 
 def test_fused_gate_up_as_plain_colwise_is_refused():
     model, inputs = Stack(GatedUp).eval(), {"x": torch.randn(2, 6, HIDDEN)}
-    plan = derive_plan(record(model, inputs, "trap"))
+    plan = plan_of_trace(record(model, inputs, "trap"))
     wrong = dataclasses.replace(
         plan, rules=tuple(PlanRule(r.pattern, "colwise") if r.parts else r for r in plan.rules)
     )

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 
 
 class Expert(nn.Module):
@@ -51,7 +51,7 @@ class Mixture(nn.Module):
 
 def derived(experts, used, ranks=2):
     model, x = Mixture(experts, used).eval(), {"x": torch.randn(3, 8, generator=torch.Generator().manual_seed(1))}
-    plan = derive_plan(record(model, x, "mixture"), gather=False)
+    plan = plan_of_trace(record(model, x, "mixture"), gather=False)
     for numbers in (used, range(len(experts))):
         model.used = numbers
         verdict = check_model_on_threads(model, plan, x, ranks)

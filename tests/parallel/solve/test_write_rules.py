@@ -9,10 +9,10 @@ from torch import nn
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import PlanRule
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
-from modular_converter.parallel.solve.derive import derive_plan
 from modular_converter.parallel.solve.write_rules import _generic, _patterns, generic_attributes
 from modular_converter.parallel.trace.graph import Parameter, Trace
 from modular_converter.parallel.trace.record import record
+from tests.parallel.plan_of_trace import plan_of_trace
 
 
 def trace_of(*paths, classes=None):
@@ -122,7 +122,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_rule_names_a_layer_where_a_style_says_how_all_of_it_is_split(way):
     model, x = Odd(way).eval(), {"x": torch.randn(3, 8, generator=torch.Generator().manual_seed(1))}
-    plan = derive_plan(record(model, x, "odd"), gather=False)
+    plan = plan_of_trace(record(model, x, "odd"), gather=False)
     assert {rule.pattern: (rule.style, rule.dim) for rule in plan.rules} == WAYS[way][1]
     verdict = check_model_on_threads(model, plan, x, 2)
     assert verdict.passed, verdict.reason

@@ -10,7 +10,6 @@ pytest.importorskip("transformers")
 from modular_converter.parallel.errors import BuildError, UnknownModel  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of, targets_of_folder  # noqa: E402
 from modular_converter.parallel.tiny.fields import integer, pair, sub, token  # noqa: E402
-from modular_converter.parallel.tiny.inputs import make_inputs  # noqa: E402
 from modular_converter.parallel.tiny.shrink import shrink  # noqa: E402
 from modular_converter.parallel.tiny.sizes import BATCH, SEQUENCE, small_value, width_of  # noqa: E402
 from modular_converter.parallel.trace.record import tensors_in  # noqa: E402
@@ -143,12 +142,6 @@ def test_feature_maps_are_as_many_as_before():
 def test_given_values_win_at_any_depth():
     config = shrink(target_of("llava").load()[1], "sizes", {"vision_config.hidden_size": 32, "image_token_index": 9})
     assert (config.vision_config.hidden_size, config.image_token_id) == (32, 9)
-
-
-def test_inputs_of_another_seed_differ():
-    model = build(target_of("bert")).model
-    first, second = make_inputs(model), make_inputs(model, seed=1)
-    assert not torch.equal(first["input_ids"], second["input_ids"])
 
 
 def test_base_models_of_a_folder():

@@ -1,4 +1,5 @@
 """Compare the numbers that a rank's code computes from shapes with those of the whole model, at the model's own sizes.
+
 Code may compute a number from a weight's shape that agrees on a small instance's ranks and differs on these, such as
 ``min(1.0, 1024 / weight.shape[0])``. Runs without data show it in every layer.
 """
@@ -48,8 +49,6 @@ logger = logging.getLogger(__name__)
 _CPU = torch.device("cpu")
 # Parts that are left whole, one after the other, before a model is refused.
 _MOST_PARTS = 8
-# The ranks on which a derived plan was proven.
-_RANKS = 2
 
 
 def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) -> tuple[Plan, str]:
@@ -116,7 +115,8 @@ def with_numbers(verdict: Verdict, derived: Derived, plan: Plan, ranks: int) -> 
 
 def derived_with_numbers(derived: Derived) -> Derived:
     """The same, with the layers whole whose code makes other numbers of a rank's shapes, if the rest of the plan holds."""
-    verdict = with_numbers(derived.verdict, derived, derived.plan, _RANKS)
+    ranks = derived.verdict.ranks
+    verdict = with_numbers(derived.verdict, derived, derived.plan, ranks)
     if verdict.passed or not derived.verdict.passed:
         return replace(derived, verdict=verdict)
     plan, again = derived.plan, verdict
@@ -125,7 +125,7 @@ def derived_with_numbers(derived: Derived) -> Derived:
         if left is None:
             break
         plan = left[1]
-        again = with_numbers(derived.checked(plan, _RANKS), derived, plan, _RANKS)
+        again = with_numbers(derived.checked(plan, ranks), derived, plan, ranks)
         if again.passed:
             return replace(derived, plan=plan, verdict=again, retreat=placed(verdict.layer, verdict.reason))
     return replace(derived, verdict=verdict)
@@ -147,8 +147,9 @@ def _skeleton(model: torch.nn.Module) -> Skeleton:
 def _first_new(
     skeleton: Skeleton, whole: Numbers | str, plan: Plan, size: int, small: Callable[[], set[Place] | None]
 ) -> tuple[Place, str] | str:
-    """The first place whose numbers differ on a rank but on no rank of the small instance, with the difference in
-    words. Without such a place, the reason why the numbers could not be compared; empty if they were.
+    """The first place whose numbers differ on a rank but on no rank of the small instance, and how, in words.
+
+    Without such a place, the reason why the numbers could not be compared; empty if they were.
     """
     if isinstance(whole, str):
         return whole

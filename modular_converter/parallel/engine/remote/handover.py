@@ -30,7 +30,7 @@ class Span:
     offset: int
 
 
-def parcels(items: tuple[Item, ...], slot: int = SLOT_BYTES) -> Iterator[list[Span]]:
+def parcels(items: tuple[Item, ...], slot: int) -> Iterator[list[Span]]:
     """All rows of all tensors, in parcels that fit a slot (one row alone may be larger)."""
     parcel: list[Span] = []
     used = 0
@@ -50,10 +50,10 @@ def parcels(items: tuple[Item, ...], slot: int = SLOT_BYTES) -> Iterator[list[Sp
         yield parcel
 
 
-def slot_bytes(items: tuple[Item, ...], slot: int = SLOT_BYTES) -> int:
+def slot_bytes(items: tuple[Item, ...]) -> int:
     """The bytes of a slot: each row must fit, and a slot is a small part of all tensors together."""
     total = sum(-(-item.row_bytes * item.rows // 64) * 64 for item in items)
-    return max(64, min(slot, total // 40), max((item.row_bytes for item in items), default=0))
+    return max(64, min(SLOT_BYTES, total // 40), max((item.row_bytes for item in items), default=0))
 
 
 def moves_of(piece: Piece | None, shape: tuple[int, ...], rank: int, size: int) -> list[tuple[int, int, int]]:

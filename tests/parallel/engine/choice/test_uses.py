@@ -23,12 +23,12 @@ from modular_converter.parallel.proof.head_variants import refusal  # noqa: E402
 from modular_converter.parallel.proof.in_use import variants_in_use  # noqa: E402
 from modular_converter.parallel.proof.on_threads import check_on_threads  # noqa: E402
 from modular_converter.parallel.proof.precision import Subject  # noqa: E402
-from modular_converter.parallel.solve.derive import derive_plan  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from modular_converter.parallel.tiny.uses import uses_of  # noqa: E402
 from modular_converter.parallel.trace.record import record  # noqa: E402
 from tests.parallel import used_otherwise  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402
+from tests.parallel.plan_of_trace import plan_of_trace  # noqa: E402
 
 
 IDS = torch.arange(5, 29).view(2, 12)
@@ -80,7 +80,7 @@ def test_a_plan_holds_in_each_use(name):
     plan, origin = select_plan(model, None, 2)
     assert said in origin and plan.rules
     assert holds(model, plan, inputs)
-    plain = derive_plan(record(model_of("WithPadding").eval(), {"input_ids": IDS}))
+    plain = plan_of_trace(record(model_of("WithPadding").eval(), {"input_ids": IDS}))
     assert not holds(model, plain, inputs)
 
 

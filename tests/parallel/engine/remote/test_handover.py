@@ -34,7 +34,7 @@ def same(name, tensor):
 @given(st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=6), st.integers(1, 400))
 def test_parcels_hold_every_row_once_and_fit(shapes, slot):
     items = tuple(item(shape) for shape in shapes)
-    size = slot_bytes(items, slot)
+    size = max(slot, slot_bytes(items))
     seen = []
     for parcel in parcels(items, size):
         ends = [0]
