@@ -73,7 +73,6 @@ def run_model(
     scales = list(scales or [scale_of(root) or 1.0 for root in roots])
     found = _backwards(model, roots, scales, together) if gradients else []
     model.zero_grad(set_to_none=True)
-    _let_go(model)
     return Reference([t.detach() for t in outputs], found, collectives, start=start, scales=scales)
 
 
@@ -98,14 +97,6 @@ def _weighting(root: torch.Tensor, scale: float, generator: torch.Generator) -> 
     """Random weights of the entries over the scale of the tensor; none for entries that are not finite."""
     weights = torch.randn(root.shape, generator=generator).to(root.dtype) / scale
     return torch.where(torch.isfinite(root.detach()), weights, torch.zeros_like(weights))
-
-
-def _let_go(model: torch.nn.Module) -> None:
-    """State that recurrent layers keep on themselves may hold a graph, and such a model cannot be copied."""
-    for module in model.modules():
-        for name, value in vars(module).items():
-            if isinstance(value, torch.Tensor) and value.grad_fn is not None:
-                setattr(module, name, value.detach())
 
 
 def reference(model: torch.nn.Module, inputs: Mapping[str, Any], together: bool = False) -> Reference:
