@@ -73,10 +73,8 @@ def record(model: torch.nn.Module, inputs: Mapping[str, Any], name: str = "") ->
         ):
             result = model(**inputs)
     except Exception as error:
-        where = recorder.stack[-1][0] if recorder.stack else "the model"
-        raise TraceError(
-            f"{name}: forward fails in {where or 'the model'}: {type(error).__name__}: {error}"
-        ) from error
+        where = recorder.stack[-1][0] or "the model"
+        raise TraceError(f"{name}: forward fails in {where}: {type(error).__name__}: {error}") from error
     return recorder.finish(name, result, compared)
 
 
