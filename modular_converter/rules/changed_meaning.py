@@ -48,7 +48,7 @@ A generated file has one name space, but its code comes from several files. Wher
 meanings, only one gets into the generated file: the other file's code then calls a function, inherits from a class or
 reads a constant that it was not written for. Two neighbours with an `eager_attention_forward` each are the usual case.
 A class of a neighbour that you use under its own name, while inherited code has a copy, is two classes there: members
-of the one enumeration are none of the other.
+of the one enumeration are none of the other. Renaming may also make two names one, if both are there.
 
 Keep the two apart. Classes get other names when the modular file names the heirs of one neighbour with a prefix of
 their own (`NewTextAttention`). A function or constant has to be written out in the modular file under another name,
@@ -140,6 +140,16 @@ def copied(location: Location, user: str, name: str, copy: str, module: str) -> 
         location,
         f"the generated `{user}` would use `{name}` of `{module}`, and inherited code its copy `{copy}`: two classes",
         help=f"Write `class {copy}({name})` with `pass` in the modular file, and `{copy}` where you use it.",
+    )
+
+
+def renamed_into(location: Location, user: str, old: str, new: str, module: str) -> Diagnostic:
+    """Renaming makes `old` of the neighbour `module` the same name as `new`, which its code has beside it."""
+    return Diagnostic(
+        RULE,
+        location,
+        f"`{old}` of `{module}` is renamed to `{new}`, which its code has already: the two are one in `{user}`",
+        help=f"Write the code that uses the two out in the modular file, with other names than `{new}`.",
     )
 
 

@@ -18,6 +18,7 @@ from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.faults import compile_error, find_faults, top_level_names
 from modular_converter.convert.examine.meanings import Change, find_changes
 from modular_converter.convert.examine.met_models import find_met_models
+from modular_converter.convert.examine.met_names import find_met_names
 from modular_converter.convert.examine.other_models import is_of_other_model
 from modular_converter.convert.examine.undefined import cure, parent_for, resolution_of
 from modular_converter.convert.inherit.build import BuiltClass
@@ -78,6 +79,9 @@ def report_changed_meanings(
     for one in find_copied_classes(neighbours, files):
         place = locate_word(path, one.name, text, one.line)
         reported.append(changed_meaning.copied(place, one.user, one.name, one.copy, one.neighbour))
+    for met in find_met_names(neighbours, classes, files):
+        place = locate_word(path, met.neighbour, text)
+        reported.append(changed_meaning.renamed_into(place, met.user, met.old, met.new, met.neighbour))
     return [finding.with_source(text) for finding in reported]
 
 

@@ -1,0 +1,69 @@
+"""Two names of a neighbour that renaming makes one: beside `llama_loss`, there is an `emu_loss` in its code already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from modular_converter.convert.examine.faults import compile_error
+from modular_converter.convert.examine.meanings import origin_of
+from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
+from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFiles
+from modular_converter.convert.source.module import Statement
+
+
+class MetNames(NamedTuple):
+    """Two names of a neighbour with one name in generated code."""
+
+    old: str
+    new: str
+    """The name that `old` gets, and that something else in the same code has already."""
+    neighbour: str
+    user: str
+
+
+def find_met_names(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles
+) -> Iterator[MetNames]:
+    """The names that meet in the code of one definition, or at the top level of a neighbour; each once."""
+    seen: set[tuple[str, str]] = set()
+    written = {
+        dotted: {one.line: one for one in renamed.neighbour.module.statements if one.name}
+        for dotted, renamed in neighbours.neighbours.items()
+    }
+    for file in files.files:
+        for definition in file.ordered:
+            dotted = _source(definition, neighbours, classes)
+            if not dotted:
+                continue
+            renamed = neighbours.neighbours[dotted]
+            module = renamed.neighbour.module
+            original = _original(definition, written[dotted], neighbours)
+            uses = original.uses if original is not None else frozenset[str]()
+            for old in sorted(uses):
+                new = renamed.definitions.renamer.name(old)
+                if new == old or new not in definition.uses or (dotted, old) in seen:
+                    continue
+                is_global = old in module.names and new in module.names
+                is_met = is_global or (new in uses and new not in module.names)
+                if is_met and compile_error(definition.text) is None:  # two parameters of one name are MC501
+                    seen.add((dotted, old))
+                    yield MetNames(old, new, dotted, definition.name)
+
+
+def _source(definition: EmittedDefinition, neighbours: Neighbourhood, classes: Mapping[str, BuiltClass]) -> str:
+    """The neighbour that a definition is copied from, or inherits from."""
+    built = classes.get(definition.name)
+    return origin_of(definition, neighbours) or (built.neighbour if built and built.parent else "")
+
+
+def _original(
+    definition: EmittedDefinition, written: Mapping[int, Statement], neighbours: Neighbourhood
+) -> Statement | None:
+    """The neighbour's definition before renaming; `written` holds all by their lines."""
+    if definition.origin.how == "copied":
+        return written.get(definition.origin.line)
+    heir = neighbours.classes.get(definition.name)
+    base = neighbours.resolution.parent(heir) if heir is not None else None
+    return neighbours.resolution.definition(base) if base else None

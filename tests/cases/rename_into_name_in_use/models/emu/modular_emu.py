@@ -1,0 +1,14 @@
+from ..llama.modeling_llama import LlamaHead, LlamaMLP, LlamaNorm
+
+
+class EmuHead(LlamaHead):
+    pass
+
+
+class EmuMLP(LlamaMLP):
+    pass
+
+
+class EmuNorm(LlamaNorm):
+    def forward(self, x):
+        return x
