@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.nn.modules.conv import _ConvNd
 
 from modular_converter.parallel.errors import BuildError, one_line
 from modular_converter.parallel.quantised.int8_linear import Int8Linear
@@ -128,9 +130,12 @@ def _inputs_that_run(model: torch.nn.Module, text_alone: bool) -> dict[str, Any]
 def randomise(model: torch.nn.Module, seed: int = SEED) -> None:
     """Weights of a size that keeps every layer's effect visible: zeros and tiny inits would hide a wrong plan.
 
-    Buffers that a checkpoint fills are changed too, and keep their signs.
+    No layer makes numbers much larger, for those of many layers would overflow, or saturate what follows. Buffers that
+    a checkpoint fills are changed too, and keep their signs.
     """
     generator = torch.Generator().manual_seed(seed)
+    convolutions = [module for module in model.modules() if isinstance(module, _ConvNd)]
+    terms = {id(module._parameters.get("weight")): _terms(module) for module in convolutions}
     with torch.no_grad():
         for parameter in model.parameters():
             if not parameter.is_floating_point():
@@ -138,7 +143,7 @@ def randomise(model: torch.nn.Module, seed: int = SEED) -> None:
             if parameter.dim() < 2:
                 parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.1)
             else:
-                scale = 1.0 / max(parameter.shape[-1], 1) ** 0.5
+                scale = 1.0 / max(terms.get(id(parameter), parameter.shape[-1]), 1) ** 0.5
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
         for module in model.modules():
             if isinstance(module, Int8Linear):
@@ -146,6 +151,14 @@ def randomise(model: torch.nn.Module, seed: int = SEED) -> None:
         for buffer in _filled_by_checkpoints(model):
             noise = torch.randn(buffer.shape, generator=generator).to(buffer.dtype) * 0.1
             buffer.copy_(buffer * noise.exp() if bool(buffer.any()) else noise)
+
+
+def _terms(module: _ConvNd) -> int:
+    """The number of products in one entry of a convolution's output."""
+    window = math.prod(module.kernel_size)
+    if module.transposed:
+        window = max(window // math.prod(module.stride), 1)
+    return module.in_channels // module.groups * window
 
 
 def _filled_by_checkpoints(model: torch.nn.Module) -> Iterator[torch.Tensor]:

@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import BuildError, UnknownModel  # noqa: E402
-from modular_converter.parallel.tiny.build import build, target_of, targets_of_folder  # noqa: E402
+from modular_converter.parallel.tiny.build import build, randomise, target_of, targets_of_folder  # noqa: E402
 from modular_converter.parallel.tiny.fields import integer, pair, sub, token  # noqa: E402
 from modular_converter.parallel.tiny.shrink import shrink  # noqa: E402
 from modular_converter.parallel.tiny.sizes import BATCH, SEQUENCE, small_value, width_of  # noqa: E402
@@ -52,6 +52,28 @@ def test_inputs_reach_the_tower(small):
         outputs = tensors_in(small.model(**small.inputs))
     assert outputs
     assert all(torch.isfinite(tensor).all() for tensor in outputs if tensor.is_floating_point())
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: torch.nn.Conv1d(48, 48, 3, padding=1),
+        lambda: torch.nn.Conv1d(48, 48, 5, padding=2, groups=6),
+        lambda: torch.nn.ConvTranspose1d(48, 48, 4, stride=2),
+        lambda: torch.nn.Linear(48, 48),
+    ],
+    ids=["convolution", "groups", "transposed", "linear"],
+)
+def test_many_layers_make_numbers_neither_huge_nor_tiny(layer):
+    """Otherwise those of thirty convolutions overflow, or rounding decides the gradients of the first ones."""
+    is_linear = isinstance(layer(), torch.nn.Linear)
+    for seed in (7, 8):
+        model = torch.nn.ModuleList(layer() for _ in range(30))
+        randomise(model, seed)
+        found = torch.randn((48, 48) if is_linear else (2, 48, 40), generator=torch.Generator().manual_seed(seed))
+        for one in model:
+            found = one(found)[..., :48]
+        assert 0.2 < float(found.detach().std()) < 5
 
 
 def test_the_same_model_and_inputs_each_time(small):
