@@ -20,6 +20,8 @@ from modular_converter.parallel.trace.unchanged import unchanged
 # Ids behind those of the first proof: a prime length in all, above the small windows and blocks of configurations.
 _MORE = 19
 _HIDDEN = 3
+# Tensors of small instances have thousands of entries. Where weights decide a length, it may be millions.
+_MOST_ENTRIES = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,9 @@ def _configs(module: torch.nn.Module) -> Iterator[Any]:
 
 
 def _is_steady(model: torch.nn.Module, inputs: Mapping[str, Any]) -> bool:
-    """Whether the model runs, gives finite numbers, and the same for other random numbers."""
+    """Whether the model runs in reasonable size, gives finite numbers, and the same for other random numbers."""
     runs = []
+    handles = [module.register_forward_hook(_check_size) for module in model.modules()]
     try:
         for seed in (11, 12):
             seed_cpu(seed)
@@ -127,6 +130,15 @@ def _is_steady(model: torch.nn.Module, inputs: Mapping[str, Any]) -> bool:
                 runs.append(tensors_in(model(**inputs)))
     except Exception:  # a model's own code may refuse a situation with any error
         return False
+    finally:
+        for handle in handles:
+            handle.remove()
     first, second = runs
     finite = any(bool(torch.isfinite(tensor).all()) for tensor in first)
     return finite and len(first) == len(second) and all(torch.equal(a, b) for a, b in zip(first, second))
+
+
+def _check_size(module: torch.nn.Module, args: Any, result: Any) -> None:
+    """A hook that ends a forward whose tensors become too large for a proof."""
+    if any(tensor.numel() > _MOST_ENTRIES for tensor in tensors_in(result)):
+        raise RuntimeError(f"more than {_MOST_ENTRIES} entries in a tensor")

@@ -121,3 +121,19 @@ def test_the_richest_situation_that_a_model_runs_in_is_taken(refused):
     assert found.model.training == ("train mode" in found.special)
     assert ("attention_mask" in found.inputs) == ("padding" in found.special)
     assert (found.inputs["input_ids"].shape[1] > 12) == ("another length" in found.special)
+
+
+class Growing(nn.Module):
+    """In train mode its tensors are of a length that only large computers hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(4, 4)
+
+    def forward(self, x):
+        found = self.up(x).repeat(600_000, 1) if self.training else self.up(x)
+        return self.up(found)
+
+
+def test_a_situation_of_huge_tensors_is_not_taken():
+    assert other_situation(Growing(), {"x": torch.ones(1, 4)}).special == ()
