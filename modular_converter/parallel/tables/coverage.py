@@ -28,6 +28,9 @@ from modular_converter.parallel.tiny.build import target_of, targets_of_folder
 
 
 MODEL_LIMIT_S = 60
+"""Seconds of a processor that a type may take in this process, so that other work of the machine decides nothing."""
+_WAITING, _RANKS_WAITING = 10, 4
+"""A type, and one proof on processes, may take so many times as long by the clock: ranks that hang use no processor."""
 LIGHT = 0.999
 """Shares are compared up to this factor: a bias more or less is no difference between plans."""
 
@@ -53,7 +56,7 @@ def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[R
     file = RowFile(done) if done is not None else None
     rows = list(file.rows) if file is not None else []
     known = {row["name"] for row in rows}
-    with RankPool(ranks) as pool:
+    with RankPool(ranks, MODEL_LIMIT_S * _RANKS_WAITING) as pool:
         pool.start()
         for name in names:
             if name in known:
@@ -72,20 +75,34 @@ def folders() -> list[str]:
     return sorted({path.parent.name for path in models.glob("*/modeling_*.py")} - {"auto"})
 
 
+class _TimeIsUp(BaseException):
+    """No ``Exception``: code that tries whether a model runs would take it for an error of the model, and go on."""
+
+
 @contextmanager
-def limited(seconds: int) -> Iterator[None]:
-    """Raise ``PlanError`` in the main thread after so many seconds."""
+def limited(seconds: int, by_the_clock: int | None = None) -> Iterator[None]:
+    """Raise ``PlanError`` in the main thread after so many seconds of this process's processor time.
 
-    def stop(*_: object) -> None:
-        raise PlanError(f"took more than {seconds} s")
+    Args:
+        by_the_clock: raise it after so many seconds of waiting and work too; the same number if None.
+    """
+    longest = by_the_clock or seconds
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    def stop(number: int, _: object) -> None:
+        raise _TimeIsUp(f"took more than {longest if number == signal.SIGALRM else seconds} s")
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGALRM, signal.SIGPROF)}
     try:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.alarm(longest)
         yield
+    except _TimeIsUp as error:
+        raise PlanError(str(error)) from None
     finally:
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _rows(name: str, pool: Any) -> Iterator[Row]:
@@ -115,7 +132,7 @@ def _row(target: Any, pool: Any) -> Row:
     start = time.monotonic()
     row: Row = {"model": target.name, "class": target.model_class.rpartition(".")[2], "state": "failed", "reason": ""}
     try:
-        with limited(MODEL_LIMIT_S):
+        with limited(MODEL_LIMIT_S, MODEL_LIMIT_S * _WAITING):
             _fill(row, target, pool, start)
             if row["state"] == "verified":
                 row["holds_at"] = _holds_at(target, row["plan"])
