@@ -60,13 +60,32 @@ def in_fitting_precision(model: torch.nn.Module, inputs: Mapping[str, Any]) -> S
 
 
 def in_float64(model: torch.nn.Module, inputs: Mapping[str, Any], numbers: Numbers = reference) -> Subject | None:
-    """The same in float64; None for a model that fixes a type somewhere."""
-    try:
+    """The same in float64; None for a model that fixes a type somewhere.
+
+    A model may keep tensors that are neither parameters nor buffers, such as a table that its first forward computed.
+    They are converted where the model does not run otherwise: some of them are of a fixed type.
+    """
+    wide = {name: doubled(value) for name, value in inputs.items()}
+    for attributes_too in (False, True):
         fine = copy_of(model).double()
-        wide = {name: doubled(value) for name, value in inputs.items()}
-        return Subject(fine, wide, numbers(fine, wide))
-    except Exception:  # types that do not fit together fail in any way
-        return None
+        if attributes_too and not _double_attributes(fine):
+            return None
+        try:
+            return Subject(fine, wide, numbers(fine, wide))
+        except Exception:  # types that do not fit together fail in any way
+            continue
+    return None
+
+
+def _double_attributes(model: torch.nn.Module) -> bool:
+    """Convert the tensors that modules keep as plain attributes; whether there were any."""
+    found = False
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                vars(module)[name] = value.double()
+                found = True
+    return found
 
 
 def outputs_alone(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Subject:
@@ -108,7 +127,8 @@ def _finite_entries(tensor: torch.Tensor) -> int:
 def without_unstable(subject: Subject) -> Subject:
     """The subject without the outputs and gradients that noise of the size of rounding changes.
 
-    In object detectors these are all gradients behind a choice of boxes. The outputs alone prove their weights.
+    In object detectors these are all gradients behind a choice of boxes. The outputs alone prove their weights. What
+    noise changes by nearly the tolerance is left out too: another order of sums may change it by more.
     """
     whole = subject.whole
     kept = [dict(gradients) for gradients in whole.gradients]
@@ -119,10 +139,10 @@ def without_unstable(subject: Subject) -> Subject:
             noisy, subject.inputs, bool(kept), start=whole.start, together=len(kept) == 1, scales=whole.scales
         )
         errors = errors_of(found.outputs, whole.outputs)
-        unstable |= {number for number, error in enumerate(errors) if not error <= OUTPUT_TOLERANCE}
+        unstable |= {number for number, error in enumerate(errors) if not error <= OUTPUT_TOLERANCE * _MARGIN}
         for moved, gradients in zip(found.gradients, kept):
             for name, error in gradient_errors(moved, gradients).items():
-                if not error <= GRADIENT_TOLERANCE:
+                if not error <= GRADIENT_TOLERANCE * _MARGIN:
                     del gradients[name]
     names = {name for gradients in whole.gradients for name in gradients}
     lost = names - {name for gradients in kept for name in gradients}
