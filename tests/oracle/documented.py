@@ -21,20 +21,25 @@ def documented(modular: str, *neighbours: str) -> frozenset[tuple[str, str]]:
         bases = [parents[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in parents]
         for method in _functions(node):
             inherited = next((one for base in bases for one in _functions(base) if one.name == method.name), None)
-            if inherited is not None and (about := _about(method, inherited)):
+            methods = [one for holder in (node, *bases) for one in _functions(holder)]
+            if inherited is not None and (about := _about(method, inherited, methods)):
                 found.add((node.name, about))
     return frozenset(found)
 
 
-def _about(method: ast.FunctionDef, inherited: ast.FunctionDef) -> str:
-    """The member that the guide's rules concern: the method, all of them for `__init__`, "" for none."""
+def _about(method: ast.FunctionDef, inherited: ast.FunctionDef, methods: list[ast.FunctionDef]) -> str:
+    """The member that the guide's rules concern: the method, all of them for `__init__`, "" for none.
+
+    Args:
+        methods: those of the class and its bases.
+    """
     if _is_stub(method):
         return method.name
     call = next((place for place, part in enumerate(method.body) if _calls_super(part, method.name)), None)
     if call is None:
         return ""
     if method.name == "__init__":
-        return EVERYTHING if _is_placed_differently(method.body[call + 1 :], inherited.body) else ""
+        return EVERYTHING if _is_placed_differently(method.body[call + 1 :], inherited.body, methods) else ""
     returns = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(inherited))
     takes_the_return = isinstance(method.body[call], ast.Expr) and call == len(method.body) - 1 and returns
     is_described = (
@@ -79,18 +84,32 @@ def _is_deleted(target: ast.expr) -> bool:
     return isinstance(target, ast.Name) and isinstance(target.ctx, ast.Del)
 
 
-def _is_placed_differently(after: list[ast.stmt], inherited: list[ast.stmt]) -> bool:
-    """An assignment replaces the parent's, in whose place the parent's later statements read it."""
+def _is_placed_differently(after: list[ast.stmt], inherited: list[ast.stmt], methods: list[ast.FunctionDef]) -> bool:
+    """An assignment replaces the parent's, in whose place the parent's later statements, and the methods that they use,
+    read it.
+    """
     for part in after:
         targets = {
             ast.unparse(target) for target in getattr(part, "targets", [getattr(part, "target", None)]) if target
         }
         places = [place for place, one in enumerate(inherited) if targets & set(_targets(one))]
-        if isinstance(part, (ast.Assign, ast.AnnAssign)) and places:
-            reads = {ast.unparse(node) for one in inherited[places[0] + 1 :] for node in _loads(one)}
-            if targets & reads:
-                return True
+        is_assignment = isinstance(part, (ast.Assign, ast.AnnAssign))
+        if is_assignment and places and targets & _reads(inherited[places[0] + 1 :], methods):
+            return True
     return False
+
+
+def _reads(statements: list[ast.stmt], methods: list[ast.FunctionDef]) -> set[str]:
+    """What statements read, and the methods and properties that they use."""
+    reads: set[str] = set()
+    todo: list[ast.stmt] = [*statements]
+    rest = list(methods)
+    while todo:
+        reads |= {ast.unparse(node) for one in todo for node in _loads(one)}
+        used = [one for one in rest if f"self.{one.name}" in reads]
+        rest = [one for one in rest if one not in used]
+        todo = [part for one in used for part in one.body]
+    return reads
 
 
 def _drops_a_value(after: list[ast.stmt], inherited: list[ast.stmt]) -> bool:
