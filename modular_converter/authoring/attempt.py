@@ -36,17 +36,14 @@ class Proof:
         return not self.conversion.failed and all(one.has_come_back for one in self.differences)
 
     @property
-    def reordered(self) -> Mapping[str, str]:
-        """Generated file that equals its flat file except for the order of definitions -> where the order differs."""
-        places = {one.file.path: one.order for one in self.differences if one.file.is_generated and one.is_same_code}
-        return {path: f"from `{order[0]}` on" for path, order in places.items() if order}
+    def rewritten(self) -> Mapping[str, str]:
+        """Generated file with the same code -> the difference, of order or layout."""
+        return {one.file.path: one.rewritten for one in self.differences if one.rewritten}
 
     @property
     def has_same_code(self) -> bool:
-        """Whether every file is proven, or at least has the same definitions in another order."""
-        if self.conversion.failed:
-            return False
-        return all(one.has_come_back or one.file.path in self.reordered for one in self.differences)
+        """Whether every file is proven, or at least has the same code in another order or layout."""
+        return not self.conversion.failed and all(one.has_come_back or one.rewritten for one in self.differences)
 
     @property
     def lines_back(self) -> int:

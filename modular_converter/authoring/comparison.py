@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
-from modular_converter.authoring.normal_form import normal
+from modular_converter.authoring.normal_form import normal, squeezed
 from modular_converter.authoring.origins import import_origin
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source.exports import exported_names
@@ -45,6 +45,8 @@ class FileDifference:
     """Names that the file imports without a condition, and the generated file on a condition of another file."""
     bytes_differ: bool = False
     """Whether anything differs at all."""
+    is_layout: bool = False
+    """Whether nothing but white space, parentheses and commas differs."""
 
     @property
     def is_same_code(self) -> bool:
@@ -64,6 +66,18 @@ class FileDifference:
         )
         words = "; ".join(filter(None, parts))
         return words or ("the lines between the definitions" if self.bytes_differ else "")
+
+    @property
+    def rewritten(self) -> str:
+        """The difference of a generated file with the same code: the order of definitions, or the layout; else ""."""
+        if self.has_come_back or not (self.file.is_generated and self.is_same_code):
+            return ""
+        return self.moved or ("other empty lines or line breaks between the definitions" if self.is_layout else "")
+
+    @property
+    def moved(self) -> str:
+        """The place from which on definitions stand in another order, in words; or ""."""
+        return f"another order of definitions, from `{self.order[0]}` on" if self.order else ""
 
     @property
     def has_come_back(self) -> bool:
@@ -118,6 +132,7 @@ def _compare(file: FlatFile, text: str, library: Library) -> FileDifference:
         origins=tuple(_with_other_origin(file.module, made)),
         guarded=tuple(sorted(guarded_keys(made) & plain_keys(file.module))),
         bytes_differ=True,
+        is_layout=squeezed(text) == squeezed(file.text),
     )
 
 

@@ -42,9 +42,9 @@ class Modularized:
     """Class whose docstrings or comments become its parent's -> its text before and after."""
 
     @property
-    def reordered(self) -> Mapping[str, str]:
-        """Generated file whose definitions are generated in another order -> where the order differs."""
-        return self.proof.reordered if self.proof else {}
+    def rewritten(self) -> Mapping[str, str]:
+        """Generated file that the next conversion writes with the same code -> the difference, of order or layout."""
+        return self.proof.rewritten if self.proof else {}
 
 
 @without_collector()

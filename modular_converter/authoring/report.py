@@ -62,8 +62,8 @@ def changes_of(difference: FileDifference) -> Iterator[str]:
         return
     if not difference.file.is_generated:
         yield f"{name}: a notice on top says that it is generated"
-    if difference.order:
-        yield f"{name}: another order of definitions, from `{difference.order[0]}` on"
+    if change := difference.rewritten or difference.moved:
+        yield f"{name}: {change}"
     if difference.dropped:
         yield f"{name}: nothing uses {', '.join(f'`{one}`' for one in difference.dropped)}, which goes"
     if difference.guarded:

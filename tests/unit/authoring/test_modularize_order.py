@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from modular_converter.authoring import proof as proof_module
+from modular_converter.authoring import report
 from modular_converter.authoring.draft import How
 from modular_converter.convert.batch import Run
 from modular_converter.settings.load import load_settings
@@ -50,3 +51,22 @@ def test_two_heirs_together_give_an_order_that_neither_gives_alone(tmp_path: Pat
     result = modularized(models, "new")
     assert result.proof is not None and result.proof.has_come_back
     assert result.proof.text.rstrip() == human.rstrip()
+
+
+def test_a_generated_file_may_come_back_with_other_line_breaks(tmp_path: Path) -> None:
+    """As deformable_detr's: imports stand in broken lines, where a name that was removed had made them long."""
+    old = "from torch import nn\n\n\nclass OldFeed(nn.Linear):\n    pass\n"
+    models = library_of(tmp_path, old=old)
+    modular = models / "new" / "modular_new.py"
+    modular.parent.mkdir()
+    human = "from ..old.modeling_old import OldFeed\n\n\nclass NewFeed(OldFeed):\n    pass\n"
+    (conversion,) = Run(load_settings(str(models)), {str(modular): human}, workers=1).convert([str(modular)])
+    path = models / "new" / "modeling_new.py"
+    text = conversion.files[str(path)]
+    path.write_text(text.replace("import nn\n", "import (\n    nn,\n)\n"))
+    result = modularized(models, "new")
+    assert result.proof is not None and not result.proof.has_come_back and not result.left
+    assert result.rewritten == {str(path): "other empty lines or line breaks between the definitions"}
+    assert "modeling_new.py: other empty lines or line breaks" in report.text(result)
+    path.write_text(text.replace("pass", "size = 1"))
+    assert not modularized(models, "new").rewritten
