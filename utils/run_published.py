@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from marked_pages import write_part
-from run_verified import limited, read
+from run_verified import read
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -174,6 +174,7 @@ def _classics() -> list[str]:
 def _fill(names: list[str], sizes: list[int], done: Path) -> None:
     """Append the rows of all types that have none yet."""
     from modular_converter.parallel.engine.ranks.session import Session
+    from modular_converter.parallel.tables.coverage import limited
 
     known = {(row["model"], row.get("devices")) for row in read(done)}
     sessions: dict[int, Any] = {}

@@ -10,11 +10,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +21,6 @@ from marked_pages import write_part
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 LIMIT_S = 120
-
-
-@contextmanager
-def limited(seconds: int) -> Iterator[None]:
-    """Raise `TimeoutError` in this thread after so many seconds."""
-
-    def stop(*_: object) -> None:
-        raise TimeoutError(f"took more than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -158,6 +139,8 @@ def _compared(model: Any, inputs: dict[str, Any], plan: str | None, session: Any
 def run_all(rows: list[dict[str, Any]], done: Path, limit: int | None) -> None:
     """Append a row for each verified model that has none yet."""
     from modular_converter.parallel.engine.ranks.session import Session
+    from modular_converter.parallel.errors import PlanError
+    from modular_converter.parallel.tables.coverage import limited
 
     known = {found["model"] for found in read(done)}
     todo = [one for one in rows if one["state"] == "verified" and one["model"] not in known][:limit]
@@ -169,7 +152,7 @@ def run_all(rows: list[dict[str, Any]], done: Path, limit: int | None) -> None:
         try:
             with limited(LIMIT_S):
                 found = row(one, session)
-        except TimeoutError as error:
+        except PlanError as error:
             session.end("a model took too long")
             found = {"model": one["model"], "forward": None, "generate": None, "reason": str(error)}
         with done.open("a", encoding="utf-8") as file:
