@@ -25,9 +25,9 @@ import libcst
 from marked_pages import write_part
 
 from modular_converter.authoring.attempt import Proof
-from modular_converter.authoring.flat_model import models_in, read_flat_model
+from modular_converter.authoring.flat_model import FlatModel, models_in, read_flat_model
 from modular_converter.authoring.library_index import LibraryIndex, read_index
-from modular_converter.authoring.modularize import modularize
+from modular_converter.authoring.modularize import modularize, written_out
 from modular_converter.authoring.report import parents_of
 from modular_converter.authoring.suggest import suggest
 from modular_converter.convert.source.index import index_module
@@ -68,7 +68,7 @@ def main() -> None:
         _keep(options.results, _speed(models))
     index = read_index(models, library)
     for chosen in SETS if options.set == "both" else (options.set,):
-        names = list(_models(models, chosen, library))
+        names = list(models_of_set(models, chosen, library))
         random.Random(options.seed).shuffle(names)
         for models_folder, model in names[: options.sample or None]:
             if time.monotonic() > end:
@@ -120,7 +120,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def _models(models: str, chosen: str, library: Library) -> Iterator[tuple[str, str]]:
+def models_of_set(models: str, chosen: str, library: Library) -> Iterator[tuple[str, str]]:
     """Folder and name of the models of a set."""
     for entry in sorted(os.scandir(models), key=lambda one: one.name):
         if entry.is_dir() and entry.name not in library.settings.no_models:
@@ -136,6 +136,7 @@ def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library:
     started = _processor()
     flat = read_flat_model(folder, model, library)
     result = modularize(flat, index, library)
+    seconds = round(_processor() - started, 1)
     proof = result.proof
     default = library.settings.default_kind
     modeling = [one for one in flat.files if one.kind == default]
@@ -151,11 +152,17 @@ def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library:
         "modeling_saved": back - _lines_of_kind(proof, default) if proof and back else 0,
         "human": human.read_text(encoding="utf-8").count("\n") if human.exists() else 0,
         "left": {os.path.basename(path): reason for path, reason in result.left.items()},
-        "order": {os.path.basename(path): reason for path, reason in result.reordered.items()},
+        "alone": sorted(os.path.basename(path) for path in result.left if _comes_back_alone(flat, path, library)),
+        "rewritten": {os.path.basename(path): change for path, change in result.rewritten.items()},
         "parents": parents_of(proof) if proof else {},
         "sources": sorted(os.path.relpath(one, flat.models_folder) for one in proof.sources) if proof else [],
-        "seconds": round(_processor() - started, 1),
+        "seconds": seconds,
     }
+
+
+def _comes_back_alone(flat: FlatModel, path: str, library: Library) -> bool:
+    """Whether a file comes back when it is the only one of its model and all of it is written out."""
+    return written_out(flat.without([one.path for one in flat.files if one.path != path]), library).has_come_back
 
 
 def _lines_of_kind(proof: Proof, kind: str) -> int:
@@ -192,13 +199,14 @@ def tables(results: Sequence[dict[str, Any]], package: str) -> dict[str, str]:
 
 def _table_of_people(people: Sequence[dict[str, Any]]) -> list[str]:
     whole = [one for one in people if not one["left"] and one["modular"]]
+    rewritten = [one for one in whole if one["rewritten"]]
     shorter = sum(one["modular"] <= one["human"] for one in whole)
     return [
         "| models with a modular file by people | |",
         "| --- | --- |",
         f"| models tried | {len(people)} |",
-        f"| all files come back byte for byte | {sum(not one['order'] for one in whole)} |",
-        f"| all files come back, some with another order of definitions | {sum(bool(one['order']) for one in whole)} |",
+        f"| all files come back byte for byte | {len(whole) - len(rewritten)} |",
+        f"| all files come back, some in another order or layout | {len(rewritten)} |",
         f"| some files stay | {sum(bool(one['left'] and one['modular']) for one in people)} |",
         f"| no file comes back | {sum(not one['modular'] for one in people)} |",
         f"| of the models that come back: lines of the flat files | {_total(whole, 'flat'):,} |",
@@ -211,6 +219,7 @@ def _table_of_people(people: Sequence[dict[str, Any]]) -> list[str]:
 def _table_of_flat(flat: Sequence[dict[str, Any]]) -> list[str]:
     covered = _total(flat, "covered")
     saved = covered - _total(flat, "modular")
+    unlike = _count(flat, "left") - _count(flat, "alone")
     modeling, in_modeling = _total(flat, "modeling"), _total(flat, "modeling_saved")
     return [
         "| models without a modular file | |",
@@ -219,6 +228,8 @@ def _table_of_flat(flat: Sequence[dict[str, Any]]) -> list[str]:
         f"| all files come back | {sum(not one['left'] for one in flat)} |",
         f"| some files stay | {sum(bool(one['left'] and one['modular']) for one in flat)} |",
         f"| no file comes back | {sum(not one['modular'] for one in flat)} |",
+        f"| files that stay | {_count(flat, 'left')} |",
+        f"| of these, files that no conversion gives, even alone and written out | {unlike} |",
         f"| lines of all their files | {_total(flat, 'flat'):,} |",
         f"| lines of the files that come back | {covered:,} |",
         f"| lines saved in these | {saved:,} ({100 * saved / max(1, covered):.0f} %) |",
@@ -235,13 +246,17 @@ def table_of_models(results: Sequence[dict[str, Any]], page: str) -> str:
     }
     for one in (one for one in results if one["set"] in SETS):
         parents = ", ".join(f"{name} ({count})" for name, count in one["parents"].items())
-        stays = "; ".join(f"`{name}`" for name in (*one["left"], *one["order"]))
+        stays = "; ".join(f"`{name}`" for name in (*one["left"], *one["rewritten"]))
         human = one["human"] or ""
         cells = (one["model"], one["flat"], human, one["modular"] or "", parents, stays)
         lines[one["model"]] = f"| {' | '.join(map(str, cells))} |"
     head = ["| model | lines of its files | by people | by the command | classes from | stays |"]
     head += ["| --- | --- | --- | --- | --- | --- |"]
     return "\n".join((*head, *(lines[name] for name in sorted(lines) if name not in ("model", "---"))))
+
+
+def _count(results: Sequence[dict[str, Any]], key: str) -> int:
+    return sum(len(one[key]) for one in results)
 
 
 def _total(results: Sequence[dict[str, Any]], key: str) -> int:

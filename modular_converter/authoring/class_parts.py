@@ -15,7 +15,16 @@ SMALLEST = 12
 
 
 def forms_of_parts(text: str, abstract: str) -> list[tuple[str, int]]:
-    """The form and the number of lines of each part of a class: members, bodies below a docstring, `__init__`'s lines.
+    """The form and the number of lines of each part of a class; see `places_of_parts`."""
+    found: dict[str, int] = {}
+    for form, first, last in places_of_parts(text, abstract):
+        found.setdefault(form, last - first)
+    return list(found.items())
+
+
+def places_of_parts(text: str, abstract: str) -> Iterator[tuple[str, int, int]]:
+    """The form, the first line (from 0) and the line behind each part of a class: members, bodies below a docstring,
+    `__init__`'s lines. Parts overlap.
 
     Args:
         text: the class.
@@ -24,14 +33,12 @@ def forms_of_parts(text: str, abstract: str) -> list[tuple[str, int]]:
     try:
         node = class_node(text)
     except (SyntaxError, ValueError, RecursionError):
-        return []
+        return
     lines = abstract.split("\n")
-    found: dict[str, int] = {}
     for first, last in _parts(node, lines):
         form = squeezed("".join(lines[first:last]))
         if len(form) >= SMALLEST:
-            found.setdefault(form, last - first)
-    return list(found.items())
+            yield form, first, last
 
 
 def _parts(node: ast.ClassDef, lines: list[str]) -> Iterator[tuple[int, int]]:

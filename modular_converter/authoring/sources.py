@@ -66,7 +66,7 @@ def find_sources(
         usable = {
             path
             for path, entry in one_of_each.items()
-            if may_give(entry, flat, forbidden, library) and _is_old_enough(entry, file, index, preferred)
+            if may_give(entry, flat, forbidden, library) and is_old_enough(entry, file, index, preferred)
         }
         scores = {
             name: {entry: score for entry, score in some.items() if entry.path in usable}
@@ -104,7 +104,7 @@ def _sources_of_functions(
                 if (
                     is_twin
                     and may_give(twin, flat, forbidden, library)
-                    and _is_old_enough(twin, file, index, preferred)
+                    and is_old_enough(twin, file, index, preferred)
                 ):
                     have.setdefault(twin.path, []).append(name)
     ranked = sorted(have, key=lambda path: (-len(have[path]), index.years[path], -index.popularity[path], path))
@@ -163,7 +163,7 @@ def may_give(entry: IndexEntry, flat: FlatModel, forbidden: frozenset[str], libr
     return neighbour_module(dotted_name(entry.path), library.settings) is not None
 
 
-def _is_old_enough(entry: IndexEntry, file: FlatFile, index: LibraryIndex, preferred: Collection[str]) -> bool:
+def is_old_enough(entry: IndexEntry, file: FlatFile, index: LibraryIndex, preferred: Collection[str]) -> bool:
     """Whether a file written by hand may inherit from a definition: from no younger model, unless a person says so.
 
     Of two similar models the younger one then inherits from the older one, whichever is modularized first.
