@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from modular_converter.api import convert_file, convert_paths, convert_source
     from modular_converter.convert.conversion import Conversion
-    from modular_converter.diagnostics import Diagnostic, Location, Severity
+    from modular_converter.findings import Finding, Location, Severity
     from modular_converter.settings.load import load_settings
     from modular_converter.settings.values import Settings
 
@@ -20,15 +20,15 @@ _PUBLIC = {
     "convert_source": "api",
     "Settings": "settings.values",
     "load_settings": "settings.load",
-    "Diagnostic": "diagnostics",
-    "Location": "diagnostics",
-    "Severity": "diagnostics",
+    "Finding": "findings",
+    "Location": "findings",
+    "Severity": "findings",
     "Conversion": "convert.conversion",
 }
 
 __all__ = [
     "Conversion",
-    "Diagnostic",
+    "Finding",
     "Location",
     "Settings",
     "Severity",

@@ -1,4 +1,4 @@
-"""The converter as a library: convert a text, a file or many files. Mistakes in them come back as diagnostics."""
+"""The converter as a library: convert a text, a file or many files. Mistakes in them come back as findings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def convert_source(source: str, path: str | os.PathLike[str], settings: Settings
         settings: those of the nearest `pyproject.toml`, when left out.
 
     Returns:
-        The generated texts by path, with the diagnostics. There are no texts when a diagnostic is an error.
+        The generated texts by path, with the findings. There are no texts when a finding is an error.
     """
     absolute = os.path.abspath(path)
     try:

@@ -34,7 +34,7 @@ def generate(root: pathlib.Path, settings: Settings) -> dict[str, str]:
     (conversion,) = Run(settings, workers=1).convert([str(modular)])
     findings = "".join(
         f"{finding.location.line}:{finding.location.column} {finding.code} {finding.message}\n"
-        for finding in conversion.diagnostics
+        for finding in conversion.findings
     )
     assert conversion.failed is not bool(conversion.files)
     for path, text in conversion.files.items():

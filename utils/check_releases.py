@@ -170,7 +170,7 @@ class Explainer:
         """The difference of one file, with its reason."""
         file = os.path.basename(path)
         conversion = self.by_folder[os.path.dirname(path)]
-        errors = [finding for finding in conversion.diagnostics if finding.is_error]
+        errors = [finding for finding in conversion.findings if finding.is_error]
         if errors:
             return Difference(file, "refused", f"{errors[0].code}: {errors[0].message}")
         if published and ours and formatted(published) == formatted(ours):

@@ -15,7 +15,7 @@ from modular_converter.check.run import CheckOptions, check
 def verdict(root: Path, cache: str | None, since: str | None = None) -> list[str]:
     """The exit code and the findings of a check, sorted, with paths relative to the tree."""
     found = check(CheckOptions(root=str(root), cache=cache, changed_since=since))
-    return [str(found.exit_code), *sorted(repr(one).replace(str(root), "ROOT") for one in found.diagnostics)]
+    return [str(found.exit_code), *sorted(repr(one).replace(str(root), "ROOT") for one in found.findings)]
 
 
 class FreshProcesses:

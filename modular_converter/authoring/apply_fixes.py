@@ -9,7 +9,7 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.cures import apply_edits
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import Diagnostic
+from modular_converter.findings import Finding
 from modular_converter.settings.values import Settings
 
 
@@ -20,9 +20,9 @@ class FixedFile:
     path: str
     old: str
     new: str
-    applied: tuple[Diagnostic, ...]
+    applied: tuple[Finding, ...]
     """The findings that are cured, in the order of the cures."""
-    refused: tuple[Diagnostic, ...] = ()
+    refused: tuple[Finding, ...] = ()
     """The findings whose cures would change more than intended."""
 
 
@@ -34,10 +34,10 @@ def apply_fixes(path: str, settings: Settings) -> FixedFile:
     """
     text = old = Library(settings).text(path)
     now = _converted(path, text, settings)
-    applied: list[Diagnostic] = []
-    refused: list[Diagnostic] = []  # findings of the present text: another cure may have been in the way
+    applied: list[Finding] = []
+    refused: list[Finding] = []  # findings of the present text: another cure may have been in the way
     while not now.failed:
-        waiting = (one for one in now.diagnostics if one.fix is not None and one not in refused)
+        waiting = (one for one in now.findings if one.fix is not None and one not in refused)
         finding = next(waiting, None)
         if finding is None or finding.fix is None:
             break
@@ -55,13 +55,13 @@ def _converted(path: str, text: str, settings: Settings) -> Conversion:
     return Run(settings, {path: text}, workers=1).convert([path])[0]
 
 
-def _holds(finding: Diagnostic, before: Conversion, after: Conversion) -> bool:
+def _holds(finding: Finding, before: Conversion, after: Conversion) -> bool:
     if after.failed or finding.fix is None:
         return False
-    old, new = (Counter(map(_key, one.diagnostics)) for one in (before, after))
+    old, new = (Counter(map(_key, one.findings)) for one in (before, after))
     is_same = finding.fix.changes_generated or after.files == before.files
     return is_same and new[_key(finding)] < old[_key(finding)] and not new - old
 
 
-def _key(finding: Diagnostic) -> tuple[str, str]:
+def _key(finding: Finding) -> tuple[str, str]:
     return finding.code, finding.message

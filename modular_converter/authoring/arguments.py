@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from modular_converter.authoring.flat_model import models_in
-from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.files.arguments import ALL, models_folder
+from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import missing_file
 from modular_converter.settings.kinds import split_stem
 from modular_converter.settings.load import load_settings

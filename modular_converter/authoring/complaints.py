@@ -9,12 +9,12 @@ from modular_converter.authoring.attempt import Proof
 from modular_converter.authoring.comparison import FileDifference
 from modular_converter.authoring.draft import How
 from modular_converter.convert.source.index import index_module
-from modular_converter.diagnostics import Location
+from modular_converter.findings import Location
 
 
 def complaints(proof: Proof) -> Iterator[tuple[str, str]]:
     """The definitions to write in a longer form, with the reasons."""
-    for finding in proof.conversion.diagnostics:
+    for finding in proof.conversion.findings:
         if finding.is_error:
             yield from ((name, finding.message) for name in _at_line(proof, finding.location))
     for difference in proof.differences:

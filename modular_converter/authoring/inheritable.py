@@ -13,7 +13,7 @@ from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.silence import is_silenced, obey_comments
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Role, Statement
-from modular_converter.diagnostics import ConversionError, Diagnostic, Severity, locate_word
+from modular_converter.findings import ConversionError, Finding, Severity, locate_word
 from modular_converter.rules.inheritable_definition import RULE, diagnose
 from modular_converter.settings.parent_folders import models_folder_of
 from modular_converter.settings.values import Settings
@@ -25,13 +25,13 @@ MOST_TWINS = 3
 """The most neighbours that are compared in detail for one definition, the oldest first."""
 
 
-def find_inheritable(paths: Iterable[str], settings: Settings) -> list[Diagnostic]:
+def find_inheritable(paths: Iterable[str], settings: Settings) -> list[Finding]:
     """The findings about some modular files, sorted, without those that their authors silence. A file that cannot be
     read has none: its conversion has reported the error.
     """
     library = Library(settings)
     indices: dict[str, LibraryIndex] = {}
-    found: list[Diagnostic] = []
+    found: list[Finding] = []
     for path in paths:
         models = models_folder_of(path)
         if models not in indices:
@@ -45,7 +45,7 @@ def find_inheritable(paths: Iterable[str], settings: Settings) -> list[Diagnosti
     return [one.with_severity(Severity.ERROR) for one in found] if settings.strict else found
 
 
-def _in_file(path: str, index: LibraryIndex, library: Library) -> Iterator[Diagnostic]:
+def _in_file(path: str, index: LibraryIndex, library: Library) -> Iterator[Finding]:
     module, text = library.module(path), library.text(path)
     model = os.path.basename(path).removeprefix("modular_").removesuffix(".py")
     names = library.names(models_folder_of(path))

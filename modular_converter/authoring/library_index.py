@@ -19,8 +19,8 @@ from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import DEFINITIONS, Module, Role
 from modular_converter.convert.source.names import ModelNames
 from modular_converter.convert.workers import without_collector
-from modular_converter.diagnostics import ConversionError
 from modular_converter.files.arguments import is_modular_name
+from modular_converter.findings import ConversionError
 from modular_converter.settings.kinds import split_stem
 from modular_converter.settings.values import Settings
 

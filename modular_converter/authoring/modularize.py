@@ -181,7 +181,7 @@ def _in_the_way(proof: Proof, library: Library) -> dict[str, str]:
         return smaller or {one.file.path: _reason(one, library.settings) for one in lacking}
     flat = proof.draft.flat
     if len(flat.files) == 1:
-        errors = [one.message for one in proof.conversion.diagnostics if one.is_error]
+        errors = [one.message for one in proof.conversion.findings if one.is_error]
         return {flat.files[0].path: errors[0] if errors else "it cannot be converted"}
     found = {}
     for file in flat.files:

@@ -11,7 +11,7 @@ from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role
-from modular_converter.diagnostics import ConversionError
+from modular_converter.findings import ConversionError
 
 
 MOST_STEPS = 8

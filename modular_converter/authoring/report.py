@@ -24,7 +24,7 @@ def summary_values(result: Modularized) -> dict[str, Any]:
         "modular_lines": proof.lines if proof else None,
         "parents": parents_of(proof) if proof else {},
         "definitions": _definitions(proof) if proof else [],
-        "warnings": [f"{one.code} {one.message}" for one in proof.conversion.diagnostics] if proof else [],
+        "warnings": [f"{one.code} {one.message}" for one in proof.conversion.findings] if proof else [],
         "changes": [text for one in proof.differences for text in changes_of(one)] if proof else [],
         "accepted": sorted(result.accepted),
         "left": {os.path.basename(path): reason for path, reason in result.left.items()},
@@ -84,8 +84,8 @@ def text(result: Modularized) -> str:
     else:
         parents = ", ".join(parents_of(proof)) or "no model"
         lines = [f"{result.flat.model}: {result.flat.lines:,} lines -> {proof.lines:,}, inherits from {parents}"]
-        if proof.conversion.diagnostics:
-            lines.append(f"  {count(len(proof.conversion.diagnostics), 'warning')} when it is converted")
+        if proof.conversion.findings:
+            lines.append(f"  {count(len(proof.conversion.findings), 'warning')} when it is converted")
         lines += (f"  {change}" for one in proof.differences for change in changes_of(one))
     if result.accepted:
         lines.append(f"  docstrings or comments become those of the parent: {', '.join(result.accepted)}")

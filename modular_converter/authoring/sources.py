@@ -17,7 +17,7 @@ from modular_converter.convert.inherit.resolve import neighbour_module, resolve_
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role, Statement
 from modular_converter.convert.source.rename import RenamedModule
-from modular_converter.diagnostics import ConversionError
+from modular_converter.findings import ConversionError
 
 
 MOST_FILES = 10

@@ -13,7 +13,7 @@ from modular_converter.authoring.sources import find_sources
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
-from modular_converter.diagnostics import ConversionError, locate_parse_error
+from modular_converter.findings import ConversionError, locate_parse_error
 from modular_converter.rules import syntax_error
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.convert.conversion import EXISTS, MISSING, Conversion
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.generated_files import current_text, path_of_generated
+from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import generated_file_differs, generated_file_missing
 from modular_converter.settings.values import Settings
 
@@ -43,27 +43,27 @@ class Difference(NamedTuple):
     old: str | None
     """None for a file that is missing."""
     new: str
-    diagnostic: Diagnostic
+    finding: Finding
 
 
-def compare(conversions: Iterable[Conversion], settings: Settings) -> tuple[list[StaleFile], list[Diagnostic]]:
+def compare(conversions: Iterable[Conversion], settings: Settings) -> tuple[list[StaleFile], list[Finding]]:
     """The generated files that differ from these conversions, sorted by path, and the findings about unreadable files."""
     stale: list[StaleFile] = []
-    unreadable: list[Diagnostic] = []
+    unreadable: list[Finding] = []
     for conversion in conversions:
         for path, new in conversion.files.items():
             target = path_of_generated(path, settings)
             try:
                 old = current_text(target, settings)
             except ConversionError as error:
-                unreadable += error.diagnostics
+                unreadable += error.findings
                 continue
             if old != new:
                 stale.append(StaleFile(path, target, conversion, old, new))
     return sorted(stale, key=lambda one: one.path), unreadable
 
 
-def describe(stale: Sequence[StaleFile], wrong: Diagnostic | None = None) -> list[Difference]:
+def describe(stale: Sequence[StaleFile], wrong: Finding | None = None) -> list[Difference]:
     """Each stale file with the definitions that differ and, where git can tell, the cause.
 
     Args:
@@ -81,11 +81,11 @@ def describe(stale: Sequence[StaleFile], wrong: Diagnostic | None = None) -> lis
     return [_describe(one, outdated, history, wrong) for one in stale]
 
 
-def _describe(stale: StaleFile, outdated: Set[str], history: CommitHistory, wrong: Diagnostic | None) -> Difference:
+def _describe(stale: StaleFile, outdated: Set[str], history: CommitHistory, wrong: Finding | None) -> Difference:
     """The finding about one stale file; `outdated` are the paths of all stale files."""
     modular = os.path.basename(stale.conversion.path)
     if stale.old is None and not os.path.lexists(stale.target):
-        diagnostic = generated_file_missing.diagnose(Location(stale.target), modular)
+        finding = generated_file_missing.diagnose(Location(stale.target), modular)
     else:
         contents = (path for path, seen in stale.conversion.reads.items() if seen not in (MISSING, EXISTS))
         sources = {path for path in contents if path not in stale.conversion.files}
@@ -96,11 +96,11 @@ def _describe(stale: StaleFile, outdated: Set[str], history: CommitHistory, wron
         from modular_converter.check.layout import differ_by_layout_alone  # an ordinary check needs no parser
 
         in_layout = differ_by_layout_alone(old, stale.new)
-        diagnostic = generated_file_differs.diagnose(place, modular, changed, cause, in_layout=in_layout)
-        diagnostic = diagnostic.with_source(old)
+        finding = generated_file_differs.diagnose(place, modular, changed, cause, in_layout=in_layout)
+        finding = finding.with_source(old)
     if wrong is not None:
-        diagnostic = replace(diagnostic, help=f"First cure {wrong.code}. {diagnostic.help}")
-    return Difference(stale.target, stale.conversion.path, stale.old, stale.new, diagnostic)
+        finding = replace(finding, help=f"First cure {wrong.code}. {finding.help}")
+    return Difference(stale.target, stale.conversion.path, stale.old, stale.new, finding)
 
 
 def _first_difference(old: Sequence[str], new: Sequence[str]) -> int:

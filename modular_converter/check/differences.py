@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.check.conversions import Conversions
-from modular_converter.diagnostics import Diagnostic
+from modular_converter.findings import Finding
 from modular_converter.settings.values import Settings
 
 
@@ -22,14 +22,14 @@ class Differences(NamedTuple):
     left: Sequence[Difference] = ()
     """Those that were not written, sorted by path."""
     written: Sequence[str] = ()
-    failures: Sequence[Diagnostic] = ()
+    failures: Sequence[Finding] = ()
     """The files that could not be read or written."""
-    wrong_versions: Sequence[Diagnostic] = ()
+    wrong_versions: Sequence[Finding] = ()
     """The errors about the formatter's version, the first with the number of files that differ for it."""
 
 
 def find_differences(
-    found: Conversions, settings: Settings, wrong: Sequence[Diagnostic], *, fix_in: str | None
+    found: Conversions, settings: Settings, wrong: Sequence[Finding], *, fix_in: str | None
 ) -> Differences:
     """Compare the conversions of this run with the disk, and write the differences if asked to.
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from modular_converter.check.compare import Difference
 from modular_converter.convert.build_order import levels
 from modular_converter.convert.conversion import Conversion
-from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.generated_files import put_in_place
+from modular_converter.findings import ConversionError, Finding
 from modular_converter.settings.values import Settings
 
 
@@ -19,20 +19,20 @@ class Fixed(NamedTuple):
     written: Sequence[str] = ()
     left: Sequence[Difference] = ()
     """The differences that could not be written, sorted by path."""
-    failures: Sequence[Diagnostic] = ()
+    failures: Sequence[Finding] = ()
 
 
 def fix(differences: Sequence[Difference], conversions: Sequence[Conversion], settings: Settings) -> Fixed:
     """Write each difference: neighbours before the files that are made from them."""
     written: list[str] = []
     left: list[Difference] = []
-    failures: list[Diagnostic] = []
+    failures: list[Finding] = []
     for difference in _in_order(differences, conversions):
         try:
             put_in_place(difference.path, difference.new, difference.modular, settings)
             written.append(difference.path)
         except ConversionError as error:
-            failures += error.diagnostics
+            failures += error.findings
             left.append(difference)
     return Fixed(written, sorted(left, key=lambda one: one.path), failures)
 

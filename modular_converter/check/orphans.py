@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
-from modular_converter.diagnostics import Diagnostic, Location
 from modular_converter.files.listing import Listings
 from modular_converter.files.read import heads
+from modular_converter.findings import Finding, Location
 from modular_converter.rules import generated_file_orphaned
 from modular_converter.settings.values import Settings
 
@@ -22,7 +22,7 @@ HEAD_BYTES = 8192
 
 def orphans(
     folders: Mapping[str, Collection[str]], conversions: Sequence[Conversion], settings: Settings, listings: Listings
-) -> list[Diagnostic]:
+) -> list[Finding]:
     """The files with a banner that no modular file gives.
 
     Args:

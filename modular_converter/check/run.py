@@ -15,11 +15,11 @@ from modular_converter.check.differences import find_differences
 from modular_converter.check.orphans import orphans
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.formatter_version import wrong_versions
-from modular_converter.diagnostics import ConversionError, Diagnostic, exit_code
 from modular_converter.files.arguments import ALL, folders_below
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.listing import Listings, Unignored
 from modular_converter.files.selection import Selection, select_files
+from modular_converter.findings import ConversionError, Finding, exit_code
 from modular_converter.settings.values import Settings
 
 
@@ -50,7 +50,7 @@ class CheckResult(NamedTuple):
     """Sorted by path."""
     differences: Sequence[Difference] = ()
     """The differences that remain, sorted by path; none of those that were written."""
-    diagnostics: Sequence[Diagnostic] = ()
+    findings: Sequence[Finding] = ()
     """All findings, those of the differences included."""
     written: Sequence[str] = ()
     incomplete: bool = False
@@ -64,13 +64,13 @@ class CheckResult(NamedTuple):
     def exit_code(self) -> int:
         """2 when something could not be checked, 1 with findings, else 0."""
         failed = any(conversion.failed for conversion in self.conversions)
-        return exit_code(self.diagnostics, incomplete=self.incomplete, different=failed)
+        return exit_code(self.findings, incomplete=self.incomplete, different=failed)
 
 
 def check(options: CheckOptions) -> CheckResult:
     """Check that generated files equal their conversion. Nothing is written without `fix`."""
     listings = Listings(_Unignored())
-    unchecked: list[Diagnostic] = []
+    unchecked: list[Finding] = []
     try:
         selection = _select(options, listings)
         unchecked += selection.findings
@@ -80,11 +80,11 @@ def check(options: CheckOptions) -> CheckResult:
             settings = settings.with_any_formatter
         found = find_conversions(paths, settings, options.cache, errors_only=options.errors_only)
     except ConversionError as error:
-        return CheckResult(diagnostics=[*unchecked, *error.diagnostics], incomplete=True)
+        return CheckResult(findings=[*unchecked, *error.findings], incomplete=True)
     differences = find_differences(found, settings, wrong, fix_in=(options.root or "") if options.fix else None)
     unchecked += differences.wrong_versions
-    findings = [finding for conversion in found.all for finding in conversion.diagnostics]
-    findings += [*differences.failures, *(one.diagnostic for one in differences.left)]
+    findings = [finding for conversion in found.all for finding in conversion.findings]
+    findings += [*differences.failures, *(one.finding for one in differences.left)]
     folders = _folders(paths if options.changed_since is not None else selection.paths, options, selection, listings)
     findings += orphans(folders, found.all, settings, listings)
     unchecked += (finding for finding in listings.findings if finding not in unchecked)

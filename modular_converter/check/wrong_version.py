@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from modular_converter.check.compare import StaleFile
 from modular_converter.check.layout import differ_by_layout_alone
 from modular_converter.convert.emit.format import format_files
-from modular_converter.diagnostics import ConversionError, Diagnostic
+from modular_converter.findings import ConversionError, Finding
 from modular_converter.rules import formatter_version
 from modular_converter.settings.values import Settings
 
 
 def leave_out_formatting(
-    stale: Sequence[StaleFile], wrong: Sequence[Diagnostic], settings: Settings
-) -> tuple[list[StaleFile], Sequence[Diagnostic]]:
+    stale: Sequence[StaleFile], wrong: Sequence[Finding], settings: Settings
+) -> tuple[list[StaleFile], Sequence[Finding]]:
     """The files whose code differs, and the errors about versions, the first with the number of the other files.
 
     A file differs by formatting alone if the available formatter turns the old text into the new one, or if both texts

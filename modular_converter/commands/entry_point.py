@@ -47,7 +47,7 @@ def run_command(command: click.Command, arguments: list[str] | None, name: str) 
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS and error.filename is None:
             raise SystemExit(_discard_output(error)) from None
-        from modular_converter.diagnostics import Location
+        from modular_converter.findings import Location
         from modular_converter.reporting import render
         from modular_converter.rules import internal_error
 

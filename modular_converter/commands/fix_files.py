@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from modular_converter.authoring.apply_fixes import FixedFile, apply_fixes
 from modular_converter.commands.output import print_diff
 from modular_converter.convert.conversion import Conversion
-from modular_converter.diagnostics import ConversionError, Location
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.links import is_installed, root_of
 from modular_converter.files.text_form import in_form_of
+from modular_converter.findings import ConversionError, Location
 from modular_converter.reporting.counts import count
 from modular_converter.reporting.safe import report_line
 from modular_converter.rules import read_only_target
@@ -35,7 +35,7 @@ def fix_files(
     """
     texts: dict[str, str] = {}
     for conversion in conversions:
-        if not any(finding.fix for finding in conversion.diagnostics):
+        if not any(finding.fix for finding in conversion.findings):
             continue
         fixed = apply_fixes(conversion.path, settings)
         if fixed.applied:

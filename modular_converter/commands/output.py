@@ -10,16 +10,16 @@ import click
 
 
 if TYPE_CHECKING:
-    from modular_converter.diagnostics import Diagnostic
+    from modular_converter.findings import Finding
 
 
-def report(diagnostics: Sequence[Diagnostic], output_format: str = "text", *, quiet: bool = False) -> None:
+def report(findings: Sequence[Finding], output_format: str = "text", *, quiet: bool = False) -> None:
     """Print findings in one of `reporting.FORMATS`: text to stderr, the other formats to stdout.
 
     Args:
         quiet: leave out warnings.
     """
-    shown = [finding for finding in diagnostics if finding.is_error or not quiet]
+    shown = [finding for finding in findings if finding.is_error or not quiet]
     in_text = output_format == "text"
     if in_text and not shown:
         return  # a check of current files does not load the renderers

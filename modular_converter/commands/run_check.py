@@ -13,7 +13,7 @@ import click
 from modular_converter.check.cache.store import VARIABLE, cache_folder, clear, unusable
 from modular_converter.check.run import CheckOptions, CheckResult, check
 from modular_converter.commands.output import print_diff, report
-from modular_converter.diagnostics import Diagnostic
+from modular_converter.findings import Finding
 from modular_converter.reporting import safe
 from modular_converter.reporting.counts import count
 from modular_converter.rules import UnknownRuleError, by_code, off_by_default
@@ -50,13 +50,13 @@ def run(
     result = check(options)
     extra = _of_rules_off(result, selected, counted=statistics)
     if extra.is_reported:
-        result = result._replace(diagnostics=[*result.diagnostics, *extra.findings])
+        result = result._replace(findings=[*result.findings, *extra.findings])
     if not quiet:
         for difference in result.differences:
             print_diff(difference.path, difference.old, difference.new, output_format, DIFF_LINES)
-    report(result.diagnostics, output_format, quiet=quiet)
+    report(result.findings, output_format, quiet=quiet)
     if statistics:
-        print_statistics([*result.diagnostics, *(() if extra.is_reported else extra.findings)])
+        print_statistics([*result.findings, *(() if extra.is_reported else extra.findings)])
     if not quiet:
         _report_cache(result, cache)
         _summarize(result, time.perf_counter() - started)
@@ -66,7 +66,7 @@ def run(
 class _OfRulesOff(NamedTuple):
     """The findings of the rules that are off by default, and whether they are reported or only counted."""
 
-    findings: Sequence[Diagnostic] = ()
+    findings: Sequence[Finding] = ()
     is_reported: bool = False
 
 
@@ -124,9 +124,9 @@ def _warn_of_cache(folder: str, trouble: str) -> None:
     click.echo(safe.report_line(f"the cache {folder} {trouble}; {advice}", safe.WIDEST_MESSAGE), err=True)
 
 
-def print_statistics(diagnostics: Sequence[Diagnostic]) -> None:
+def print_statistics(findings: Sequence[Finding]) -> None:
     """Print the number of findings of each rule to stderr: the most frequent first, then by code."""
-    counts = Counter(f"{diagnostic.code} {diagnostic.rule.name}" for diagnostic in diagnostics)
+    counts = Counter(f"{finding.code} {finding.rule.name}" for finding in findings)
     for rule, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         click.echo(f"{number:>6}  {rule}", err=True)
 

@@ -15,10 +15,10 @@ from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.workers import Progress
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location, exit_code
 from modular_converter.files.generated_files import current_text, path_of_generated, put_in_place
 from modular_converter.files.links import is_installed
 from modular_converter.files.selection import Selection, select_files
+from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.reporting.counts import count
 from modular_converter.rules import read_only_target
 from modular_converter.settings.values import Settings
@@ -62,7 +62,7 @@ class ConvertResult:
     """The conversions of a run, its findings, and its counts of files and lines."""
 
     conversions: Sequence[Conversion]
-    diagnostics: list[Diagnostic]
+    findings: list[Finding]
     changed: int = 0
     """Generated files that differ from the disk, where nothing is written."""
     written: int = 0
@@ -77,19 +77,19 @@ def run(options: ConvertOptions) -> int:
         selection = prepare(options)
         conversions = _convert(options, selection)
     except ConversionError as error:
-        report(error.diagnostics, options.output_format, quiet=options.quiet)
+        report(error.findings, options.output_format, quiet=options.quiet)
         return 2
-    diagnostics = list(selection.findings) + [one for conversion in conversions for one in conversion.diagnostics]
-    diagnostics = list(dict.fromkeys(diagnostics))  # a formatter that cannot be used stops every file
-    result = ConvertResult(conversions, diagnostics)
+    findings = list(selection.findings) + [one for conversion in conversions for one in conversion.findings]
+    findings = list(dict.fromkeys(findings))  # a formatter that cannot be used stops every file
+    result = ConvertResult(conversions, findings)
     for conversion in conversions:
         _place(conversion, options, selection.settings, result)
-    report(result.diagnostics, options.output_format, quiet=options.quiet)
+    report(result.findings, options.output_format, quiet=options.quiet)
     if options.verbose:
-        print("".join(f"\n{one.details}" for one in result.diagnostics if one.details), end="", file=sys.stderr)
+        print("".join(f"\n{one.details}" for one in result.findings if one.details), end="", file=sys.stderr)
     if not options.quiet:
         _summarize(options, result, time.perf_counter() - started)
-    return exit_code(result.diagnostics, different=result.changed > 0)
+    return exit_code(result.findings, different=result.changed > 0)
 
 
 def _convert(options: ConvertOptions, selection: Selection) -> Sequence[Conversion]:
@@ -124,7 +124,7 @@ def prepare(options: ConvertOptions) -> Selection:
     return selection
 
 
-def _refuse_installed(selection: Selection, options: ConvertOptions) -> Diagnostic | None:
+def _refuse_installed(selection: Selection, options: ConvertOptions) -> Finding | None:
     """The error for an installed package that would be written to; None where nothing is wrong."""
     installed = next(filter(is_installed, selection.paths), None)
     if installed is None or selection.settings.output_dir or not options.writes:
@@ -147,7 +147,7 @@ def _place(conversion: Conversion, options: ConvertOptions, settings: Settings, 
                 result.changed += 1
                 _print_change(target, old, text, options)
         except ConversionError as error:
-            result.diagnostics += (one for one in error.diagnostics if one not in result.diagnostics)
+            result.findings += (one for one in error.findings if one not in result.findings)
 
 
 def _print_change(target: str, old: str | None, text: str, options: ConvertOptions) -> None:
@@ -183,7 +183,7 @@ def _summarize(options: ConvertOptions, result: ConvertResult, seconds: float) -
     action = f"{result.written} written" if options.writes else f"{result.changed} would change"
     parts.append(f"{count(files, 'generated file')} ({action})")
     parts.append(f"{result.modular_lines:,} -> {result.generated_lines:,} lines")
-    warnings = sum(not diagnostic.is_error for diagnostic in result.diagnostics)
+    warnings = sum(not finding.is_error for finding in result.findings)
     if warnings:
         parts.append(count(warnings, "warning"))
     print(", ".join(parts) + f", {seconds:.2f} s", file=sys.stderr)

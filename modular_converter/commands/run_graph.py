@@ -10,9 +10,9 @@ import click
 
 from modular_converter.commands.output import report
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError, Diagnostic, exit_code
 from modular_converter.files.arguments import models_folder
 from modular_converter.files.atomic_write import write_atomically
+from modular_converter.findings import ConversionError, Finding, exit_code
 from modular_converter.graph import Graph, render
 from modular_converter.graph.build import build_graph
 from modular_converter.graph.select import chosen_models, modular_files
@@ -34,9 +34,9 @@ def run(
     """Print or write the graph, report the files that could not be read, and return the exit code."""
     _refuse_missing_folder(output)
     try:
-        graph, diagnostics = _read(models, package, root)
+        graph, findings = _read(models, package, root)
     except ConversionError as error:
-        graph, diagnostics = None, list(error.diagnostics)
+        graph, findings = None, list(error.findings)
     if graph is not None:
         suffix = os.path.splitext(output or "")[1].lower()
         text = render(output_format or _FORMATS.get(suffix, "text"), graph, sort=sort)
@@ -44,9 +44,9 @@ def run(
             sys.stdout.buffer.write(text.encode("utf-8"))
             sys.stdout.buffer.flush()
         else:
-            diagnostics += _write(output, text)
-    report(diagnostics)
-    return exit_code(diagnostics)
+            findings += _write(output, text)
+    report(findings)
+    return exit_code(findings)
 
 
 def _refuse_missing_folder(output: str | None) -> None:
@@ -56,18 +56,18 @@ def _refuse_missing_folder(output: str | None) -> None:
         raise click.BadParameter(f"there is no folder {folder!r}; make it first.", param_hint="'--output'")
 
 
-def _read(arguments: Sequence[str], package: str | None, root: str | None) -> tuple[Graph | None, list[Diagnostic]]:
+def _read(arguments: Sequence[str], package: str | None, root: str | None) -> tuple[Graph | None, list[Finding]]:
     """The graph of the models that the arguments mean, None where they mean none; and the findings."""
     configured = load_settings(root or os.getcwd()).root
     folder, paths = modular_files(arguments, models_folder(package, root, configured))
-    graph, diagnostics = build_graph(paths, folder, Library(load_settings(folder)))
+    graph, findings = build_graph(paths, folder, Library(load_settings(folder)))
     if not arguments:
-        return graph, diagnostics
+        return graph, findings
     chosen, findings = chosen_models(arguments, graph, folder)
-    return (graph.around(chosen) if chosen else None), diagnostics + findings
+    return (graph.around(chosen) if chosen else None), findings + findings
 
 
-def _write(path: str, text: str) -> list[Diagnostic]:
+def _write(path: str, text: str) -> list[Finding]:
     """Write the graph to a file, device or pipe, and print its size; return the finding where this fails."""
     try:
         if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):  # a device or a pipe
@@ -76,6 +76,6 @@ def _write(path: str, text: str) -> list[Diagnostic]:
             return []
         write_atomically(path, text, os.path.dirname(os.path.abspath(path)))
     except ConversionError as error:
-        return list(error.diagnostics)
+        return list(error.findings)
     click.echo(f"{path}: {len(text.encode('utf-8')) / 1000:,.0f} kB", err=True)
     return []

@@ -11,13 +11,13 @@ import click
 
 from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location, Severity, exit_code
 from modular_converter.files.arguments import ALL, models_folder
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.links import is_installed, root_of
 from modular_converter.files.listing import Listings
 from modular_converter.files.model_folders import ModelFolders
 from modular_converter.files.text_form import in_form_of
+from modular_converter.findings import ConversionError, Finding, Location, Severity, exit_code
 from modular_converter.marks.audit import Audited, MarkVerdict, audit
 from modular_converter.marks.compare import differing
 from modular_converter.marks.fix import Repair, repair
@@ -53,7 +53,7 @@ def run(options: MarksOptions) -> int:
             for path, text in done.texts.items():
                 write_atomically(path, in_form_of(path, text), root_of(path, library.settings))
     except ConversionError as error:
-        report(error.diagnostics, options.output_format)
+        report(error.findings, options.output_format)
         return 2
     findings = [*done.audit.findings, *_findings(done, library)]
     if options.strict:
@@ -111,7 +111,7 @@ def _print_diffs(marks: Sequence[Audited], output_format: str) -> None:
             print_diff(one.path, one.copy.text, one.source.text, output_format)
 
 
-def _findings(done: Repair, library: Library) -> Iterator[Diagnostic]:
+def _findings(done: Repair, library: Library) -> Iterator[Finding]:
     """One finding for each mark that is not identical."""
     for one in done.audit.marks:
         mark, end = one.mark, one.mark.column + len(one.mark.text)

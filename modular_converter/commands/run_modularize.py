@@ -16,10 +16,10 @@ from modular_converter.authoring.modularize import Modularized, modularize_allow
 from modular_converter.authoring.report import summary_values, text
 from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.generated_files import current_text, path_of_generated
 from modular_converter.files.links import is_installed
+from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import read_only_target
 from modular_converter.settings.values import Settings
 
@@ -53,9 +53,9 @@ def run(options: ModularizeOptions) -> int:
         library = Library(chosen.settings)
         index = read_index(chosen.models, library)
     except ConversionError as error:
-        report(error.diagnostics)
+        report(error.findings)
         return 2
-    findings: list[Diagnostic] = []
+    findings: list[Finding] = []
     summaries = []
     differs = False
     for folder, model in chosen.named:
@@ -67,7 +67,7 @@ def run(options: ModularizeOptions) -> int:
                 differs |= _write_or_show(result.flat.modular, result.proof.text, chosen.settings, options)
                 _show_accepted(result, options)
         except ConversionError as error:
-            findings += error.diagnostics
+            findings += error.findings
             continue
         if result.proof is not None:
             index = index.with_modular(result.flat.modular, result.proof.sources)

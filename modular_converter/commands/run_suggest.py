@@ -15,7 +15,7 @@ from modular_converter.authoring.suggest import Suggestion, snippet, suggest
 from modular_converter.commands.output import report
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.workers import without_collector
-from modular_converter.diagnostics import ConversionError
+from modular_converter.findings import ConversionError
 
 
 MOST_MODELS = 5
@@ -34,7 +34,7 @@ def run(model: str, package: str | None, root: str | None, output_format: str) -
             flats = [read_flat_model(folder, name, library) for folder, name in chosen.named]
         index = read_index(chosen.models, library)
     except ConversionError as error:
-        report(error.diagnostics)
+        report(error.findings)
         return 2
     found = [suggest(flat, index, library) for flat in flats]
     if output_format == "json":

@@ -9,7 +9,7 @@ import click
 
 from modular_converter.commands.output import report
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location, exit_code
+from modular_converter.findings import ConversionError, Finding, Location, exit_code
 from modular_converter.provenance.records import LineRange
 from modular_converter.provenance.where import Answer, Kind, TracedLines, Tracer
 from modular_converter.reporting.counts import count
@@ -31,7 +31,7 @@ def run(places: Sequence[str], output_format: str) -> int:
     """Answer for each `FILE:LINE`, and return the exit code."""
     asked = [_split(place) for place in places]
     answers: list[Answer] = []
-    findings: list[Diagnostic] = []
+    findings: list[Finding] = []
     tracers: dict[Settings, Tracer] = {}
     for path, line in asked:
         try:
@@ -42,7 +42,7 @@ def run(places: Sequence[str], output_format: str) -> int:
             answers.append(tracer.where(path, line))
             findings += (one for one in answers[-1].findings if one not in findings)
         except ConversionError as error:
-            findings += (one for one in error.diagnostics if one not in findings)
+            findings += (one for one in error.findings if one not in findings)
     if output_format == "json":
         records = {"schema": "modular-converter/where", "version": 2, "lines": list(map(_record, answers))}
         click.echo(dump(records), nl=False)

@@ -24,11 +24,11 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.arguments import ALL
 from modular_converter.files.generated_files import current_text, path_of_generated, put_in_place
 from modular_converter.files.links import is_installed
 from modular_converter.files.selection import Selection
+from modular_converter.findings import ConversionError, Finding
 from modular_converter.git.affected import SETTINGS_FILES, affected, named_settings
 from modular_converter.reporting.counts import count
 from modular_converter.reporting.paths import shown_path
@@ -87,7 +87,7 @@ def watch_models(options: ConvertOptions) -> int:
         if selection.findings:
             raise ConversionError(*selection.findings)
     except ConversionError as error:
-        report(error.diagnostics, quiet=options.quiet)
+        report(error.findings, quiet=options.quiet)
         return 2
     _update_folders(state, selection)
     if not state.folders:
@@ -177,7 +177,7 @@ def _pass(state: Watch, saved: Sequence[str] | None, label: str, *, writes: bool
         paths = selection.paths if saved is None else _affected(state, saved, selection)
         conversions = Run(selection.settings, workers=selection.settings.workers).convert(paths)
     except ConversionError as error:  # settings in the middle of an edit, or a missing formatter
-        _print_line(state, label, (), "", list(error.diagnostics), started)
+        _print_line(state, label, (), "", list(error.findings), started)
         return
     state.reads = {path: state.reads.get(path, {}) for path in selection.paths}
     state.reads.update({conversion.path: conversion.reads for conversion in conversions})
@@ -199,10 +199,10 @@ def _affected(state: Watch, saved: Sequence[str], selection: Selection) -> list[
 
 def _write(
     state: Watch, selection: Selection, conversions: Sequence[Conversion], writes: bool
-) -> tuple[list[str], list[Diagnostic]]:
+) -> tuple[list[str], list[Finding]]:
     """Write the generated files that differ, or only find them; return their paths and all findings."""
     different: list[str] = []
-    findings = [diagnostic for conversion in conversions for diagnostic in conversion.diagnostics]
+    findings = [finding for conversion in conversions for finding in conversion.findings]
     for conversion in conversions:
         for path, text in conversion.files.items():
             target = path_of_generated(path, selection.settings)
@@ -213,7 +213,7 @@ def _write(
                     different.append(target)
                     state.own[target] = stamp_of(target)
             except ConversionError as error:
-                findings += error.diagnostics
+                findings += error.findings
     return different, list(dict.fromkeys(findings))
 
 
@@ -222,7 +222,7 @@ def _print_line(
     label: str,
     conversions: Sequence[Conversion],
     action: str,
-    findings: Sequence[Diagnostic],
+    findings: Sequence[Finding],
     started: float,
 ) -> None:
     """Print the line of a pass: the action, the files, the first error, the number of warnings, the time."""

@@ -17,7 +17,7 @@ from modular_converter.convert.silence import judged, obey_comments
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.observations import Observations
 from modular_converter.convert.workers import Progress, convert_all, without_collector
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location
+from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import cycle
 from modular_converter.settings.values import Settings
 
@@ -85,23 +85,23 @@ class Run:
         try:
             result = self.format(texts, settings)
         except ConversionError as error:
-            return [replace(one, files={}, diagnostics=(*one.diagnostics, *error.diagnostics)) for one in conversions]
+            return [replace(one, files={}, findings=(*one.findings, *error.findings)) for one in conversions]
         return [self._finish(conversion, result, library) for conversion in conversions]
 
     def _finish(self, conversion: Conversion, result: FormatResult, library: Library) -> Conversion:
         """A conversion with its formatted texts and all its findings."""
-        diagnostics = [_with_source(diagnostic, library) for diagnostic in conversion.diagnostics]
+        findings = [_with_source(finding, library) for finding in conversion.findings]
         seen = Observations()
-        diagnostics += examine(conversion, result, library.observing(seen))
-        diagnostics.sort(key=lambda diagnostic: diagnostic.sort_key)
+        findings += examine(conversion, result, library.observing(seen))
+        findings.sort(key=lambda finding: finding.sort_key)
         text = library.text_if_readable(conversion.path) or ""
-        diagnostics = with_cures(obey_comments(diagnostics, conversion.path, text), conversion.path, text)
-        failed = any(diagnostic.is_error for diagnostic in diagnostics)
+        findings = with_cures(obey_comments(findings, conversion.path, text), conversion.path, text)
+        failed = any(finding.is_error for finding in findings)
         files = {} if failed else {path: result.texts[path] for path in conversion.files}
         reads = _merged(
             conversion.reads, {path: at for path, at in seen.files.items() if path not in conversion.files}
         )
-        finished = replace(conversion, files=files, diagnostics=tuple(diagnostics), reads=reads)
+        finished = replace(conversion, files=files, findings=tuple(findings), reads=reads)
         return judged(finished, self.settings)
 
     def _lay_over(
@@ -162,10 +162,10 @@ def _from(members: tuple[str, ...], path: str) -> tuple[str, ...]:
     return (*members[start:], *members[:start])
 
 
-def _with_source(diagnostic: Diagnostic, library: Library) -> Diagnostic:
-    if diagnostic.source_line or not library.exists(diagnostic.location.path):
-        return diagnostic
+def _with_source(finding: Finding, library: Library) -> Finding:
+    if finding.source_line or not library.exists(finding.location.path):
+        return finding
     try:
-        return diagnostic.with_source(library.text(diagnostic.location.path))
+        return finding.with_source(library.text(finding.location.path))
     except ConversionError:
-        return diagnostic
+        return finding

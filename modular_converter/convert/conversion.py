@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from modular_converter.diagnostics import Diagnostic, Severity
+from modular_converter.findings import Finding, Severity
 
 
 EXISTS, UNREADABLE, MISSING = "exists", "unreadable", ""
@@ -33,7 +33,7 @@ class Conversion:
     path: str
     files: Mapping[str, str]
     """Absolute path of each generated file -> its text. Empty when there are errors."""
-    diagnostics: tuple[Diagnostic, ...] = ()
+    findings: tuple[Finding, ...] = ()
     """The findings, without those that the author silences."""
     origins: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     """Path of each generated file -> where each of its definitions comes from, in order."""
@@ -44,17 +44,17 @@ class Conversion:
     requires: frozenset[str] = frozenset()
     """The neighbour files that the modular file imports from, whether they exist or not."""
 
-    found: tuple[Diagnostic, ...] = ()
+    found: tuple[Finding, ...] = ()
     """The findings before the settings leave some out or change their severity."""
 
     @property
     def failed(self) -> bool:
         """Whether an error stopped it."""
-        return any(diagnostic.is_error for diagnostic in self.diagnostics)
+        return any(finding.is_error for finding in self.findings)
 
     def strictly(self) -> Conversion:
         """The same with warnings as errors, which leave no files."""
-        if not self.diagnostics:
+        if not self.findings:
             return self
-        findings = tuple(one.with_severity(Severity.ERROR) for one in self.diagnostics)
-        return replace(self, files={}, diagnostics=findings)
+        findings = tuple(one.with_severity(Severity.ERROR) for one in self.findings)
+        return replace(self, files={}, findings=findings)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 
-from modular_converter.diagnostics import Diagnostic, Edit
+from modular_converter.findings import Edit, Finding
 
 
 MOST_CURES = 50
@@ -15,7 +15,7 @@ findings.
 """
 
 
-def with_cures(findings: Iterable[Diagnostic], path: str, text: str) -> list[Diagnostic]:
+def with_cures(findings: Iterable[Finding], path: str, text: str) -> list[Finding]:
     """The findings; those about the modular file have the cures that their rules offer.
 
     Args:
@@ -35,7 +35,7 @@ def with_cures(findings: Iterable[Diagnostic], path: str, text: str) -> list[Dia
     return found
 
 
-def _with_cure(finding: Diagnostic, text: str) -> Diagnostic:
+def _with_cure(finding: Finding, text: str) -> Finding:
     from modular_converter.rules import fixes
 
     try:

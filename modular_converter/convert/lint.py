@@ -15,7 +15,6 @@ from modular_converter.convert.inline.generated import EmittedDefinition, Genera
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
-from modular_converter.diagnostics import Diagnostic
 from modular_converter.facts.conversion import (
     ClassFacts,
     Facts,
@@ -26,12 +25,13 @@ from modular_converter.facts.conversion import (
     Parent,
 )
 from modular_converter.facts.members import Members, class_node
+from modular_converter.findings import Finding
 from modular_converter.rules import checks
 
 
 def lint(
     neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], collection: GeneratedFiles, library: Library
-) -> tuple[Diagnostic, ...]:
+) -> tuple[Finding, ...]:
     """The findings of one modular file, in the order of its lines."""
     facts = gather_facts(neighbours, classes, collection, library)
     found = list(itertools.chain.from_iterable(check(facts) for check in checks()))

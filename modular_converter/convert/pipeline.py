@@ -22,13 +22,13 @@ from modular_converter.convert.inline.collect import collect_definitions
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.lint import lint
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError, Diagnostic
+from modular_converter.findings import ConversionError, Finding
 
 
 def convert(path: str, library: Library) -> Conversion:
     """Convert the modular file at an absolute path. The texts are not formatted yet.
 
-    Faults of the input are never raised: they are in the diagnostics, and then there are no files.
+    Faults of the input are never raised: they are in the findings, and then there are no files.
 
     Args:
         path: the modular file.
@@ -42,15 +42,15 @@ def convert(path: str, library: Library) -> Conversion:
         lost = report_lost_statements(neighbours, collection, library)
         redefined = report_redefined(neighbours, collection, library)
         found = (*lint(neighbours, classes, collection, library), *changed, *lost, *redefined)
-        diagnostics = _findings(classes, found)
+        findings = _findings(classes, found)
     except ConversionError as error:
-        return Conversion(path, {}, error.diagnostics, reads=seen.reads)
-    if any(diagnostic.is_error for diagnostic in diagnostics):
-        return Conversion(path, {}, diagnostics, reads=seen.reads)
+        return Conversion(path, {}, error.findings, reads=seen.reads)
+    if any(finding.is_error for finding in findings):
+        return Conversion(path, {}, findings, reads=seen.reads)
     folder = os.path.dirname(path)
     texts = {os.path.join(folder, name): text for name, text in files.items()}
     origins = {os.path.join(folder, file.name): tuple(one.origin for one in file.ordered) for file in collection.files}
-    return Conversion(path, texts, diagnostics, origins, seen.reads, dict(sorted(seen.packages.items())))
+    return Conversion(path, texts, findings, origins, seen.reads, dict(sorted(seen.packages.items())))
 
 
 def first_steps(path: str, library: Library) -> tuple[Neighbourhood, Mapping[str, BuiltClass], GeneratedFiles]:
@@ -64,7 +64,7 @@ def first_steps(path: str, library: Library) -> tuple[Neighbourhood, Mapping[str
     return neighbours, classes, collect_definitions(neighbours, classes, library)
 
 
-def _findings(classes: Mapping[str, BuiltClass], others: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
+def _findings(classes: Mapping[str, BuiltClass], others: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings of merging the classes and those of the checks, in the order of the lines."""
     merging = [finding for built in classes.values() for finding in built.findings]
     return tuple(sorted((*merging, *others), key=lambda finding: finding.sort_key))

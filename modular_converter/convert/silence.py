@@ -13,23 +13,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from modular_converter.convert.conversion import Conversion
-from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.findings import Finding, Location
 from modular_converter.settings.values import Settings
 
 
 def judged(conversion: Conversion, settings: Settings) -> Conversion:
     """A conversion with the findings that the settings select, in their severity; `found` keeps all findings."""
-    found = conversion.diagnostics
+    found = conversion.findings
     if not found:
         return conversion
     kept = found
     if settings.silences:
         kept = tuple(one for one in found if not is_silenced(one, conversion.path, settings))
-    result = replace(conversion, diagnostics=kept, found=found)
+    result = replace(conversion, findings=kept, found=found)
     return result.strictly() if settings.strict else result
 
 
-def is_silenced(finding: Diagnostic, path: str, settings: Settings) -> bool:
+def is_silenced(finding: Finding, path: str, settings: Settings) -> bool:
     """Whether the settings leave out a finding about a modular file."""
     if not finding.rule.can_be_ignored:
         return False
@@ -55,7 +55,7 @@ def _fits(path: str, pattern: str, settings: Settings) -> bool:
     return fnmatch.fnmatchcase(os.path.basename(path), pattern) or fnmatch.fnmatchcase(relative, pattern)
 
 
-def obey_comments(findings: Sequence[Diagnostic], path: str, text: str) -> list[Diagnostic]:
+def obey_comments(findings: Sequence[Finding], path: str, text: str) -> list[Finding]:
     """The findings about a modular file that its comments leave, and those about the comments themselves.
 
     Args:
@@ -70,7 +70,7 @@ def obey_comments(findings: Sequence[Diagnostic], path: str, text: str) -> list[
         return list(findings)
     left = list(findings)
     failed = any(one.is_error for one in findings)
-    about: list[Diagnostic] = []
+    about: list[Finding] = []
     for comment in comments:
         place = Location(path, comment.line, comment.column, comment.line, comment.end_column)
         silenced, about_entries = _silenced_by(comment.entries, place, left, failed)
@@ -80,12 +80,12 @@ def obey_comments(findings: Sequence[Diagnostic], path: str, text: str) -> list[
 
 
 def _silenced_by(
-    entries: Sequence[str], place: Location, findings: Sequence[Diagnostic], failed: bool
-) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    entries: Sequence[str], place: Location, findings: Sequence[Finding], failed: bool
+) -> tuple[list[Finding], list[Finding]]:
     """The findings that one comment silences, and those about its entries."""
     from modular_converter.rules import bad_ignore, off_by_default, unused_ignore
 
-    silenced: list[Diagnostic] = []
+    silenced: list[Finding] = []
     about_entries = [] if entries else [bad_ignore.names_none(place)]
     for entry in entries:
         prefix, unknown = bad_ignore.resolve_code(place, entry)
@@ -100,7 +100,7 @@ def _silenced_by(
     return silenced, about_entries
 
 
-def _is_about(finding: Diagnostic, place: Location, prefix: str) -> bool:
+def _is_about(finding: Finding, place: Location, prefix: str) -> bool:
     location = finding.location
     lines = range(location.line, (location.end_line or location.line) + 1)
     return (

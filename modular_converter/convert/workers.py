@@ -13,7 +13,7 @@ from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.observations import Observations
-from modular_converter.diagnostics import ConversionError, Location, locate_word
+from modular_converter.findings import ConversionError, Location, locate_word
 from modular_converter.rules import internal_error
 
 
@@ -60,15 +60,13 @@ def _convert_each(paths: Iterable[str], library: Library, progress: Progress) ->
 
 
 def convert_safely(path: str, library: Library) -> Conversion:
-    """`pipeline.convert`; an error of the tool itself becomes a diagnostic that carries its traceback."""
+    """`pipeline.convert`; an error of the tool itself becomes a finding that carries its traceback."""
     seen = Observations()
     try:
         return convert(path, library.observing(seen))
     except Exception as error:
-        diagnostic = internal_error.diagnose(
-            _place_of(seen.class_name, path, library), error, class_name=seen.class_name
-        )
-        return Conversion(path, {}, (diagnostic,), reads=seen.reads)
+        finding = internal_error.diagnose(_place_of(seen.class_name, path, library), error, class_name=seen.class_name)
+        return Conversion(path, {}, (finding,), reads=seen.reads)
 
 
 def _place_of(class_name: str, path: str, library: Library) -> Location:

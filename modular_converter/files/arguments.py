@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.listing import Listings
 from modular_converter.files.model_folders import ModelFolders
+from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import missing_file, nothing_to_convert
 from modular_converter.settings.parent_folders import project_above
 
@@ -22,7 +22,7 @@ class Found(NamedTuple):
 
     paths: tuple[str, ...]
     """Absolute paths, sorted."""
-    findings: tuple[Diagnostic, ...]
+    findings: tuple[Finding, ...]
     """A finding for each argument that means no file."""
 
 
@@ -36,12 +36,12 @@ def discover(arguments: Iterable[str], models: str | None, listings: Listings | 
     """
     listings = listings or Listings()
     paths: set[str] = set()
-    findings: list[Diagnostic] = []
+    findings: list[Finding] = []
     for argument in arguments:
         try:
             paths.update(_expand(argument, models, listings))
         except ConversionError as error:
-            findings += error.diagnostics
+            findings += error.findings
     return Found(tuple(sorted(paths)), tuple(findings))
 
 

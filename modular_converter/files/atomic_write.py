@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import outside_root, read_only_target
 from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.regular_file import NO_FOLLOW, FileTooLarge, read_regular

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.links import is_installed, refuse_link_out, root_of
+from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import missing_file, read_only_target, too_large
 from modular_converter.settings.values import Settings
 
@@ -18,7 +18,7 @@ def path_of_generated(path: str, settings: Settings) -> str:
     return os.path.join(settings.output_dir, os.path.basename(os.path.dirname(path)), os.path.basename(path))
 
 
-def same_targets(paths: Sequence[str], settings: Settings) -> dict[str, Diagnostic]:
+def same_targets(paths: Sequence[str], settings: Settings) -> dict[str, Finding]:
     """An error for each modular file whose generated files would be written over those of another, by its path."""
     places: dict[str, list[str]] = {}
     for path in paths if settings.output_dir else ():

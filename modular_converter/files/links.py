@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import outside_root
 from modular_converter.settings.parent_folders import INSTALLED, models_folder_of
 from modular_converter.settings.values import Settings

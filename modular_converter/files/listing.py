@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.findings import Finding, Location
 from modular_converter.rules import missing_file
 
 
@@ -59,7 +59,7 @@ class Listings:
         return any(name in names for names in listing)
 
     @property
-    def findings(self) -> list[Diagnostic]:
+    def findings(self) -> list[Finding]:
         """A finding for each folder so far that exists and cannot be listed, sorted."""
         return [missing_file.folder(Location(path), reason) for path, reason in sorted(self._unreadable.items())]
 

@@ -7,8 +7,8 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 
-from modular_converter.diagnostics import ConversionError
 from modular_converter.files.links import is_link, refuse_link_out
+from modular_converter.findings import ConversionError
 from modular_converter.settings.regular_file import NO_FOLLOW, read_head, read_regular
 from modular_converter.settings.values import Settings
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.arguments import discover, models_folder
 from modular_converter.files.generated_files import same_targets
 from modular_converter.files.listing import Listings
+from modular_converter.findings import ConversionError, Finding
 from modular_converter.rules import bad_setting
 from modular_converter.settings.folders import load_settings_of
 from modular_converter.settings.load import load_settings
@@ -26,7 +26,7 @@ class Selection(NamedTuple):
     """The folder of models; None when no folder is known."""
     paths: tuple[str, ...]
     """Absolute paths of modular files, sorted."""
-    findings: tuple[Diagnostic, ...]
+    findings: tuple[Finding, ...]
     """A finding for each argument that means no file, each folder that cannot be listed, and each pair of files with
     one target.
     """

@@ -12,9 +12,9 @@ from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.inherit.resolve import module_path, neighbour_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Role, Statement
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
 from modular_converter.files.generated_files import path_of_generated
 from modular_converter.files.packages import package_of
+from modular_converter.findings import ConversionError, Finding, Location, locate_word
 from modular_converter.graph.records import Edge, Graph, ImportedThing, InheritedClass, Model, ModelFile
 from modular_converter.rules import missing_file, unknown_neighbour
 
@@ -39,7 +39,7 @@ class _Reading:
     library: Library
     models: dict[str, Model] = field(default_factory=dict)
     taken: dict[tuple[str, str], _Taken] = field(default_factory=dict)
-    diagnostics: list[Diagnostic] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     kinds: dict[str, dict[str, str]] = field(default_factory=dict)
     """Neighbour's path -> name of a definition -> its kind."""
 
@@ -52,7 +52,7 @@ class _Reading:
         return self.taken.setdefault((heir, parent), _Taken())
 
 
-def build_graph(paths: Iterable[str], root: str, library: Library) -> tuple[Graph, list[Diagnostic]]:
+def build_graph(paths: Iterable[str], root: str, library: Library) -> tuple[Graph, list[Finding]]:
     """The graph of the modular files at `paths`, and the findings about them; a bad file never stops the others.
 
     Args:
@@ -65,7 +65,7 @@ def build_graph(paths: Iterable[str], root: str, library: Library) -> tuple[Grap
         Edge(heir, parent, tuple(taken.classes), tuple(sorted(taken.things, key=lambda one: (one.file, one.name))))
         for (heir, parent), taken in sorted(reading.taken.items())
     )
-    return _graph(_title(root), reading.models, tuple(edges)), reading.diagnostics
+    return _graph(_title(root), reading.models, tuple(edges)), reading.findings
 
 
 def model_name(folder: str, root: str) -> str:
@@ -110,7 +110,7 @@ def _read_model(path: str, reading: _Reading) -> None:
             raise ConversionError(missing_file.diagnose(Location(path), reason="not a regular file"))
         lines = reading.library.text(path).count("\n")
     except ConversionError as error:
-        reading.diagnostics += error.diagnostics
+        reading.findings += error.findings
         return
     known = reading.models[heir]
     generated = (*known.generated, *_generated_from(path, reading))
@@ -118,7 +118,7 @@ def _read_model(path: str, reading: _Reading) -> None:
     try:
         statements = reading.library.module(path).statements
     except ConversionError as error:
-        reading.diagnostics += error.diagnostics
+        reading.findings += error.findings
         return
     _read_statements(heir, path, statements, reading)
 
@@ -137,7 +137,7 @@ def _generated_from(path: str, reading: _Reading) -> Iterator[ModelFile]:
         try:
             text = reading.library.text(file)
         except ConversionError as error:
-            reading.diagnostics += [one for one in error.diagnostics if one not in reading.diagnostics]
+            reading.findings += [one for one in error.findings if one not in reading.findings]
             continue
         if os.path.basename(is_generated(text)) == os.path.basename(path):
             yield ModelFile(printable(name), text.count("\n"))
@@ -184,9 +184,9 @@ def _source_of(name: ImportedName, path: str, line: int, reading: _Reading) -> s
         return source
     looked = os.path.relpath(source, folder).replace(os.sep, "/") if source else name.module.partition(".")[0]
     location = locate_word(path, name.module, reading.library.text(path), line)
-    diagnostic = unknown_neighbour.diagnose(location, name.module, looked)
-    if diagnostic not in reading.diagnostics:
-        reading.diagnostics.append(diagnostic)
+    finding = unknown_neighbour.diagnose(location, name.module, looked)
+    if finding not in reading.findings:
+        reading.findings.append(finding)
     return ""
 
 
@@ -202,7 +202,7 @@ def _defined_in(path: str, reading: _Reading) -> Mapping[str, str]:
         try:
             text = reading.library.text(path) if reading.library.exists(path) else ""
         except ConversionError as error:
-            reading.diagnostics += [one for one in error.diagnostics if one not in reading.diagnostics]
+            reading.findings += [one for one in error.findings if one not in reading.findings]
             text = ""
         reading.kinds[path] = {found[2] or found[3]: _KINDS[found[1]] for found in _DEFINED.finditer(text)}
     return reading.kinds[path]

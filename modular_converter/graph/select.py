@@ -6,8 +6,8 @@ import glob
 import os
 from collections.abc import Sequence
 
-from modular_converter.diagnostics import ConversionError, Diagnostic
 from modular_converter.files.arguments import ALL, discover
+from modular_converter.findings import ConversionError, Finding
 from modular_converter.graph.build import model_name
 from modular_converter.graph.records import Graph
 from modular_converter.rules import nothing_to_convert
@@ -32,13 +32,13 @@ def modular_files(arguments: Sequence[str], models: str | None) -> tuple[str, tu
     return models, found.paths
 
 
-def chosen_models(arguments: Sequence[str], graph: Graph, root: str) -> tuple[list[str], list[Diagnostic]]:
+def chosen_models(arguments: Sequence[str], graph: Graph, root: str) -> tuple[list[str], list[Finding]]:
     """The models that the arguments name, and a finding for each argument that names none.
 
     An argument is the name of a model, which may be written by hand, or any argument of `modular-convert`.
     """
     chosen: list[str] = []
-    findings: list[Diagnostic] = []
+    findings: list[Finding] = []
     for argument in arguments:
         names = [name for name in (argument, argument.replace("-", "_")) if name in graph.models][:1]
         if not names and _is_path(argument):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError, Diagnostic, locate_parse_error
+from modular_converter.findings import ConversionError, Finding, locate_parse_error
 from modular_converter.marks.comments import CopyMark, find_marks
 from modular_converter.marks.compare import agree, same_lines
 from modular_converter.marks.sources import NotFoundError, Sources
@@ -67,7 +67,7 @@ class Audit:
     """In the order of the files and lines."""
     in_generated: int
     """The number of marks in generated files; they are left out, since nobody edits these files."""
-    findings: tuple[Diagnostic, ...] = ()
+    findings: tuple[Finding, ...] = ()
     """Findings about files that could not be read."""
 
 
@@ -77,7 +77,7 @@ def audit(paths: Iterable[str], library: Library) -> Audit:
     Raises `ConversionError` where the formatter cannot be used.
     """
     found: list[Audited] = []
-    findings: list[Diagnostic] = []
+    findings: list[Finding] = []
     in_generated = 0
     sources = Sources(library)
     for path in paths:
@@ -89,7 +89,7 @@ def audit(paths: Iterable[str], library: Library) -> Audit:
             elif marks:
                 found += _in_file(path, text, marks, sources)
         except ConversionError as error:
-            findings += error.diagnostics
+            findings += error.findings
     return Audit(tuple(_formatted(found, library.settings)), in_generated, tuple(findings))
 
 

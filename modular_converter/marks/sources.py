@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError, did_you_mean
+from modular_converter.findings import ConversionError, did_you_mean
 from modular_converter.marks.units import DefinitionLines, dedented, definition_places
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from modular_converter.convert.source.index import end_with_footer, first_line
-from modular_converter.diagnostics import split_lines
+from modular_converter.findings import split_lines
 from modular_converter.marks.comments import is_end, is_ignored, mark_lines, without_ignored
 
 

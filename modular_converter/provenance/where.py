@@ -12,9 +12,9 @@ from modular_converter.convert.batch import Run
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.arguments import discover, is_modular_name
 from modular_converter.files.generated_files import path_of_generated
+from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.provenance.generated import line_sources
 from modular_converter.provenance.records import LineRange, LineSource
 from modular_converter.rules import generated_file_orphaned, unknown_line
@@ -67,7 +67,7 @@ class Answer:
     line: TracedLines
     destinations: tuple[Destination, ...] = ()
     """For a line of a modular file: its places in its own generated files and in those of its heirs."""
-    findings: tuple[Diagnostic, ...] = ()
+    findings: tuple[Finding, ...] = ()
     """Why some heirs could not be followed."""
 
 
@@ -119,14 +119,14 @@ class Tracer:
         definition = next((source.definition for source in sources if source.definition), "")
         return TracedLines(place, Kind.GENERATED, texts, tuple(map(self.origin, places)), definition)
 
-    def _destinations(self, modular: str, line: int) -> tuple[list[Destination], list[Diagnostic]]:
+    def _destinations(self, modular: str, line: int) -> tuple[list[Destination], list[Finding]]:
         """The lines of all generated files that come from a line of a modular file, and why heirs are not followed.
 
         Heirs are followed line by line: a modular file is converted if it takes from a file that the line has reached.
         """
         self._sources(modular)
         found: list[Destination] = []
-        findings: list[Diagnostic] = []
+        findings: list[Finding] = []
         seen: dict[str, set[int]] = {modular: {line}}
         reached: Lines = {modular: {line}}
         files, neighbours = [modular], 0
@@ -154,7 +154,7 @@ class Tracer:
             place = LineRange(target, first, last)
             yield Destination(place, sources[first - 1].definition, tuple(texts[first - 1 : last]), neighbours)
 
-    def _heirs(self, modular: str, reached: Lines) -> tuple[list[str], list[Diagnostic]]:
+    def _heirs(self, modular: str, reached: Lines) -> tuple[list[str], list[Finding]]:
         """The modular files that take from one of some files, converted, and why others cannot be."""
         if not reached:
             return [], []
@@ -185,14 +185,14 @@ class Tracer:
             raise ConversionError(*findings)
         return self.known[modular]
 
-    def _convert(self, modular: Sequence[str]) -> list[Diagnostic]:
+    def _convert(self, modular: Sequence[str]) -> list[Finding]:
         """Convert some modular files together; the findings say which of them cannot be used, and why."""
-        found: list[Diagnostic] = []
+        found: list[Finding] = []
         for conversion in Run(self.settings, workers=1).convert(modular) if modular else ():
-            findings = [one for one in conversion.diagnostics if one.is_error]
+            findings = [one for one in conversion.findings if one.is_error]
             if not conversion.failed:
                 stale, unreadable = compare([conversion], self.settings)
-                findings = [*unreadable, *(one.diagnostic for one in describe(stale))]
+                findings = [*unreadable, *(one.finding for one in describe(stale))]
             found += findings
             if not findings:
                 self.known[conversion.path] = line_sources(conversion.path, conversion.files, self.library)

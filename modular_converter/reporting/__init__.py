@@ -1,4 +1,4 @@
-"""Render diagnostics for people, editors and CI. Rendering returns text; the command decides where it goes."""
+"""Render findings for people, editors and CI. Rendering returns text; the command decides where it goes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import os
 from collections.abc import Iterable
 from typing import TextIO
 
-from modular_converter.diagnostics import Diagnostic
+from modular_converter.findings import Finding
 
 
 FORMATS = ("text", "json", "github", "sarif")
 
 
-def render(format: str, diagnostics: Iterable[Diagnostic], *, color: bool = False, cwd: str | None = None) -> str:
+def render(format: str, findings: Iterable[Finding], *, color: bool = False, cwd: str | None = None) -> str:
     """The report in one of `FORMATS`, ending with a line break unless it is empty.
 
-    Ordered by path, line, column and code, whatever order the diagnostics come in. Paths inside `cwd`, by default the
+    Ordered by path, line, column and code, whatever order the findings come in. Paths inside `cwd`, by default the
     current directory, are shown relative to it. `color` is for text on a terminal. Raises `ValueError` for a format
     that there is not.
     """
-    ordered = sorted(diagnostics, key=lambda diagnostic: diagnostic.sort_key)
+    ordered = sorted(findings, key=lambda finding: finding.sort_key)
     folder = os.getcwd() if cwd is None else cwd
     if format == "text":
         from modular_converter.reporting import text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from modular_converter.diagnostics import Example, Rule
+from modular_converter.findings import Example, Rule
 from modular_converter.rules import fixes
 
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.findings import Finding, Location
 from modular_converter.reporting.paths import in_checkout, names_a_file
 from modular_converter.reporting.safe import escaped
 
 
-def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
+def render(findings: Iterable[Finding], folder: str) -> str:
     """One command a line. Source: "Workflow commands for GitHub Actions", setting an error or warning message."""
-    return "".join(_command(diagnostic, folder) + "\n" for diagnostic in diagnostics)
+    return "".join(_command(finding, folder) + "\n" for finding in findings)
 
 
-def _command(diagnostic: Diagnostic, folder: str) -> str:
-    location = diagnostic.location
+def _command(finding: Finding, folder: str) -> str:
+    location = finding.location
     properties = _place(location, folder) if names_a_file(location.path) else {}
-    properties["title"] = f"{diagnostic.code} {diagnostic.rule.name}"
-    message = f"{diagnostic.message}\n{diagnostic.help}" if diagnostic.help else diagnostic.message
+    properties["title"] = f"{finding.code} {finding.rule.name}"
+    message = f"{finding.message}\n{finding.help}" if finding.help else finding.message
     listed = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
     shown = "\n".join(map(escaped, message.replace("\r\n", "\n").split("\n")))
-    return f"::{diagnostic.severity.value} {listed}::{_escape(shown)}"
+    return f"::{finding.severity.value} {listed}::{_escape(shown)}"
 
 
 def _place(location: Location, folder: str) -> dict[str, str]:

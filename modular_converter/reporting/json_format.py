@@ -1,4 +1,4 @@
-"""The report as a JSON list, for programs: every field of each diagnostic."""
+"""The report as a JSON list, for programs: every field of each finding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from modular_converter.diagnostics import Diagnostic, Fix
+from modular_converter.findings import Finding, Fix
 from modular_converter.reporting.paths import shown_posix
 
 
@@ -15,9 +15,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 """A byte of a path that is not UTF-8."""
 
 
-def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
+def render(findings: Iterable[Finding], folder: str) -> str:
     """A list of objects. Lines and columns count from 1, an end column is exclusive, unknown ends are null."""
-    entries = [as_record(diagnostic, folder) for diagnostic in diagnostics]
+    entries = [as_record(finding, folder) for finding in findings]
     return dump(entries)
 
 
@@ -28,22 +28,22 @@ def dump(value: object) -> str:
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def as_record(diagnostic: Diagnostic, folder: str) -> dict[str, Any]:
-    """One diagnostic as an object; `fix` is null where there is no cure."""
-    location = diagnostic.location
+def as_record(finding: Finding, folder: str) -> dict[str, Any]:
+    """One finding as an object; `fix` is null where there is no cure."""
+    location = finding.location
     return {
-        "code": diagnostic.code,
-        "name": diagnostic.rule.name,
-        "severity": diagnostic.severity.value,
-        "message": diagnostic.message,
-        "help": diagnostic.help,
+        "code": finding.code,
+        "name": finding.rule.name,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "help": finding.help,
         "path": shown_posix(location.path, folder),
         "line": location.line,
         "column": location.column,
         "end_line": location.end_line,
         "end_column": location.end_column,
-        "source_line": diagnostic.source_line,
-        "fix": _fix(diagnostic.fix),
+        "source_line": finding.source_line,
+        "fix": _fix(finding.fix),
     }
 
 

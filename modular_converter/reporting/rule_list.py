@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from modular_converter.diagnostics import Rule
+from modular_converter.findings import Rule
 from modular_converter.rules import fixes
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from modular_converter.diagnostics import Diagnostic, Rule
+from modular_converter.findings import Finding, Rule
 from modular_converter.reporting.json_format import dump
 from modular_converter.reporting.paths import in_checkout, names_a_file
 from modular_converter.rules import all_rules
@@ -18,7 +18,7 @@ SNIPPET = 1000
 """A longer line is not quoted: services refuse large reports."""
 
 
-def render(diagnostics: Sequence[Diagnostic], folder: str) -> str:
+def render(findings: Sequence[Finding], folder: str) -> str:
     """One run. Columns are counted in Unicode code points."""
     rules = all_rules()
     positions = {rule.code: position for position, rule in enumerate(rules)}
@@ -26,29 +26,27 @@ def render(diagnostics: Sequence[Diagnostic], folder: str) -> str:
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [
-            _result(one, positions[one.code], folder) for one in diagnostics if names_a_file(one.location.path)
-        ],
-        **_invocations([one for one in diagnostics if not names_a_file(one.location.path)]),
+        "results": [_result(one, positions[one.code], folder) for one in findings if names_a_file(one.location.path)],
+        **_invocations([one for one in findings if not names_a_file(one.location.path)]),
     }
     report = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return dump(report)
 
 
-def _invocations(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
+def _invocations(findings: Sequence[Finding]) -> dict[str, Any]:
     """A finding about the run and not about a file: code scanning refuses a result without a file."""
-    if not diagnostics:
+    if not findings:
         return {}
     notes = [
         {"descriptor": {"id": one.code}, "level": one.severity.value, "message": {"text": _message(one)}}
-        for one in diagnostics
+        for one in findings
     ]
-    succeeded = not any(one.is_error for one in diagnostics)
+    succeeded = not any(one.is_error for one in findings)
     return {"invocations": [{"executionSuccessful": succeeded, "toolExecutionNotifications": notes}]}
 
 
-def _message(diagnostic: Diagnostic) -> str:
-    return f"{diagnostic.message}\n{diagnostic.help}" if diagnostic.help else diagnostic.message
+def _message(finding: Finding) -> str:
+    return f"{finding.message}\n{finding.help}" if finding.help else finding.message
 
 
 def _version() -> dict[str, str]:
@@ -71,27 +69,27 @@ def _descriptor(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(diagnostic: Diagnostic, position: int, folder: str) -> dict[str, Any]:
+def _result(finding: Finding, position: int, folder: str) -> dict[str, Any]:
     return {
-        "ruleId": diagnostic.code,
+        "ruleId": finding.code,
         "ruleIndex": position,
-        "level": diagnostic.severity.value,
-        "message": {"text": _message(diagnostic)},
+        "level": finding.severity.value,
+        "message": {"text": _message(finding)},
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(diagnostic.location.path, folder)},
-                    "region": _region(diagnostic),
+                    "artifactLocation": {"uri": _uri(finding.location.path, folder)},
+                    "region": _region(finding),
                 }
             }
         ],
-        **_fixes(diagnostic, folder),
+        **_fixes(finding, folder),
     }
 
 
-def _fixes(diagnostic: Diagnostic, folder: str) -> dict[str, Any]:
+def _fixes(finding: Finding, folder: str) -> dict[str, Any]:
     """The cure, as the edits that a viewer may offer."""
-    if diagnostic.fix is None:
+    if finding.fix is None:
         return {}
     replacements = [
         {
@@ -103,19 +101,19 @@ def _fixes(diagnostic: Diagnostic, folder: str) -> dict[str, Any]:
             },
             "insertedContent": {"text": edit.text},
         }
-        for edit in diagnostic.fix.edits
+        for edit in finding.fix.edits
     ]
-    change = {"artifactLocation": {"uri": _uri(diagnostic.location.path, folder)}, "replacements": replacements}
-    return {"fixes": [{"description": {"text": diagnostic.fix.title}, "artifactChanges": [change]}]}
+    change = {"artifactLocation": {"uri": _uri(finding.location.path, folder)}, "replacements": replacements}
+    return {"fixes": [{"description": {"text": finding.fix.title}, "artifactChanges": [change]}]}
 
 
-def _region(diagnostic: Diagnostic) -> dict[str, Any]:
-    location = diagnostic.location
+def _region(finding: Finding) -> dict[str, Any]:
+    location = finding.location
     region: dict[str, Any] = {"startLine": location.line, "startColumn": location.column}
     if location.end_line is not None and location.end_column is not None:
         region |= {"endLine": location.end_line, "endColumn": location.end_column}
-    if 0 < len(diagnostic.source_line) <= SNIPPET:
-        region["snippet"] = {"text": diagnostic.source_line}
+    if 0 < len(finding.source_line) <= SNIPPET:
+        region["snippet"] = {"text": finding.source_line}
     return region
 
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Severity
+from modular_converter.findings import Finding, Location, Severity
 from modular_converter.reporting import safe
 from modular_converter.reporting.paths import names_a_file, shown_path
 
@@ -21,33 +21,33 @@ BEFORE = 100
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 
-def render(diagnostics: Iterable[Diagnostic], folder: str) -> str:
+def render(findings: Iterable[Finding], folder: str) -> str:
     """Plain text, for files and other programs."""
-    return "".join(_plain(diagnostic, folder) for diagnostic in diagnostics)
+    return "".join(_plain(finding, folder) for finding in findings)
 
 
-def render_rich(diagnostics: Sequence[Diagnostic], folder: str) -> str:
+def render_rich(findings: Sequence[Finding], folder: str) -> str:
     """The same text with the colours of a terminal. It is never wrapped, so that places stay clickable."""
-    if not diagnostics:
+    if not findings:
         return ""
     from rich.console import Console
 
     buffer = io.StringIO()
     console = Console(file=buffer, force_terminal=True, color_system="standard", highlight=False, soft_wrap=True)
-    for diagnostic in diagnostics:
-        console.print(_styled(diagnostic, folder), end="")
+    for finding in findings:
+        console.print(_styled(finding, folder), end="")
     return buffer.getvalue()
 
 
-def excerpt(diagnostic: Diagnostic) -> tuple[str, str, str] | None:
+def excerpt(finding: Finding) -> tuple[str, str, str] | None:
     """The line number, the offending line, and the carets below it; of a long line, the part around the place.
 
     None when the line is not known.
     """
-    line = diagnostic.source_line
+    line = finding.source_line
     if not line.strip():
         return None
-    location = diagnostic.location
+    location = finding.location
     start = min(location.column, len(line) + 1) - 1
     end = max(start, _end(location, len(line)))
     first = max(0, start - BEFORE) if len(line) > safe.WIDEST else 0
@@ -62,33 +62,33 @@ def excerpt(diagnostic: Diagnostic) -> tuple[str, str, str] | None:
     )
 
 
-def _plain(diagnostic: Diagnostic, folder: str) -> str:
-    return "".join(text for text, _ in _pieces(diagnostic, folder))
+def _plain(finding: Finding, folder: str) -> str:
+    return "".join(text for text, _ in _pieces(finding, folder))
 
 
-def _styled(diagnostic: Diagnostic, folder: str) -> Text:
+def _styled(finding: Finding, folder: str) -> Text:
     from rich.text import Text
 
-    return Text.assemble(*_pieces(diagnostic, folder))
+    return Text.assemble(*_pieces(finding, folder))
 
 
-def _pieces(diagnostic: Diagnostic, folder: str) -> list[tuple[str, str]]:
-    """The text of one diagnostic in order, each part with its style."""
-    location, style = diagnostic.location, STYLES[diagnostic.severity]
+def _pieces(finding: Finding, folder: str) -> list[tuple[str, str]]:
+    """The text of one finding in order, each part with its style."""
+    location, style = finding.location, STYLES[finding.severity]
     place = safe.harmless(shown_path(location.path, folder))
     if names_a_file(location.path):
         place += f":{location.line}:{location.column}"
     pieces = [
         (f"{place}: ", "bold"),
-        (f"{diagnostic.severity.value} {diagnostic.code}", style),
-        (f" {safe.message(diagnostic.message)}\n", ""),
+        (f"{finding.severity.value} {finding.code}", style),
+        (f" {safe.message(finding.message)}\n", ""),
     ]
-    found = excerpt(diagnostic)
+    found = excerpt(finding)
     if found is not None:
         number, line, carets = found
         pieces += [(f"{number:>5} | ", "dim"), (f"{line}\n", ""), ("      | ", "dim"), (f"{carets}\n", style)]
-    if diagnostic.help:
-        pieces += [("  help: ", "bold cyan"), (f"{safe.message(diagnostic.help)}\n", "")]
+    if finding.help:
+        pieces += [("  help: ", "bold cyan"), (f"{safe.message(finding.help)}\n", "")]
     return pieces
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Fix, Rule, did_you_mean
+from modular_converter.findings import Finding, Fix, Rule, did_you_mean
 
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ The wing is named here and imported by `_modules` alone. An entry point would se
 them takes longer than a check of current files, and a hostile tree on `sys.path` could register code of its own.
 """
 
-FixOf = Callable[[str, Diagnostic], "Fix | None"]
+FixOf = Callable[[str, Finding], "Fix | None"]
 """Gives the cure of a finding, from the text of its modular file; None if this case has no plain cure."""
 
-Check = Callable[["Facts"], Iterable[Diagnostic]]
+Check = Callable[["Facts"], Iterable[Finding]]
 """Yields the findings of one rule about a finished conversion."""
 
 

@@ -6,15 +6,15 @@ import ast
 import warnings
 from collections.abc import Iterator
 
-from modular_converter.diagnostics import Diagnostic, Edit, Fix, character_column, split_lines
+from modular_converter.findings import Edit, Finding, Fix, character_column, split_lines
 
 
-def subject(finding: Diagnostic) -> str:
+def subject(finding: Finding) -> str:
     """The name that the message of a finding is about: its first words in backticks."""
     return finding.message.split("`")[1]
 
 
-def remove_statement(text: str, finding: Diagnostic, title: str) -> Fix | None:
+def remove_statement(text: str, finding: Finding, title: str) -> Fix | None:
     """A fix that removes the statement at a finding, with its whole lines.
 
     None where the statement shares a line, or is the only one of its block.

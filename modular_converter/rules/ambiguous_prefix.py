@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._cures import name_heirs
 
 
@@ -96,10 +96,10 @@ __all__ = ["NewTextMLP", "NewTextAttention"]
 )
 
 
-def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chosen: str, cure: str) -> Diagnostic:
+def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chosen: str, cure: str) -> Finding:
     """The classes ask for `prefixes`; all copies from `neighbour` get `chosen`. `cure` gives names for the classes."""
     listed = ", ".join(f"`{prefix}`" for prefix in prefixes)
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"classes from {neighbour} ask for the prefixes {listed}; all copies from it get `{chosen}`",
@@ -107,7 +107,7 @@ def diagnose(location: Location, neighbour: str, prefixes: tuple[str, ...], chos
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find neighbours whose copies get a prefix that not all classes ask for."""
     for neighbour in facts.neighbours:
         is_ambiguous = len(neighbour.asked) > 1 and not neighbour.collides_with

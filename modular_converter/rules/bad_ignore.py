@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules import NotIgnorableError, UnknownRuleError, ignorable_prefix
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
@@ -43,7 +43,7 @@ __all__ = ["NewMLP"]
 )
 
 
-def resolve_code(location: Location, entry: str) -> tuple[str, Diagnostic | None]:
+def resolve_code(location: Location, entry: str) -> tuple[str, Finding | None]:
     """The code or prefix that an entry of the comment means, and the finding about an entry that means none."""
     try:
         return ignorable_prefix(entry), None
@@ -51,9 +51,9 @@ def resolve_code(location: Location, entry: str) -> tuple[str, Diagnostic | None
         return "", diagnose(location, str(error))
 
 
-def diagnose(location: Location, reason: str) -> Diagnostic:
+def diagnose(location: Location, reason: str) -> Finding:
     """`location` is the comment; `reason` is a sentence about one of its entries."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"this comment silences nothing: {reason}",
@@ -61,6 +61,6 @@ def diagnose(location: Location, reason: str) -> Diagnostic:
     )
 
 
-def names_none(location: Location) -> Diagnostic:
+def names_none(location: Location) -> Finding:
     """The comment has no brackets, or nothing in them."""
     return diagnose(location, "it names no rule; write `# modular: ignore[MC307]`")

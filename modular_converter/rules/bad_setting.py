@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
 
 
 RULE = Rule(
@@ -22,10 +22,10 @@ The keys are those of the profile (`modular_converter/settings/profiles/transfor
 )
 
 
-def unknown(location: Location, key: str, candidates: Iterable[str]) -> Diagnostic:
+def unknown(location: Location, key: str, candidates: Iterable[str]) -> Finding:
     """`key` is none of `candidates`."""
     known = sorted(candidates)
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"unknown setting `{key}`",
@@ -33,20 +33,20 @@ def unknown(location: Location, key: str, candidates: Iterable[str]) -> Diagnost
     )
 
 
-def diagnose(location: Location, key: str, reason: str, *, hint: str = "") -> Diagnostic:
+def diagnose(location: Location, key: str, reason: str, *, hint: str = "") -> Finding:
     """`reason` completes the sentence that begins with the key: `must be a string, not 3`."""
-    return Diagnostic(RULE, location, f"setting `{key}` {reason}", help=hint)
+    return Finding(RULE, location, f"setting `{key}` {reason}", help=hint)
 
 
-def unreadable(location: Location, reason: str) -> Diagnostic:
+def unreadable(location: Location, reason: str) -> Finding:
     """The file is no TOML."""
-    return Diagnostic(RULE, location, f"cannot read these settings: {reason}", help="Correct the TOML of this file.")
+    return Finding(RULE, location, f"cannot read these settings: {reason}", help="Correct the TOML of this file.")
 
 
-def mixed(one: str, other: str) -> Diagnostic:
+def mixed(one: str, other: str) -> Finding:
     """Files of two projects were given; `other` may be "" for files without a project."""
     beside = other or "files that lie in no project with settings"
-    return Diagnostic(
+    return Finding(
         RULE,
         Location(one),
         f"these settings do not hold for {beside}",

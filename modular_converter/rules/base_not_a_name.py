@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
 
@@ -40,9 +40,9 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, base: str) -> Diagnostic:
+def diagnose(location: Location, name: str, base: str) -> Finding:
     """`base` is the expression as written."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the base `{base}` of class `{name}` is not a name",

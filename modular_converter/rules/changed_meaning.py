@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 FIRST = (
@@ -108,7 +108,7 @@ __all__ = ["NewMLP", "NewAttention"]
 
 def diagnose(
     location: Location, name: str, users: Sequence[str], wanted: str, found: str, *, is_class: bool, naming: str = ""
-) -> Diagnostic:
+) -> Finding:
     """`wanted` is the file or module whose `name` the `users` were written for, `found` the one that they would use.
     `naming` gives names for the heirs of `wanted`; "" if it is no neighbour, or has no heirs.
     """
@@ -120,12 +120,12 @@ def diagnose(
     else:
         cure = f"Write `{name}` out in the modular file under another name, and override what uses it in {who}."
     message = f"the generated {who} would use `{name}` of {found}, not of {wanted} as written"
-    return Diagnostic(RULE, location, message, help=cure)
+    return Finding(RULE, location, message, help=cure)
 
 
-def displaced(location: Location, name: str, found: str) -> Diagnostic:
+def displaced(location: Location, name: str, found: str) -> Finding:
     """The definition `name` of the neighbour `found` displaces the modular file's own from a generated file."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{name}` of the modular file is replaced by `{name}` of {found}, for which inherited code was written",
@@ -133,9 +133,9 @@ def displaced(location: Location, name: str, found: str) -> Diagnostic:
     )
 
 
-def copied(location: Location, user: str, name: str, copy: str, module: str) -> Diagnostic:
+def copied(location: Location, user: str, name: str, copy: str, module: str) -> Finding:
     """`user` uses the class `name` of the neighbour `module`, of which inherited code has the copy `copy`."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the generated `{user}` would use `{name}` of `{module}`, and inherited code its copy `{copy}`: two classes",
@@ -143,9 +143,9 @@ def copied(location: Location, user: str, name: str, copy: str, module: str) -> 
     )
 
 
-def renamed_into(location: Location, user: str, old: str, new: str, module: str) -> Diagnostic:
+def renamed_into(location: Location, user: str, old: str, new: str, module: str) -> Finding:
     """Renaming makes `old` of the neighbour `module` the same name as `new`, which its code has beside it."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{old}` of `{module}` is renamed to `{new}`, which its code has already: the two are one in `{user}`",
@@ -153,9 +153,9 @@ def renamed_into(location: Location, user: str, old: str, new: str, module: str)
     )
 
 
-def redefined(location: Location, user: str, name: str, file: str, first: int, last: int) -> Diagnostic:
+def redefined(location: Location, user: str, name: str, file: str, first: int, last: int) -> Finding:
     """A file defines `name` on two lines, and `user`, which is created between them, uses the first definition."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the generated `{user}` would use `{name}` of {file}:{last}, not of {file}:{first} as written",

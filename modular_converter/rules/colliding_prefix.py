@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._cures import name_heirs
 from modular_converter.rules._examples import NEW_MLP
 
@@ -76,11 +76,11 @@ __all__ = ["NewTextMLP"]
 )
 
 
-def diagnose(location: Location, neighbour: str, prefix: str, taken: str, chosen: str, cure: str) -> Diagnostic:
+def diagnose(location: Location, neighbour: str, prefix: str, taken: str, chosen: str, cure: str) -> Finding:
     """`taken` is the class of `neighbour` that `prefix` collides with, `chosen` the prefix that is used instead. `cure`
     gives names for the classes.
     """
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the prefix `{prefix}` collides with `{taken}` of {neighbour}; `{chosen}` is used instead",
@@ -88,7 +88,7 @@ def diagnose(location: Location, neighbour: str, prefix: str, taken: str, chosen
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find neighbours whose copies get another prefix than the classes ask for."""
     for neighbour in facts.neighbours:
         heir = facts.renamed_heir(neighbour) if neighbour.collides_with and facts.names_unseen(neighbour) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 NEIGHBOUR = (
@@ -86,10 +86,10 @@ __all__ = ["NewConfig", "NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, module: str) -> Diagnostic:
+def diagnose(location: Location, name: str, module: str) -> Finding:
     """`module` is the `modeling_*` module as written in the import."""
     right = module.replace("modeling_", "configuration_")
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"configuration class `{name}` is imported from `{module}`",

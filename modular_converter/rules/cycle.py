@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 FIRST = (
@@ -86,9 +86,9 @@ __all__ = ["SecondAttention", "SecondMLP"]
 )
 
 
-def diagnose(location: Location, members: tuple[str, ...]) -> Diagnostic:
+def diagnose(location: Location, members: tuple[str, ...]) -> Finding:
     """`members` are the modular files or models of the circle in the order in which each needs the next."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"modular files depend on each other in a circle: {' -> '.join((*members, members[0]))}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -19,9 +19,9 @@ Correct the name, or remove the comment.
 )
 
 
-def diagnose(location: Location, source: str, reason: str) -> Diagnostic:
+def diagnose(location: Location, source: str, reason: str) -> Finding:
     """`reason` says what of the name `source` does not exist."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the source {source} does not exist: {reason}",

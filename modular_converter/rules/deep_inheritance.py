@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import NEW_MLP
 
 
@@ -72,9 +72,9 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, parent: str, grandparent: str, module: str) -> Diagnostic:
+def diagnose(location: Location, name: str, parent: str, grandparent: str, module: str) -> Finding:
     """Class `name` inherits from `parent`, which inherits from `grandparent` of the model file `module`."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the parent `{parent}` of `{name}` itself inherits from `{grandparent}` of {module}",
@@ -82,7 +82,7 @@ def diagnose(location: Location, name: str, parent: str, grandparent: str, modul
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find classes whose parents import a base from a third model."""
     for heir, parent in facts.heirs:
         for base in parent.grandparents:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, attribute: str, name: str, readers: tuple[str, ...]) -> Diagnostic:
+def diagnose(location: Location, attribute: str, name: str, readers: tuple[str, ...]) -> Finding:
     """`readers` are the methods of the generated class `name` that still read `self.<attribute>`."""
     listed = ", ".join(f"`{reader}`" for reader in readers)
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`self.{attribute}` is deleted, but `{name}` still reads it in {listed}",
@@ -94,7 +94,7 @@ def diagnose(location: Location, attribute: str, name: str, readers: tuple[str, 
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find removed attributes that methods of the generated class read and nothing visible binds any more."""
     for heir, parent in facts.heirs:
         for method in heir.members.methods if "del self." in heir.text else ():

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Fix, Location, Rule, Severity, did_you_mean, split_lines
 from modular_converter.facts.nodes import walk
+from modular_converter.findings import Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
 from modular_converter.rules._edits import remove_statement, subject
 
 
@@ -85,9 +85,9 @@ __all__ = ["NewMLP"]
 
 def diagnose(
     location: Location, attribute: str, method: str, parent: str, *, candidates: Iterable[str] = ()
-) -> Diagnostic:
+) -> Finding:
     """`candidates` are the attributes that `parent.method` assigns at its top level."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`del self.{attribute}` removes nothing: `{parent}.{method}` does not assign it",
@@ -95,9 +95,9 @@ def diagnose(
     )
 
 
-def has_no_effect(location: Location, attribute: str) -> Diagnostic:
+def has_no_effect(location: Location, attribute: str) -> Finding:
     """An assignment of the same method, above the `del`, stays."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`del self.{attribute}` takes the parent's assignment away, but yours above it stays",
@@ -105,7 +105,7 @@ def has_no_effect(location: Location, attribute: str) -> Diagnostic:
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find `del self.x` behind a replaced `super()` call whose method in the parent does not assign `self.x`.
 
     A `del` that the generated method still has removes the attribute of a base.
@@ -145,7 +145,7 @@ def _is_deleted(target: ast.Attribute, generated: GeneratedDefinition, method: M
     return ast.unparse(target) in removed
 
 
-def fix(text: str, finding: Diagnostic) -> Fix | None:
+def fix(text: str, finding: Finding) -> Fix | None:
     """Drop a `del` that removes nothing, unless its name is only misspelt."""
     if "removes nothing" not in finding.message or finding.help.startswith("Did you mean"):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
 
@@ -42,10 +42,10 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, base: str) -> Diagnostic:
+def diagnose(location: Location, name: str, base: str) -> Finding:
     """`base` is the base of the generated class `name`, as it stands there."""
     leaf = base.rpartition(".")[2]
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the generated `{name}` would still inherit from `{base}` of another model",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -21,9 +21,9 @@ When the formatter rejects its configuration, correct the file that the message 
 )
 
 
-def missing(formatter: str) -> Diagnostic:
+def missing(formatter: str) -> Finding:
     """The program or package `formatter` is not installed."""
-    return Diagnostic(
+    return Finding(
         RULE,
         Location(formatter),
         f"the formatter `{formatter}` is not installed in this environment",
@@ -31,9 +31,9 @@ def missing(formatter: str) -> Diagnostic:
     )
 
 
-def diagnose(location: Location, formatter: str, reason: str) -> Diagnostic:
+def diagnose(location: Location, formatter: str, reason: str) -> Finding:
     """`location` is the formatter's configuration or program; `reason` is what it said, or how it ended."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{formatter}` failed: {reason}",

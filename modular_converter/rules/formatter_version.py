@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -26,11 +26,11 @@ outside of the project. To change versions, set `formatter-version`, install it,
 )
 
 
-def diagnose(location: Location, formatter: str, wanted: str, found: str) -> Diagnostic:
+def diagnose(location: Location, formatter: str, wanted: str, found: str) -> Finding:
     """`location` is where the version `wanted` is named; `found` is the version of the formatter in use."""
     needed = f"{formatter}=={wanted}" if wanted[0].isdigit() else f"{formatter}{wanted}"
     shown = needed if wanted[0].isdigit() else f'"{needed}"'  # a shell would take `>` for a redirection
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"this library is formatted with `{formatter}` {wanted}, and this environment has {found}",
@@ -40,9 +40,9 @@ def diagnose(location: Location, formatter: str, wanted: str, found: str) -> Dia
     )
 
 
-def with_count(diagnostic: Diagnostic, files: int) -> Diagnostic:
+def with_count(finding: Finding, files: int) -> Finding:
     """The finding of a check, with the number of generated files that differ by formatting alone."""
     if not files:
-        return diagnostic
+        return finding
     counted = "1 generated file differs" if files == 1 else f"{files} generated files differ"
-    return replace(diagnostic, message=f"{diagnostic.message}; {counted} by formatting alone")
+    return replace(finding, message=f"{finding.message}; {counted} by formatting alone")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 NAMED = 3
@@ -26,14 +26,14 @@ Put edits into the modular file. Then run `check-modular-conversion --fix`, and 
 
 def diagnose(
     location: Location, modular: str, definitions: Sequence[str] | None, cause: str, *, in_layout: bool = False
-) -> Diagnostic:
+) -> Finding:
     """`location` is the first difference in the generated file; `cause` says how it came about.
 
     Args:
         definitions: the names of the definitions that differ; None for line ends alone.
         in_layout: whether code and comments are the same, and only their layout differs.
     """
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"not what {modular} gives: {_said(definitions, in_layout)}; {cause}",

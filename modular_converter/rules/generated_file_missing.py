@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -18,9 +18,9 @@ Run `check-modular-conversion --fix`, and commit the files that it writes.
 )
 
 
-def diagnose(location: Location, modular: str) -> Diagnostic:
+def diagnose(location: Location, modular: str) -> Finding:
     """`location` is the generated file that should be there."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"{modular} gives this file, but it does not exist",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -20,9 +20,9 @@ files.
 )
 
 
-def diagnose(location: Location, modular: str, reason: str) -> Diagnostic:
+def diagnose(location: Location, modular: str, reason: str) -> Finding:
     """`modular` is the file that the banner names; `reason` says why it does not generate this file."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"its banner says that it is generated from {modular}, which {reason}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 NEIGHBOUR = (
@@ -75,9 +75,9 @@ __all__ = ["NewConfig"]
 )
 
 
-def annotation_lost(location: Location, name: str, annotation: str) -> Diagnostic:
+def annotation_lost(location: Location, name: str, annotation: str) -> Finding:
     """The parent has the field `name: annotation`, the child assigns to `name` alone."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{name}` loses the parent's annotation `{annotation}`, without which it is no field of a dataclass",
@@ -85,9 +85,9 @@ def annotation_lost(location: Location, name: str, annotation: str) -> Diagnosti
     )
 
 
-def accessor_kept(location: Location, name: str, accessor: str) -> Diagnostic:
+def accessor_kept(location: Location, name: str, accessor: str) -> Finding:
     """The child has a getter of `name`, the parent `@name.accessor` too."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the property `{name}` keeps the parent's {accessor}, which inheritance would not give it",
@@ -95,6 +95,6 @@ def accessor_kept(location: Location, name: str, accessor: str) -> Diagnostic:
     )
 
 
-def decorator_differs(location: Location, effect: str, cure: str) -> Diagnostic:
+def decorator_differs(location: Location, effect: str, cure: str) -> Finding:
     """`effect` describes how the one `@dataclass` of the generated class differs from two."""
-    return Diagnostic(RULE, location, f"`@dataclass` {effect}, which inheritance would not do", help=cure)
+    return Finding(RULE, location, f"`@dataclass` {effect}, which inheritance would not do", help=cure)

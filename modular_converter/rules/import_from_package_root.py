@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import OLD_MLP
 
 
@@ -68,9 +68,9 @@ __all__ = ["NewPreTrainedModel", "NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, package: str, *, module: str = "") -> Diagnostic:
+def diagnose(location: Location, name: str, package: str, *, module: str = "") -> Finding:
     """`module` is the defining module, where it is known."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{name}` is imported from the root of `{package}`",

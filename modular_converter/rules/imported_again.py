@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import OLD_MLP
 
 
@@ -60,9 +60,9 @@ from ..old.modeling_old import OldMLP
 )
 
 
-def diagnose(location: Location, name: str, file: str, used: int, kind: str, imported: int) -> Diagnostic:
+def diagnose(location: Location, name: str, file: str, used: int, kind: str, imported: int) -> Finding:
     """`file` imports `name` at one line, below the line with the definition or import (`kind`) that would be used."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"{file} imports `{name}` in line {imported}, but the generated code would use the {kind} in line {used}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import OLD_MLP
 
 
@@ -73,9 +73,9 @@ __all__ = ["NewMLP", "NewHead"]
 )
 
 
-def diagnose(location: Location, name: str, bases: str) -> Diagnostic:
+def diagnose(location: Location, name: str, bases: str) -> Finding:
     """`bases` are those of the generated class `name`, as they stand there."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"Python finds no order for the bases of the generated `{name}({bases})`",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
 
@@ -40,10 +40,10 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, original: str, dotted: str, *, is_class: bool) -> Diagnostic:
+def diagnose(location: Location, name: str, original: str, dotted: str, *, is_class: bool) -> Finding:
     """`name` is written out, and the neighbour `dotted` defines the same under the name `original`."""
     use = f" and `class {name}({original}): pass`" if is_class else ""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{name}` is written out, and `{original}` of {dotted} is the same",

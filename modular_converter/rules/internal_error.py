@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -22,11 +22,11 @@ Please report it with the modular file, or the named class and its parent, and w
 )
 
 
-def diagnose(location: Location, error: BaseException, *, class_name: str = "") -> Diagnostic:
+def diagnose(location: Location, error: BaseException, *, class_name: str = "") -> Finding:
     """`location` and `class_name` say what was being worked on. `error` is being handled: it has its traceback."""
     where = f" while working on class `{class_name}`" if class_name else ""
     said = f": {error}" if str(error) else ""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"internal error{where}: {type(error).__name__}{said}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 NEIGHBOUR = (
@@ -65,9 +65,9 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, reason: str, place: str) -> Diagnostic:
+def diagnose(location: Location, reason: str, place: str) -> Finding:
     """`reason` is Python's own; `place` names the definition and the line of the generated file."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the generated code is not valid Python: {reason}, in {place}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -21,9 +21,9 @@ Write it in this form, or say in other words where the code comes from.
 )
 
 
-def diagnose(location: Location, reason: str) -> Diagnostic:
+def diagnose(location: Location, reason: str) -> Finding:
     """`reason` says what is wrong with the comment."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"nothing compares this copy with its source: {reason}",

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
 from modular_converter.facts.nodes import BY_NAME, walk
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ _LOOKUP, _BY_NAME = (re.compile(rf"\b(?:{'|'.join(sorted(names))})\(") for names
 _F_STRING = re.compile(r"""[fF][rR]?["']""")
 
 
-def diagnose(location: Location, definition: str, call: str) -> Diagnostic:
+def diagnose(location: Location, definition: str, call: str) -> Finding:
     """`call` is the call in the generated `definition`."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{call}` in the generated `{definition}` looks up a name by its text, but names in texts are neither renamed nor carried along",
@@ -94,7 +94,7 @@ def diagnose(location: Location, definition: str, call: str) -> Diagnostic:
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find calls that look up names, and attributes by an f-string with the name of a neighbour's model."""
     models = {one.model for one in facts.neighbours}
     for name, definition in facts.generated.items():

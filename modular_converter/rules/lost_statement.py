@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 NEIGHBOUR = (
@@ -69,38 +69,38 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, statement: str, changed_class: str = "") -> Diagnostic:
+def diagnose(location: Location, statement: str, changed_class: str = "") -> Finding:
     """`statement` is its first line; `changed_class` the class that it changes, if it does."""
     if changed_class:
         cure = f"Write what it sets into the body of `{changed_class}`."
     else:
         cure = "Write definitions at the top level, one name to an assignment; move other code into a function."
-    return Diagnostic(RULE, location, f"`{statement}` would reach no generated file", help=cure)
+    return Finding(RULE, location, f"`{statement}` would reach no generated file", help=cure)
 
 
-def of_neighbours(location: Location, statement: str, changed: str, *, is_class: bool) -> Diagnostic:
+def of_neighbours(location: Location, statement: str, changed: str, *, is_class: bool) -> Finding:
     """`statement` is the first line of one that changes a definition `changed` of a neighbour."""
     if is_class:
         cure = f"Write what it sets into the body of the class that inherits from `{changed}`."
     else:
         cure = f"Write `{changed}` with the change into the modular file under another name, and override the code that has to use it."
     message = f"`{statement}` changes what a neighbour defines, and would reach no generated file"
-    return Diagnostic(RULE, location, message, help=cure)
+    return Finding(RULE, location, message, help=cure)
 
 
-def in_neighbour(location: Location, changed: str, place: str, *, is_class: bool) -> Diagnostic:
+def in_neighbour(location: Location, changed: str, place: str, *, is_class: bool) -> Finding:
     """`place` is the file and line of the neighbour's statement that may change its definition `changed`."""
     if is_class:
         cure = f"Write what is set there into the body of the class that inherits from `{changed}`."
     else:
         cure = f"Write `{changed}` out in the modular file with all that it holds, or move the change into its definition in the neighbour."
     message = f"the change of `{changed}` below its definition, at {place}, would reach no generated file"
-    return Diagnostic(RULE, location, message, help=cure)
+    return Finding(RULE, location, message, help=cure)
 
 
-def registered(location: Location, name: str) -> Diagnostic:
+def registered(location: Location, name: str) -> Finding:
     """A decorator enters the function or class `name` somewhere, but nothing uses it by this name."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{name}` is registered by its decorator, and would reach no generated file",
@@ -109,7 +109,7 @@ def registered(location: Location, name: str) -> Diagnostic:
     )
 
 
-def computed_names(location: Location) -> Diagnostic:
+def computed_names(location: Location) -> Finding:
     """An `__all__` with names that are not written there as strings."""
     message = "`__all__` holds names that are not written as strings, which would reach no generated file"
-    return Diagnostic(RULE, location, message, help="Write the names out: a list of strings in quotes.")
+    return Finding(RULE, location, message, help="Write the names out: a list of strings in quotes.")

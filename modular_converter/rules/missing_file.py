@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
 
 
 RULE = Rule(
@@ -22,9 +22,9 @@ the package instead: say which package with `--package NAME` or `--root DIR` whe
 )
 
 
-def diagnose(location: Location, *, reason: str = "no such file", candidates: Iterable[str] = ()) -> Diagnostic:
+def diagnose(location: Location, *, reason: str = "no such file", candidates: Iterable[str] = ()) -> Finding:
     """`candidates` are names that exist, for a spelling hint."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"cannot read this file: {reason}",
@@ -33,9 +33,9 @@ def diagnose(location: Location, *, reason: str = "no such file", candidates: It
     )
 
 
-def folder(location: Location, reason: str) -> Diagnostic:
+def folder(location: Location, reason: str) -> Finding:
     """A folder that cannot be listed, so its modular files are unknown."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"cannot list this folder: {reason}",

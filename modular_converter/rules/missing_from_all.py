@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Edit, Fix, Location, Rule, Severity, split_lines
+from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
 from modular_converter.rules._edits import at, exports, subject
 
 
@@ -98,9 +98,9 @@ __all__ = ["NewConfig", "NewModel"]
 )
 
 
-def diagnose(location: Location, name: str) -> Diagnostic:
+def diagnose(location: Location, name: str) -> Finding:
     """`name` is the class."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"public class `{name}` is missing from `__all__`",
@@ -108,7 +108,7 @@ def diagnose(location: Location, name: str) -> Diagnostic:
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find classes that `__all__` lacks, and that are heads or whose parents are exported by their own files."""
     for one in facts.classes.values() if facts.exported else ():
         if one.name in facts.exported or one.name.startswith("_"):
@@ -126,7 +126,7 @@ def _is_head(name: str, facts: Facts) -> bool:
     return any(base.endswith(facts.model_base) for base in bases)
 
 
-def fix(text: str, finding: Diagnostic) -> Fix | None:
+def fix(text: str, finding: Finding) -> Fix | None:
     """Add the name at the end of `__all__`."""
     found = exports(text)
     if found is None or not found[0]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 NEIGHBOUR = (
@@ -81,7 +81,7 @@ __all__ = ["NewConfig", "NewMLP"]
 
 def diagnose(
     location: Location, name: str, module: str, place: str, *, parent: tuple[str, str] | None = None
-) -> Diagnostic:
+) -> Finding:
     """`module` is the sibling, `.configuration_new`; `place` names the definition and line of the generated file.
 
     `parent` is the class that `name` was before renaming, with its module, where a neighbour imports it.
@@ -89,7 +89,7 @@ def diagnose(
     define = f"Define `{name}` in the modular file"
     if parent:
         define += f" (`from {parent[0]} import {parent[1]}`, `class {name}({parent[1]})`)"
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"{place} imports `{name}` from `{module}`, which does not have it",
@@ -97,9 +97,9 @@ def diagnose(
     )
 
 
-def circular(location: Location, name: str, file: str) -> Diagnostic:
+def circular(location: Location, name: str, file: str) -> Finding:
     """`file` needs the class `name`, and the file with the class needs classes of `file`: neither can come first."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"{file} would import `{name}` from a file that imports from {file}: the import fails",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import OLD_MLP
 
 
@@ -69,7 +69,7 @@ __all__ = ["NewConfig", "NewMLP"]
 )
 
 
-def diagnose(location: Location, module: str, path: str, comes_from: str = "", instead: str = "") -> Diagnostic:
+def diagnose(location: Location, module: str, path: str, comes_from: str = "", instead: str = "") -> Finding:
     """`module` is the name in the import; `path` is the file that was searched, relative to the modular file.
 
     Args:
@@ -82,7 +82,7 @@ def diagnose(location: Location, module: str, path: str, comes_from: str = "", i
         help = "Write the module, or override the function with an import of your own."
     if instead:
         help = f"Write the module, or import in the modular file what lies beside the parent: `{instead}`."
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{module}`{whose} does not exist: there is no {path}, and none is generated",
@@ -90,7 +90,7 @@ def diagnose(location: Location, module: str, path: str, comes_from: str = "", i
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find imports of modules that do not exist."""
     for one in facts.missing_modules:
         yield diagnose(Location(facts.path, one.line), one.module, one.path, one.comes_from, one.instead)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -20,9 +20,9 @@ Save it as UTF-8 in the editor, or convert it: `iconv -f latin1 -t utf-8 FILE > 
 )
 
 
-def diagnose(location: Location, byte: int, offset: int) -> Diagnostic:
+def diagnose(location: Location, byte: int, offset: int) -> Finding:
     """`byte` is the first one that does not fit, `offset` its place in the file from 0."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the file is not UTF-8: byte 0x{byte:02x} at offset {offset}",
@@ -30,11 +30,11 @@ def diagnose(location: Location, byte: int, offset: int) -> Diagnostic:
     )
 
 
-def in_the_text(path: str, text: str, position: int) -> Diagnostic:
+def in_the_text(path: str, text: str, position: int) -> Finding:
     """The character of a text at this position, from 0, has no encoding."""
     before = text[:position]
     line, column = before.count("\n") + 1, position - before.rfind("\n")
-    return Diagnostic(
+    return Finding(
         RULE,
         Location(path, line, column),
         f"the text cannot be encoded in UTF-8: it holds the lone surrogate U+{ord(text[position]):04X}",
@@ -42,9 +42,9 @@ def in_the_text(path: str, text: str, position: int) -> Diagnostic:
     )
 
 
-def in_the_path(location: Location) -> Diagnostic:
+def in_the_path(location: Location) -> Finding:
     """`location` is a generated file that would quote a path, as its banner does."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         "the path of its modular file is not UTF-8, so the generated file cannot name it",

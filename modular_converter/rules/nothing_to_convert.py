@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
 
 
 RULE = Rule(
@@ -22,9 +22,9 @@ Check the spelling. A model name is looked up under the models folder of the pac
 )
 
 
-def diagnose(argument: str, *, reason: str = "", candidates: Iterable[str] = ()) -> Diagnostic:
+def diagnose(argument: str, *, reason: str = "", candidates: Iterable[str] = ()) -> Finding:
     """`argument` as given on the command line; `candidates` are models that do have a modular file."""
-    return Diagnostic(
+    return Finding(
         RULE,
         Location(argument),
         f"`{argument}` leads to no modular file" + (f": {reason}" if reason else ""),

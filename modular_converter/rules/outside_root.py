@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -20,9 +20,9 @@ Remove the link, or name the folder that holds both ends with `--root DIR` or `-
 )
 
 
-def diagnose(location: Location, target: str, root: str) -> Diagnostic:
+def diagnose(location: Location, target: str, root: str) -> Finding:
     """`target` is where the path of `location` really leads."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"this path leads to {target}, outside of {root}",

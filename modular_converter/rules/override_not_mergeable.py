@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 NEIGHBOUR = (
@@ -71,6 +71,6 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, override: str, reason: str, help: str) -> Diagnostic:
+def diagnose(location: Location, override: str, reason: str, help: str) -> Finding:
     """`reason` names the obstacle, `help` the text to write instead."""
-    return Diagnostic(RULE, location, f"`{override}` cannot be merged with the parent's: {reason}", help=help)
+    return Finding(RULE, location, f"`{override}` cannot be merged with the parent's: {reason}", help=help)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -21,9 +21,9 @@ treated as read-only.
 )
 
 
-def diagnose(location: Location, reason: str) -> Diagnostic:
+def diagnose(location: Location, reason: str) -> Finding:
     """`location` is the generated file; `reason` says why it cannot be written."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"cannot write this file: {reason}",
@@ -31,14 +31,14 @@ def diagnose(location: Location, reason: str) -> Diagnostic:
     )
 
 
-def installed(location: Location) -> Diagnostic:
+def installed(location: Location) -> Finding:
     """`location` belongs to an installed package, into which nothing is written."""
     return diagnose(location, "it belongs to an installed package; give --output-dir")
 
 
-def same_place(location: Location, other: str, output_dir: str) -> Diagnostic:
+def same_place(location: Location, other: str, output_dir: str) -> Finding:
     """The files of two modular files would have the same path: below `output_dir`, only the folder of the model counts."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"its generated files and those of {other} would have one place below {output_dir}",

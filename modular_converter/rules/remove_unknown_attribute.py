@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
 
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ __all__ = ["NewConfig"]
 )
 
 
-def diagnose(location: Location, attribute: str, parent: str, *, candidates: Iterable[str] = ()) -> Diagnostic:
+def diagnose(location: Location, attribute: str, parent: str, *, candidates: Iterable[str] = ()) -> Finding:
     """`candidates` are the attributes that `parent` does have."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{attribute} = AttributeError()` removes nothing: `{parent}` has no attribute `{attribute}`",
@@ -79,7 +79,7 @@ def diagnose(location: Location, attribute: str, parent: str, *, candidates: Ite
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find removals of names that neither the parent nor an ancestor of it binds, where all of them can be read."""
     for heir, parent in facts.heirs:
         removals = list(heir.members.removals) if "= AttributeError(" in heir.text else []

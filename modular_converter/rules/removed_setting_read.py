@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ __all__ = ["NewConfig", "NewMLP"]
 )
 
 
-def diagnose(location: Location, attribute: str, name: str, readers: tuple[str, ...]) -> Diagnostic:
+def diagnose(location: Location, attribute: str, name: str, readers: tuple[str, ...]) -> Finding:
     """`readers` are the generated definitions that read `config.<attribute>`, which the class `name` removes."""
     listed = ", ".join(f"`{reader}`" for reader in readers)
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{name}` removes `{attribute}`, but the generated {listed} still reads `config.{attribute}`",
@@ -108,7 +108,7 @@ def diagnose(location: Location, attribute: str, name: str, readers: tuple[str, 
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find removed attributes of configurations that no configuration of the model has, and that generated code reads."""
     for heir, _ in facts.heirs:
         for target in heir.members.removals if "= AttributeError(" in heir.text else ():

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
 from modular_converter.facts.nodes import BY_NAME, walk
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ _WORD = re.compile(r"\w+")
 _QUOTED = re.compile(r"""["'](\w+)["']""")
 
 
-def diagnose(location: Location, old: str, new: str, parent: str) -> Diagnostic:
+def diagnose(location: Location, old: str, new: str, parent: str) -> Finding:
     """`new` is the name that the generated class has for the member `old` of `parent`."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{old}` of `{parent}` is called `{new}` in the generated class",
@@ -96,7 +96,7 @@ def diagnose(location: Location, old: str, new: str, parent: str) -> Diagnostic:
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find members of parents, their parameters and keys that the child's own code uses under their old names."""
     for heir, parent in facts.heirs:
         if _has_old_words(facts, heir, parent):
@@ -119,7 +119,7 @@ def _has_old_words(facts: Facts, heir: ClassFacts, parent: Parent) -> bool:
     return any(times > 0 and facts.renamed(parent, word) != word for word, times in words.items())
 
 
-def _check_members(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Diagnostic]:
+def _check_members(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Finding]:
     """Members used or overridden under their old names.
 
     A child that deals with both names knows of the renaming (camembert deletes the new one, and sets the old).
@@ -132,7 +132,7 @@ def _check_members(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[D
             yield diagnose(facts.at_node(heir, node), old, new, parent.written)
 
 
-def _check_texts(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[str]) -> Iterator[Diagnostic]:
+def _check_texts(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[str]) -> Iterator[Finding]:
     """Words in quotes, such as keys, that inherited code has under another name. A child with both knows of it."""
     own = dict(reversed([*_texts(heir.members.methods)]))  # the first place of each
     for old, node in own.items():
@@ -141,7 +141,7 @@ def _check_texts(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[str])
             yield diagnose(facts.at_node(heir, node), old, new, parent.written)
 
 
-def _check_keywords(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[str]) -> Iterator[Diagnostic]:
+def _check_keywords(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[str]) -> Iterator[Finding]:
     """Keywords of calls of inherited methods whose parameters, or keys of `**kwargs`, have other names."""
     for keyword, method in _keywords(heir, parent):
         old, arguments = keyword.arg or "", method.node.args
@@ -153,7 +153,7 @@ def _check_keywords(facts: Facts, heir: ClassFacts, parent: Parent, keys: Set[st
 
 def _check_elsewhere(
     facts: Facts, heir: ClassFacts, parent: Parent, copies: Iterable[GeneratedDefinition]
-) -> Iterator[Diagnostic]:
+) -> Iterator[Finding]:
     """Attributes of other objects, keywords and parameters that all inherited code has under another name.
 
     A parameter counts in a method that overrides one, and in a function that is handed to inherited code.

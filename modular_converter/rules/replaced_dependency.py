@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 if TYPE_CHECKING:
@@ -93,11 +93,9 @@ __all__ = ["NewModel"]
 )
 
 
-def diagnose(
-    location: Location, name: str, copy: str, user: str, *, severity: Severity = Severity.ERROR
-) -> Diagnostic:
+def diagnose(location: Location, name: str, copy: str, user: str, *, severity: Severity = Severity.ERROR) -> Finding:
     """Class `name` changes the class that is copied as `copy`, but the generated class `user` still uses `copy`."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{name}` changes `{copy}`, but the generated `{user}` goes on using an untouched `{copy}`",
@@ -106,7 +104,7 @@ def diagnose(
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find classes whose parent is also copied unchanged, and used by another generated class."""
     for definitions in facts.files.values():
         for name in definitions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 NEIGHBOUR = (
@@ -72,12 +72,12 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, target: str, written_in: str, replaced_in: str) -> Diagnostic:
+def diagnose(location: Location, target: str, written_in: str, replaced_in: str) -> Finding:
     """`target` is what both assign to; the other two are methods, which may be the same."""
     where = (
         f"several of the parent's in `{replaced_in}`" if written_in == replaced_in else f"that in `{replaced_in}` too"
     )
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"this assignment to `{target}` takes the place of {where}",

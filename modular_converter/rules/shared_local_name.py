@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 NEIGHBOUR = (
@@ -70,9 +70,9 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, state: str, method: str) -> Diagnostic:
+def diagnose(location: Location, name: str, state: str, method: str) -> Finding:
     """`state` says how the name differs, for `method`, from the value that the line was written for."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"in the merged `{method}`, the `{name}` that this line reads {state}",

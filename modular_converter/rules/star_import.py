@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
 
@@ -40,9 +40,9 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, neighbour: str) -> Diagnostic:
+def diagnose(location: Location, neighbour: str) -> Finding:
     """`neighbour` is the module as the modular file writes it."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`*` is imported from {neighbour}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Fix, Location, Rule, Severity
+from modular_converter.findings import Finding, Fix, Location, Rule, Severity
 from modular_converter.rules._edits import remove_statement
 
 
@@ -74,10 +74,10 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, statement: str) -> Diagnostic:
+def diagnose(location: Location, statement: str) -> Finding:
     """`statement` is the text of the statement."""
     first, rest = statement.partition("\n")[::2]
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{first}{'…' if rest else ''}` is among the parent's lines, and is not repeated",
@@ -85,6 +85,6 @@ def diagnose(location: Location, statement: str) -> Diagnostic:
     )
 
 
-def fix(text: str, finding: Diagnostic) -> Fix | None:
+def fix(text: str, finding: Finding) -> Fix | None:
     """Leave the statement out: the generated file has it once already."""
     return remove_statement(text, finding, "Remove the statement")

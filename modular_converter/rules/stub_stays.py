@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Edit, Fix, Location, Rule, Severity, split_lines
+from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
 
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, method: str, name: str) -> Diagnostic:
+def diagnose(location: Location, method: str, name: str) -> Finding:
     """The stub `method` of class `name` stays in the generated class."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the generated `{name}.{method}` raises: this stub does not remove the parent's method",
@@ -89,7 +89,7 @@ def diagnose(location: Location, method: str, name: str) -> Diagnostic:
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find overrides that only raise an `AttributeError`, and that the generated class still has."""
     for heir, parent in facts.heirs:
         for method in heir.members.methods if "raise AttributeError" in heir.text else ():
@@ -98,7 +98,7 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
                 yield diagnose(facts.at(method.name, heir.line + method.node.lineno - 1), method.name, heir.name)
 
 
-def fix(text: str, finding: Diagnostic) -> Fix | None:
+def fix(text: str, finding: Finding) -> Fix | None:
     """Put a blank line above a stub that stands directly below another member."""
     number = finding.location.line
     lines = split_lines(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, method: str, name: str, callers: tuple[str, ...]) -> Diagnostic:
+def diagnose(location: Location, method: str, name: str, callers: tuple[str, ...]) -> Finding:
     """`callers` are the methods (`Class.method`) of the generated file that still call `method` of class `name`."""
     listed = ", ".join(f"`{caller}`" for caller in callers)
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{name}.{method}` is removed by a raising stub, but {listed} still calls it",
@@ -94,7 +94,7 @@ def diagnose(location: Location, method: str, name: str, callers: tuple[str, ...
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find methods that a raising stub has removed and that the generated file still calls."""
     for heir, parent in facts.heirs:
         for method in heir.members.methods if "raise " in heir.text else ():

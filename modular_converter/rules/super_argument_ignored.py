@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 NEIGHBOUR = (
@@ -76,12 +76,12 @@ __all__ = ["NewMLP"]
 
 def diagnose(
     location: Location, method: str, parameter: str, argument: str, assignment: str, passed: Sequence[str]
-) -> Diagnostic:
+) -> Finding:
     """`argument` is the text given for the parent's `parameter`. It would reach the parent with `assignment` above a
     call that passes `passed`: one tuple for arguments that read each other's names.
     """
     names = ", ".join(f"`{name}`" for name in passed)
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{argument}` does not reach the parent's `{method}`: its lines read your `{parameter}`",
@@ -89,11 +89,11 @@ def diagnose(
     )
 
 
-def not_passed(location: Location, method: str, parameter: str) -> Diagnostic:
+def not_passed(location: Location, method: str, parameter: str) -> Finding:
     """The call leaves `parameter`, which has its stars, to the parent's default, or passes nothing more."""
     name = parameter.lstrip("*")
     passed = parameter if name != parameter else f"{name}={name}"
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the call does not pass `{parameter}`, but the lines of the parent's `{method}` read your `{name}`",

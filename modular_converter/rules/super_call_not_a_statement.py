@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import OLD_MLP
 
 
@@ -67,11 +67,11 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, method: str, parent: str, *, is_call: bool = True) -> Diagnostic:
+def diagnose(location: Location, method: str, parent: str, *, is_call: bool = True) -> Finding:
     """`parent` is the neighbour class whose `method` the author meant to call, or to read as an attribute."""
     written = f"super().{method}{'()' if is_call else ''}"
     cure = f", or make the call a statement: `super().{method}(…)`" if is_call else ""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{written}` is not a statement of its own; in the generated class it does not reach `{parent}`",
@@ -79,10 +79,10 @@ def diagnose(location: Location, method: str, parent: str, *, is_call: bool = Tr
     )
 
 
-def of_another_method(location: Location, method: str, parent: str, own: str) -> Diagnostic:
+def of_another_method(location: Location, method: str, parent: str, own: str) -> Finding:
     """A call of `method` in a method of another name; `own` calls it on the instance, "" where the child replaces it."""
     cure = f"Write `{own}(…)`, which your class does not override, or write" if own else "Write"
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`super().{method}()` is in another method than `{method}`; in the generated class it does not reach `{parent}`",
@@ -90,7 +90,7 @@ def of_another_method(location: Location, method: str, parent: str, own: str) ->
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find calls on `super()` of what the parent binds, but for the call that the converter replaces."""
     for heir, parent in facts.heirs:
         if "super(" not in heir.text:

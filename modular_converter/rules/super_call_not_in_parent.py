@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import OLD_MLP
 
 
@@ -64,9 +64,9 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, method: str, parent: str) -> Diagnostic:
+def diagnose(location: Location, method: str, parent: str) -> Finding:
     """`parent` is the neighbour class that inherits `method` or lacks it."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`super().{method}()` stays as it is: `{parent}` does not define `{method}` itself",
@@ -74,7 +74,7 @@ def diagnose(location: Location, method: str, parent: str) -> Diagnostic:
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find calls of a method's own name on `super()` where the parent has no such method."""
     for heir, parent in facts.heirs:
         for method in heir.members.methods if "super(" in heir.text else ():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
 
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, method: str, parent: str, *, candidates: Iterable[str] = ()) -> Diagnostic:
+def diagnose(location: Location, method: str, parent: str, *, candidates: Iterable[str] = ()) -> Finding:
     """`parent` is "" for a class without a neighbour parent; `candidates` are the methods that it does define."""
     lacking = f"`{parent}` does not define it" if parent else "the class has no neighbour parent"
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{method}` takes `**super_kwargs`, but {lacking}",
@@ -85,7 +85,7 @@ def diagnose(location: Location, method: str, parent: str, *, candidates: Iterab
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find methods with `**super_kwargs` that the parent does not define."""
     for one in facts.classes.values():
         for method in one.members.methods if SUPER_KWARGS in one.text else ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
 
@@ -42,10 +42,10 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, reason: str, *, neighbour_of: str = "") -> Diagnostic:
+def diagnose(location: Location, reason: str, *, neighbour_of: str = "") -> Finding:
     """`reason` is the parser's own message; `neighbour_of` the modular file that needed this one, if it is another."""
     needed = f" (needed by {neighbour_of})" if neighbour_of else ""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"this is not valid Python: {reason}{needed}",

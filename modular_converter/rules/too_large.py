@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -22,9 +22,9 @@ If the file is meant to be that large, raise the limit:
 )
 
 
-def diagnose(location: Location, size: int, limit: int) -> Diagnostic:
+def diagnose(location: Location, size: int, limit: int) -> Finding:
     """Both numbers are in bytes."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the file has {size:,} bytes, more than the limit of {limit:,}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import OLD_MLP
 
 
@@ -68,10 +68,10 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, parents: tuple[str, ...]) -> Diagnostic:
+def diagnose(location: Location, name: str, parents: tuple[str, ...]) -> Finding:
     """`parents` are the bases of class `name` that come from neighbours."""
     listed = ", ".join(f"`{parent}`" for parent in parents)
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"class `{name}` inherits from more than one neighbour class: {listed}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import OLD_MLP
 
 
@@ -69,9 +69,9 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, place: str) -> Diagnostic:
+def diagnose(location: Location, name: str, place: str) -> Finding:
     """`place` names the definition and the line of the generated file."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"{place} reads `{name}` when it is imported, but only type checkers import `{name}`",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import OLD_MLP
 
 
@@ -60,9 +60,7 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(
-    location: Location, name: str, place: str, cure: str, *, later: int = 0, is_own: bool = False
-) -> Diagnostic:
+def diagnose(location: Location, name: str, place: str, cure: str, *, later: int = 0, is_own: bool = False) -> Finding:
     """`place` names the definition and the line of the generated file, `cure` says what to write.
 
     Args:
@@ -72,4 +70,4 @@ def diagnose(
     fault = f" above its definition in line {later}" if later else ", which is neither defined nor imported there"
     if is_own:
         fault = " before it is defined"
-    return Diagnostic(RULE, location, f"{place} uses `{name}`{fault}", help=cure)
+    return Finding(RULE, location, f"{place} uses `{name}`{fault}", help=cure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Edit, Fix, Location, Rule, Severity, did_you_mean, split_lines
+from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
 from modular_converter.rules._edits import at, exports
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
@@ -48,9 +48,9 @@ __all__ = ["NewMLP", "NewModel"]
 )
 
 
-def diagnose(location: Location, name: str, *, candidates: Iterable[str] = ()) -> Diagnostic:
+def diagnose(location: Location, name: str, *, candidates: Iterable[str] = ()) -> Finding:
     """`candidates` are the names that the generated files do define."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`__all__` lists `{name}`, which no generated file defines",
@@ -58,7 +58,7 @@ def diagnose(location: Location, name: str, *, candidates: Iterable[str] = ()) -
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find names in `__all__` that no generated file defines, nor imports because it uses them."""
     for name in facts.exported:
         is_used = name in facts.imported and any(name in one.uses for one in facts.generated.values())
@@ -66,7 +66,7 @@ def check(facts: Facts) -> Iterator[Diagnostic]:
             yield diagnose(facts.at(name, facts.definitions["__all__"].line), name, candidates=facts.generated)
 
 
-def fix(text: str, finding: Diagnostic) -> Fix | None:
+def fix(text: str, finding: Finding) -> Fix | None:
     """Take the name out of `__all__`, unless it is only misspelt."""
     found = exports(text)
     if found is None or finding.help.startswith("Did you mean"):

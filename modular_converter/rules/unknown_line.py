@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -19,9 +19,9 @@ installed file and not of the one in the checkout.
 )
 
 
-def diagnose(location: Location, lines: int) -> Diagnostic:
+def diagnose(location: Location, lines: int) -> Finding:
     """`location` is the line that was asked for; `lines` is the number of lines that the file has."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"there is no line {location.line}: this file has {lines}",

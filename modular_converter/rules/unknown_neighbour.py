@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
 
@@ -45,9 +45,9 @@ __all__ = ["NewMLP"]
 )
 
 
-def not_installed(location: Location, module: str, package: str) -> Diagnostic:
+def not_installed(location: Location, module: str, package: str) -> Finding:
     """`module` as written in the import; `package` is neither installed here nor found beside the modular file."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{module}` does not exist: there is no package `{package}` in this environment",
@@ -56,9 +56,9 @@ def not_installed(location: Location, module: str, package: str) -> Diagnostic:
     )
 
 
-def diagnose(location: Location, module: str, path: str, *, candidates: Iterable[str] = ()) -> Diagnostic:
+def diagnose(location: Location, module: str, path: str, *, candidates: Iterable[str] = ()) -> Finding:
     """`module` as written in the import, `path` where it was looked for, `candidates` modules that do exist."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{module}` does not exist: there is no {path}",

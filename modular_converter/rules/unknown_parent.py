@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
 
@@ -43,9 +43,9 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str, neighbour: str, *, candidates: Iterable[str] = ()) -> Diagnostic:
+def diagnose(location: Location, name: str, neighbour: str, *, candidates: Iterable[str] = ()) -> Finding:
     """`neighbour` is the path of the file that lacks `name`, `candidates` are the names that it defines."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{name}` is not defined in {neighbour}",

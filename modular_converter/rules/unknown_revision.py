@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 
 
 RULE = Rule(
@@ -21,9 +21,9 @@ clone; in GitHub Actions, `actions/checkout` fetches a single commit unless it i
 )
 
 
-def diagnose(ref: str, reason: str) -> Diagnostic:
+def diagnose(ref: str, reason: str) -> Finding:
     """`reason` is git's own message, or the reason why git gives none."""
-    return Diagnostic(
+    return Finding(
         RULE,
         Location("--changed-since"),
         f"cannot tell what has changed since `{ref}`: {reason}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import OLD_MLP
 
 
@@ -69,9 +69,9 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, name: str) -> Diagnostic:
+def diagnose(location: Location, name: str) -> Finding:
     """`name` is the function or variable."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"no class uses `{name}`, so it is in no generated file",
@@ -79,7 +79,7 @@ def diagnose(location: Location, name: str) -> Diagnostic:
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find functions and assignments that no generated file holds."""
     for name, definition in facts.definitions.items():
         ignored = definition.is_class or name in facts.customary_names or name.startswith("__")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modular_converter.diagnostics import Diagnostic, Edit, Fix, Location, Rule, Severity, split_lines
+from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
 from modular_converter.rules._edits import subject
 from modular_converter.rules._examples import NEW_MLP, OLD_MLP
 
@@ -42,9 +42,9 @@ __all__ = ["NewMLP"]
 )
 
 
-def diagnose(location: Location, entry: str) -> Diagnostic:
+def diagnose(location: Location, entry: str) -> Finding:
     """`location` is the comment; `entry` is a code, name or prefix in it."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"there is no finding of `{entry}` on this line",
@@ -52,7 +52,7 @@ def diagnose(location: Location, entry: str) -> Diagnostic:
     )
 
 
-def fix(text: str, finding: Diagnostic) -> Fix | None:
+def fix(text: str, finding: Finding) -> Fix | None:
     """Remove the entry from the comment, or the comment with its last entry. The line stays, as in generated files."""
     place, entry = finding.location, subject(finding)
     line = split_lines(text)[place.line - 1]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from modular_converter.diagnostics import Severity
+from modular_converter.findings import Severity
 from modular_converter.rules import ignorable_prefix, rule_prefix
 from modular_converter.settings.toml_files import TomlFile
 from modular_converter.settings.values import BANNER_NOTICE, FORMATTERS, NEIGHBOUR

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import bad_setting
 from modular_converter.settings.parent_folders import is_below, repository_above
 from modular_converter.settings.regular_file import read_regular
@@ -191,10 +191,10 @@ def _parse(path: str, content: bytes) -> TomlFile:
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"at line (\d+), column (\d+)", str(error))
         location = Location(path, int(place[1]), int(place[2])) if place else Location(path)
-        diagnostic = bad_setting.unreadable(location, str(error))
+        finding = bad_setting.unreadable(location, str(error))
         if os.path.realpath(path).endswith(".toml"):  # a link, or an `extend`, may lead to a file that is none of ours
-            diagnostic = diagnostic.with_source(text)
-        raise SettingsError(diagnostic) from None
+            finding = finding.with_source(text)
+        raise SettingsError(finding) from None
     except (ValueError, RecursionError, MemoryError) as error:  # an integer of thousands of digits, deep nesting
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise SettingsError(bad_setting.unreadable(Location(path), reason)) from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from modular_converter.diagnostics import Location, Severity
+from modular_converter.findings import Location, Severity
 
 
 NEIGHBOUR = "neighbour"

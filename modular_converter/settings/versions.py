@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from modular_converter.diagnostics import locate_word
+from modular_converter.findings import locate_word
 from modular_converter.settings.keys import EXACT_VERSION
 from modular_converter.settings.toml_files import TomlFile
 from modular_converter.settings.values import PinnedFormatter, Settings

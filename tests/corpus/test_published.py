@@ -12,8 +12,8 @@ import pytest
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
 from modular_converter.convert.emit.banner import is_generated
-from modular_converter.diagnostics import Severity
 from modular_converter.files.arguments import discover
+from modular_converter.findings import Severity
 from modular_converter.settings.load import profile_settings
 
 
@@ -58,7 +58,7 @@ def test_every_generated_file_is_byte_identical(conversions, published, record_p
 
 
 def test_no_error_and_no_undefined_name(conversions):
-    findings = [diagnostic for conversion in conversions for diagnostic in conversion.diagnostics]
+    findings = [finding for conversion in conversions for finding in conversion.findings]
     assert not [str(finding) for finding in findings if finding.severity is Severity.ERROR]
     assert not [str(finding) for finding in findings if finding.rule.name == "undefined-name"]
 

@@ -46,8 +46,8 @@ OVERLAPS = """
 
 def read(folder: str) -> Graph:
     paths = discover(["all"], folder).paths
-    graph, diagnostics = build_graph(paths, folder, Library(profile_settings()))
-    assert not diagnostics
+    graph, findings = build_graph(paths, folder, Library(profile_settings()))
+    assert not findings
     return graph
 
 

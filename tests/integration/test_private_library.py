@@ -63,7 +63,7 @@ def test_generated_code_imports_and_runs_in_another_library(tmp_path: Path) -> N
     (tmp_path / "pyproject.toml").write_text("")
 
     conversion = convert_file(folder / "modular_acme.py")
-    assert not conversion.diagnostics
+    assert not conversion.findings
     for path, text in conversion.files.items():
         Path(path).write_text(text)
         assert "\nfrom ..." not in text, "relative imports of the neighbours became absolute"

@@ -157,9 +157,9 @@ def complaint(path: str, text: str, settings: Settings, twice: bool) -> tuple[st
         return f"raises {type(error).__name__}: {error}", "crashes"
     first = results[0]
     outcome = "refused" if first.failed else "converted"
-    if any((first.files, first.diagnostics) != (again.files, again.diagnostics) for again in results[1:]):
+    if any((first.files, first.findings) != (again.files, again.findings) for again in results[1:]):
         return "gives another result the second time", outcome
-    crashes = [finding.message for finding in first.diagnostics if finding.rule.name == "internal-error"]
+    crashes = [finding.message for finding in first.findings if finding.rule.name == "internal-error"]
     return (crashes or [*_invalid(first)] or [""])[0], outcome
 
 

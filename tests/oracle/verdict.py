@@ -12,7 +12,7 @@ from functools import cache
 
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
-from modular_converter.diagnostics import Diagnostic
+from modular_converter.findings import Finding
 from modular_converter.settings.load import Settings, profile_settings
 from tests.oracle.behaviour import MISSING, carry_out_removals, executed, neutral, observe
 from tests.oracle.documented import EVERYTHING, documented
@@ -61,7 +61,7 @@ class Verdict:
     outcome: Outcome
     differences: tuple[Difference, ...] = ()
     """Those that no finding names, when there are any."""
-    findings: tuple[Diagnostic, ...] = ()
+    findings: tuple[Finding, ...] = ()
     generated: str = ""
 
     @property
@@ -115,15 +115,15 @@ def judge(program: Program, lints: bool = True) -> Verdict:
         with executed("generated", generated_modules) as generated:
             differences = tuple(_differences(modules[MODULAR], generated[GENERATED]))
     if not differences:
-        return Verdict(Outcome.SAME, findings=conversion.diagnostics, generated=text)
+        return Verdict(Outcome.SAME, findings=conversion.findings, generated=text)
     return _weigh(program, differences, convert(program, "ruff") if lints else conversion, text)
 
 
 def _refusal(conversion: Conversion) -> Verdict | None:
     if not conversion.failed:
         return None
-    crashed = any(finding.rule.name == "internal-error" for finding in conversion.diagnostics)
-    return Verdict(Outcome.CRASHED if crashed else Outcome.REFUSED, findings=conversion.diagnostics)
+    crashed = any(finding.rule.name == "internal-error" for finding in conversion.findings)
+    return Verdict(Outcome.CRASHED if crashed else Outcome.REFUSED, findings=conversion.findings)
 
 
 def _weigh(program: Program, differences: tuple[Difference, ...], checked: Conversion, text: str) -> Verdict:
@@ -133,11 +133,11 @@ def _weigh(program: Program, differences: tuple[Difference, ...], checked: Conve
     named = _named(program, checked, text)
     silent = tuple(one for one in differences if not _is_named(one, named))
     if not silent:
-        return Verdict(Outcome.WARNED, differences, checked.diagnostics, text)
+        return Verdict(Outcome.WARNED, differences, checked.findings, text)
     described = _described(program, text)
     undescribed = tuple(one for one in silent if not described(one))
     outcome = Outcome.SILENT if undescribed else Outcome.DOCUMENTED
-    return Verdict(outcome, undescribed or silent, checked.diagnostics, text)
+    return Verdict(outcome, undescribed or silent, checked.findings, text)
 
 
 def _described(program: Program, text: str) -> Callable[[Difference], bool]:
@@ -209,7 +209,7 @@ def _named(program: Program, conversion: Conversion, text: str) -> set[str]:
     """The names of definitions that findings are about, by place or in the message."""
     named: set[str] = set()
     defined = _defined(program.emu) | _defined(text)
-    for finding in conversion.diagnostics:
+    for finding in conversion.findings:
         if finding.rule.name in SAYS_NOTHING:
             continue
         named.update(defined.intersection(re.findall(r"\w+", finding.message)))

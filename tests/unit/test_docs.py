@@ -62,7 +62,7 @@ def convert(example: Example, root: pathlib.Path) -> dict[str, str]:
             for folder in pathlib.PurePath(path).parents[:-1]:
                 (root / folder / "__init__.py").touch()
     conversions = convert_paths(root.glob("**/modular_*.py"))
-    errors = [finding for one in conversions for finding in one.diagnostics if finding.is_error]
+    errors = [finding for one in conversions for finding in one.findings if finding.is_error]
     assert not errors, errors
     return {
         pathlib.Path(path).relative_to(root).as_posix(): text

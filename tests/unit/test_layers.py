@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "modular_converter"
 GRAPH = ImportGraph(PACKAGE)
 FLOORS = {
     "modular_converter": (
-        "diagnostics",
+        "findings",
         "facts",
         "rules",
         "settings",
@@ -215,7 +215,7 @@ def test_only_overrides_need_libcst(body: str, is_loaded: bool, tmp_path: Path) 
         "from modular_converter.convert.source.library import Library\n"
         "from modular_converter.settings.load import profile_settings\n"
         "conversion = convert(sys.argv[1], Library(profile_settings()))\n"
-        "assert conversion.files, conversion.diagnostics\nprint('libcst' in sys.modules)"
+        "assert conversion.files, conversion.findings\nprint('libcst' in sys.modules)"
     )
     modular = str(tmp_path / "models/new/modular_new.py")
     done = subprocess.run([sys.executable, "-c", code, modular], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from modular_converter.check.cache.pack import pack_diagnostic
+from modular_converter.check.cache.pack import pack_finding
 from modular_converter.check.cache.store import digest
 from modular_converter.convert.conversion import Conversion
 from modular_converter.settings.values import Settings
@@ -30,7 +30,7 @@ class CacheEntry(NamedTuple):
     packages: Mapping[str, str]
     """See `Conversion.packages`."""
     findings: Sequence[Any]
-    """Its diagnostics, packed."""
+    """Its findings, packed."""
 
 
 class CacheEntries:
@@ -111,7 +111,7 @@ class CacheEntries:
             self._add_files(gives),
             [self.name(path) for path in sorted(conversion.requires)],
             conversion.packages,
-            [pack_diagnostic(one) for one in conversion.found],
+            [pack_finding(one) for one in conversion.found],
         )
 
     def _add_files(self, files: Iterable[tuple[str, str]]) -> list[int]:

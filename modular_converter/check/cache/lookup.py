@@ -16,7 +16,7 @@ from modular_converter.check.cache import store
 from modular_converter.check.cache.entries import CacheEntries, CacheEntry
 from modular_converter.check.cache.hashes import CurrentHashes
 from modular_converter.check.cache.key import key_of, packages_above
-from modular_converter.check.cache.pack import unpack_diagnostic
+from modular_converter.check.cache.pack import unpack_finding
 from modular_converter.check.cache.versions import remembered_versions
 from modular_converter.convert.conversion import EXISTS, Conversion
 from modular_converter.convert.emit.banner import source_path
@@ -126,7 +126,7 @@ class Cache:
             FilesOnDisk(files, self.settings),
             ()
             if self._errors_only
-            else tuple(unpack_diagnostic(one) for one in entry.findings),  # an entry holds only warnings
+            else tuple(unpack_finding(one) for one in entry.findings),  # an entry holds only warnings
             reads=ReadsOfEntry(entry, entries),
             packages=entry.packages,
             requires=frozenset(entries.path(name) for name in entry.requires),

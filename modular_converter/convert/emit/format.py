@@ -11,7 +11,7 @@ from typing import NamedTuple
 from modular_converter.convert.emit.format_ruff import undefined_names
 from modular_converter.convert.emit.formatter_version import wrong_version
 from modular_converter.convert.emit.formatters import UndefinedName, load_formatter
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_parse_error
+from modular_converter.findings import ConversionError, Finding, Location, locate_parse_error
 from modular_converter.rules import invalid_result, not_utf8
 from modular_converter.settings.values import Settings
 
@@ -23,7 +23,7 @@ class FormatResult(NamedTuple):
     """Every text, formatted; a text that the formatter rejects is unchanged."""
     undefined: Mapping[str, tuple[UndefinedName, ...]]
     """The undefined names of each file that has some, as ruff finds them whatever the formatter."""
-    failures: Mapping[str, Diagnostic]
+    failures: Mapping[str, Finding]
     """The error of each file that the formatter rejects, mostly because it is not valid Python."""
 
 
@@ -44,7 +44,7 @@ class FormatMemory:
     """Formats each text once, for conversions that give many files in the same words as one before."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[str, tuple[UndefinedName, ...] | None, Diagnostic | None]] = {}
+        self._known: dict[tuple[str, str], tuple[str, tuple[UndefinedName, ...] | None, Finding | None]] = {}
 
     def format(self, files: Mapping[str, str], settings: Settings) -> FormatResult:
         """`format_files`; the settings are those of the text's first time."""
@@ -74,14 +74,14 @@ def _format(files: Mapping[str, str], settings: Settings) -> FormatResult:
 
 
 def _split(
-    files: Mapping[str, str], judge: Callable[[str, str], Diagnostic | None]
-) -> tuple[dict[str, str], dict[str, Diagnostic]]:
+    files: Mapping[str, str], judge: Callable[[str, str], Finding | None]
+) -> tuple[dict[str, str], dict[str, Finding]]:
     """The texts without an error, and the errors of the others."""
     failures = {name: found for name, text in files.items() if (found := judge(name, text))}
     return {name: text for name, text in files.items() if name not in failures}, failures
 
 
-def _unwritable(name: str, text: str) -> Diagnostic | None:
+def _unwritable(name: str, text: str) -> Finding | None:
     """The error for a text that cannot be encoded in UTF-8; None for others."""
     try:
         text.encode("utf-8")
@@ -90,7 +90,7 @@ def _unwritable(name: str, text: str) -> Diagnostic | None:
     return None
 
 
-def _unreadable(name: str, text: str) -> Diagnostic | None:
+def _unreadable(name: str, text: str) -> Finding | None:
     """The error for a text that is not valid Python; None for others."""
     try:
         with warnings.catch_warnings():

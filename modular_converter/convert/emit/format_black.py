@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from modular_converter.convert.emit.formatters import Formatted
-from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import formatter_failed
 from modular_converter.settings.values import Settings
 

@@ -19,8 +19,8 @@ from modular_converter.convert.emit.formatter_version import (
     ruff_version,
 )
 from modular_converter.convert.emit.formatters import Formatted, UndefinedName
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.atomic_write import is_abandoned
+from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import formatter_failed
 from modular_converter.settings.parent_folders import is_below
 from modular_converter.settings.values import Settings
@@ -75,7 +75,7 @@ def version() -> str:
     return ruff_version(own_ruff())
 
 
-def _rejected(tree: Tree, settings: Settings, complaint: str) -> dict[str, Diagnostic]:
+def _rejected(tree: Tree, settings: Settings, complaint: str) -> dict[str, Finding]:
     """The error of each text that ruff's messages name. Raises `ConversionError` for a message that names none."""
     found = {}
     for name, place in tree.places.items() if complaint else ():

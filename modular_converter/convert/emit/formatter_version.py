@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location
 from modular_converter.files.programs import SUFFIX, program_on_path
+from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import formatter_failed, formatter_version
 from modular_converter.settings.values import Settings
 from modular_converter.settings.versions import allows
@@ -45,7 +45,7 @@ def formatter_stamp(settings: Settings, version_of: VersionOf | None = None) -> 
 
 def wrong_versions(
     settings: Settings, folders: Iterable[str], version_of: VersionOf | None = None
-) -> tuple[Diagnostic, ...]:
+) -> tuple[Finding, ...]:
     """The errors (MC118) about the formatter of modular files in some folders, one for each version that is named.
 
     Raises `ConversionError` as `wrong_version` does.
@@ -62,7 +62,7 @@ def _by_version(formattings: Sequence[Settings]) -> Sequence[Settings]:
     return [*found.values()]
 
 
-def wrong_version(settings: Settings, version_of: VersionOf | None = None) -> Diagnostic | None:
+def wrong_version(settings: Settings, version_of: VersionOf | None = None) -> Finding | None:
     """The error (MC118) when the formatter has another version than the settings name; None when all is right.
 
     Raises `ConversionError` (MC115) when the formatter is missing or tells no version.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, cast
 
-from modular_converter.diagnostics import Diagnostic
+from modular_converter.findings import Finding
 from modular_converter.settings.values import Settings
 
 
@@ -26,7 +26,7 @@ class Formatted(NamedTuple):
     """Every text; a text that could not be formatted is unchanged."""
     undefined: Mapping[str, tuple[UndefinedName, ...]] | None = None
     """The undefined names of each file that has some; None when the formatter does not look for them."""
-    failures: Mapping[str, Diagnostic] = MappingProxyType({})
+    failures: Mapping[str, Finding] = MappingProxyType({})
     """The error of each text that the formatter rejected."""
 
 

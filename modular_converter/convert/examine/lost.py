@@ -12,8 +12,8 @@ from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.exports import has_unread_names
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Role, Statement
-from modular_converter.diagnostics import Diagnostic, Location, locate_word
 from modular_converter.facts.nodes import walk
+from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.rules import lost_statement
 
 
@@ -23,7 +23,7 @@ _MAIN = re.compile("__name__ == '__main__'|'__main__' == __name__")
 _HEADING = re.compile(r"^(?:async\s+def|def|class)\b", re.MULTILINE)
 
 
-def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Diagnostic]:
+def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Finding]:
     """An error for each statement of the modular file, and for each change of a neighbour's class, that would be lost."""
     target = neighbours.target
     text = library.text(target.path)
@@ -60,7 +60,7 @@ def _taken_role(name: str, neighbours: Neighbourhood) -> Role | None:
     return definitions.role(new) if definitions is not None and new in definitions else None
 
 
-def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str) -> Iterator[Diagnostic]:
+def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str) -> Iterator[Finding]:
     """The neighbours' classes in use that a statement below them changes, where no heir sets the same attribute."""
     heirs: dict[tuple[str, str], list[Statement]] = {}
     for heir in neighbours.classes.values():

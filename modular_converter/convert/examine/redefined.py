@@ -12,15 +12,15 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import DEFINITIONS, ImportedName, Module, Statement
-from modular_converter.diagnostics import Diagnostic, Location, locate_word
 from modular_converter.facts.nodes import children
+from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.rules import changed_meaning, imported_again
 
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
-def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Diagnostic]:
+def report_redefined(neighbours: Neighbourhood, files: GeneratedFiles, library: Library) -> Iterator[Finding]:
     """Names with another meaning than in their own module. A warning for each definition that reads, when it is
     created, a name that is defined again below it; an error for a name that is imported below another meaning of it.
     """

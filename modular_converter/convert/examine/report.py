@@ -28,7 +28,7 @@ from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
-from modular_converter.diagnostics import Diagnostic, Location, locate_parse_error, locate_word
+from modular_converter.findings import Finding, Location, locate_parse_error, locate_word
 from modular_converter.rules import (
     changed_meaning,
     foreign_base,
@@ -46,7 +46,7 @@ from modular_converter.rules._cures import name_heirs
 UNREADABLE = (invalid_result.RULE, formatter_failed.RULE)
 
 
-def examine(conversion: Conversion, result: FormatResult, library: Library) -> list[Diagnostic]:
+def examine(conversion: Conversion, result: FormatResult, library: Library) -> list[Finding]:
     """The errors that keep the formatted texts of one modular file from being written.
 
     They stand at places in the modular file. If every text is already on disk, byte for byte, nothing is parsed again,
@@ -66,7 +66,7 @@ def examine(conversion: Conversion, result: FormatResult, library: Library) -> l
 
 def report_changed_meanings(
     neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, library: Library
-) -> list[Diagnostic]:
+) -> list[Finding]:
     """One warning for each name with two meanings and each source whose code gets the wrong one, and for each class
     beside its copy.
     """
@@ -85,7 +85,7 @@ def report_changed_meanings(
     return [finding.with_source(text) for finding in reported]
 
 
-def _changed_meaning(changes: Sequence[Change], path: str, text: str, neighbours: Neighbourhood) -> Diagnostic:
+def _changed_meaning(changes: Sequence[Change], path: str, text: str, neighbours: Neighbourhood) -> Finding:
     """The warning for a name that several definitions use in the same wrong way."""
     first = changes[0]
     if first.user.name == first.name:
@@ -119,7 +119,7 @@ class _Examination:
     library: Library
     _origins: dict[str, Mapping[str, Origin]] = field(default_factory=dict)
 
-    def undefined(self, path: str, names: Mapping[str, tuple[UndefinedName, ...]]) -> Iterator[Diagnostic]:
+    def undefined(self, path: str, names: Mapping[str, tuple[UndefinedName, ...]]) -> Iterator[Finding]:
         """One error for each name and definition that uses it."""
         seen: set[tuple[str, str]] = set()
         for one in names.get(path, ()):
@@ -136,7 +136,7 @@ class _Examination:
                     is_own=one.name == place.definition,
                 )
 
-    def others(self, path: str) -> Iterator[Diagnostic]:
+    def others(self, path: str) -> Iterator[Finding]:
         """The faults that a text shows when it is parsed."""
         for fault in find_faults(
             self.texts[path],
@@ -168,7 +168,7 @@ class _Examination:
             self._origins[path] = {one.name: one for one in reversed(self.conversion.origins.get(path, ()))}
         return self._origins[path]
 
-    def _diagnose(self, path: str, fault: Fault) -> Diagnostic:
+    def _diagnose(self, path: str, fault: Fault) -> Finding:
         place = _Place(self, path, fault.line, fault.detail)
         if fault.kind is FaultKind.INVALID:
             return invalid_result.diagnose(place.location, fault.detail, place.words)
@@ -181,7 +181,7 @@ class _Examination:
         parent = parent_for(fault.detail, fault.module, self._neighbourhood)
         return missing_in_sibling.diagnose(place.location, fault.detail, fault.module, place.words, parent=parent)
 
-    def wrong_source(self) -> Diagnostic | None:
+    def wrong_source(self) -> Finding | None:
         """The error of the modular file, or of one that it inherits from, which parses but does not compile."""
         modular = self.conversion.path
         neighbours = self._resolution.neighbours.values() if self._resolution else ()

@@ -10,7 +10,7 @@ from modular_converter.convert.examine.faults import top_level_names
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inherit.resolve import ResolvedImports, open_target, resolve_imports
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError, did_you_mean
+from modular_converter.findings import ConversionError, did_you_mean
 
 
 def cure(

@@ -10,8 +10,8 @@ from modular_converter.convert.inherit.resolve import module_path
 from modular_converter.convert.inherit.scopes import attributes_set
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Role, Statement
-from modular_converter.diagnostics import ConversionError
 from modular_converter.facts.members import class_node
+from modular_converter.findings import ConversionError
 
 
 DEEPEST = 20

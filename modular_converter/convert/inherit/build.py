@@ -15,7 +15,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role, Statement
 from modular_converter.convert.source.rename import RenamedModule
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate
+from modular_converter.findings import ConversionError, Finding, Location, locate
 from modular_converter.rules import syntax_error
 
 
@@ -32,7 +32,7 @@ class BuiltClass:
     """`Neighbour.dotted` of its parent; "" without one."""
     parent: Statement | None = None
     """Its parent, renamed."""
-    findings: tuple[Diagnostic, ...] = ()
+    findings: tuple[Finding, ...] = ()
     """Findings about losses of the merge."""
     pieces: tuple[ClassPiece, ...] = ()
     """Of a class with a parent: where the lines of `text` come from."""
@@ -103,7 +103,7 @@ def _merge(
         place = Location(neighbours.target.path, statement.line)
         reason = f"{error.msg}, as libcst reads this class or its parent"
         raise ConversionError(syntax_error.diagnose(place, reason)) from None
-    findings = tuple(_diagnostic(finding, statement, neighbours.target.path) for finding in merged.findings)
+    findings = tuple(_finding(finding, statement, neighbours.target.path) for finding in merged.findings)
     return BuiltClass(statement, merged.text, parent.lead, merged.uses, dotted, parent, findings, merged.pieces)
 
 
@@ -138,7 +138,7 @@ def _is_set_above(neighbours: Neighbourhood, base: str, method: str, attribute: 
     )
 
 
-def _diagnostic(finding: ClassFinding, statement: Statement, path: str) -> Diagnostic:
+def _finding(finding: ClassFinding, statement: Statement, path: str) -> Finding:
     """A finding with its place in the modular file."""
     try:
         place = locate(path, finding.node, statement.text)

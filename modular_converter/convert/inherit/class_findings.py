@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.findings import Finding, Location
 from modular_converter.rules import (
     half_overridden,
     override_not_mergeable,
@@ -24,7 +24,7 @@ class ClassFinding:
 
     node: ast.AST
     """The place: a node of the class's syntax tree, whose lines count from the class."""
-    diagnose: Callable[[Location], Diagnostic]
+    diagnose: Callable[[Location], Finding]
 
 
 def not_mergeable(node: ast.AST, method: str, reason: str, help: str = "") -> ClassFinding:

@@ -14,8 +14,8 @@ from modular_converter.convert.source.index import imported_names, imports_withi
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.diagnostics import ConversionError
 from modular_converter.facts.nodes import children, walk
+from modular_converter.findings import ConversionError
 from modular_converter.settings.kinds import module_name
 
 

@@ -12,8 +12,8 @@ from functools import cached_property
 from modular_converter.convert.inherit.pieces import TakenLines
 from modular_converter.convert.inherit.scopes import FUNCTIONS, Function, Names, names_of, written
 from modular_converter.convert.source.index import end_with_footer, first_line, is_docstring
-from modular_converter.diagnostics import character_column
 from modular_converter.facts.members import class_node
+from modular_converter.findings import character_column
 
 
 INDENT = "    "

@@ -20,7 +20,7 @@ from modular_converter.convert.source.rename import (
     absolute_imports,
     absolute_module,
 )
-from modular_converter.diagnostics import ConversionError, Location
+from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import syntax_error
 from modular_converter.settings.parent_folders import models_folder_of
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from modular_converter.convert.inherit.defining_module import defining_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
-from modular_converter.diagnostics import ConversionError, Diagnostic, Location, locate_word
 from modular_converter.files.packages import find_package
+from modular_converter.findings import ConversionError, Finding, Location, locate_word
 from modular_converter.rules import (
     base_not_a_name,
     config_from_modeling,
@@ -106,9 +106,9 @@ def open_target(path: str, library: Library) -> ModularFile:
 def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
     """Find the modules behind the imports of a modular file.
 
-    Raises `ConversionError` with one diagnostic for each import or class header that is wrong.
+    Raises `ConversionError` with one finding for each import or class header that is wrong.
     """
-    findings: list[Diagnostic] = []
+    findings: list[Finding] = []
     neighbours: dict[str, Neighbour] = {}
     taken: dict[str, Taken] = {}
     for statement in target.module.statements:
@@ -171,7 +171,7 @@ def _open(
     found: NeighbourModule,
     target: ModularFile,
     library: Library,
-    findings: list[Diagnostic],
+    findings: list[Finding],
 ) -> Neighbour | None:
     """Read the neighbour behind an import, or note why it cannot be read."""
     folder = os.path.dirname(target.path)
@@ -188,7 +188,7 @@ def _open(
     try:
         module = library.module(path)
     except ConversionError as error:
-        findings += error.diagnostics
+        findings += error.findings
         return None
     package = ""
     if not name.is_relative:
@@ -209,9 +209,7 @@ def _modules_like(path: str) -> list[str]:
     return [f"..{folder}.{kind}_{folder}" for folder in folders]
 
 
-def _check_ordinary(
-    name: ImportedName, statement: Statement, target: ModularFile, library: Library
-) -> list[Diagnostic]:
+def _check_ordinary(name: ImportedName, statement: Statement, target: ModularFile, library: Library) -> list[Finding]:
     if name.module != library.settings.package or not name.name:
         return []
     location = _locate(target, statement, name.name, library)
@@ -225,7 +223,7 @@ def _check_taken(
     found: NeighbourModule,
     target: ModularFile,
     library: Library,
-) -> list[Diagnostic]:
+) -> list[Finding]:
     if name.name == "*":
         return [star_import.diagnose(_locate(target, statement, "import", library), name.module)]
     if found.kind == library.settings.default_kind and name.name.endswith(library.settings.config_suffix):
@@ -234,8 +232,8 @@ def _check_taken(
     return []
 
 
-def _check_classes(resolution: ResolvedImports, library: Library) -> list[Diagnostic]:
-    findings: list[Diagnostic] = []
+def _check_classes(resolution: ResolvedImports, library: Library) -> list[Finding]:
+    findings: list[Finding] = []
     target = resolution.target
     for statement in target.module.statements:
         parents = [base for base in statement.bases if _is_class(resolution.definition(base))]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from modular_converter.convert.inherit.calls import calls_base
 from modular_converter.convert.inherit.members import Member
 from modular_converter.convert.source.index import end_with_footer, first_line
-from modular_converter.diagnostics import character_column
+from modular_converter.findings import character_column
 
 
 STAND_IN = "_"

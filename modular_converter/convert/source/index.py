@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
-from modular_converter.diagnostics import character_column
+from modular_converter.findings import character_column
 
 
 _RELATIVE_IMPORT = re.compile(r"from[ \t]*\.")  # matches in strings, too

@@ -15,9 +15,9 @@ from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.module import Module
 from modular_converter.convert.source.names import ModelNames, read_model_names
 from modular_converter.convert.source.observations import Observations
-from modular_converter.diagnostics import ConversionError, Location, locate_parse_error
 from modular_converter.files import packages
 from modular_converter.files.read import read_inside
+from modular_converter.findings import ConversionError, Location, locate_parse_error
 from modular_converter.rules import missing_file, not_utf8, syntax_error, too_large
 from modular_converter.settings.regular_file import FileTooLarge
 from modular_converter.settings.values import Settings
@@ -154,8 +154,8 @@ class Library:
                 warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is no finding
                 return _index_of(content, path)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            diagnostic = syntax_error.diagnose(*locate_parse_error(path, error))
-            raise ConversionError(diagnostic.with_source(text)) from None
+            finding = syntax_error.diagnose(*locate_parse_error(path, error))
+            raise ConversionError(finding.with_source(text)) from None
 
     def names(self, models_folder: str) -> ModelNames:
         """The table of model names below a folder of models, read from literals.
@@ -173,8 +173,8 @@ class Library:
                     names = read_model_names(sources, self.settings.config_table, self.settings.config_suffix)
             except SyntaxError as error:
                 path = str(error.filename)
-                diagnostic = syntax_error.diagnose(*locate_parse_error(path, error))
-                raise ConversionError(diagnostic.with_source(self.text(path))) from None
+                finding = syntax_error.diagnose(*locate_parse_error(path, error))
+                raise ConversionError(finding.with_source(self.text(path))) from None
             self._names[models_folder] = names
         self.observations.files.update({path: self._hash(path) for path in paths})
         return names

@@ -139,11 +139,11 @@ def _numbers(balance: str | None) -> tuple[int, ...]:
 
 
 def _write(path: str, text: str) -> None:
-    from modular_converter.diagnostics import ConversionError
     from modular_converter.files.atomic_write import write_atomically
+    from modular_converter.findings import ConversionError
 
     target = os.path.abspath(path)
     try:
         write_atomically(target, text, os.path.dirname(target))
     except ConversionError as error:
-        raise PlanError("\n".join(map(str, error.diagnostics))) from error
+        raise PlanError("\n".join(map(str, error.findings))) from error

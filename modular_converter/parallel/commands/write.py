@@ -121,8 +121,8 @@ def _show(found: list[SourceChange], diff: bool) -> None:
 
 
 def _write_json(model: str, settings: tuple[str, ...], ranks: int, path: str, unverified: bool) -> None:
-    from modular_converter.diagnostics import ConversionError
     from modular_converter.files.atomic_write import write_atomically
+    from modular_converter.findings import ConversionError
     from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.proof.prove import prove
 
@@ -137,7 +137,7 @@ def _write_json(model: str, settings: tuple[str, ...], ranks: int, path: str, un
     try:
         write_atomically(target, found.plan.to_json(), os.path.dirname(target))
     except ConversionError as error:
-        raise WriteError("\n".join(map(str, error.diagnostics))) from error
+        raise WriteError("\n".join(map(str, error.findings))) from error
     click.echo(f"{path}: written")
 
 

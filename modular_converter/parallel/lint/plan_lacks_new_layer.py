@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
 from modular_converter.facts.nodes import walk
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.parallel.lint._examples import example
 from modular_converter.parallel.lint._linear_layers import LinearLayer, linear_layers
 from modular_converter.parallel.lint._plan_entries import TENSOR_PARALLEL, plan_entries
@@ -41,9 +41,9 @@ Override the plan in the configuration of the modular file, with an entry for th
 )
 
 
-def diagnose(location: Location, layer: str, beside: str, class_name: str) -> Diagnostic:
+def diagnose(location: Location, layer: str, beside: str, class_name: str) -> Finding:
     """`layer` is new in `class_name`; `beside` is a layer of the same size there that the plan splits."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"the inherited `base_model_tp_plan` splits `{beside}` of `{class_name}`, but has no entry for the new "
@@ -53,7 +53,7 @@ def diagnose(location: Location, layer: str, beside: str, class_name: str) -> Di
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find linear layers that the modular file adds beside layers of the same size in an inherited plan.
 
     Only a layer of the same size counts: a router or a gate of a few values is rightly left whole, and a static check
@@ -77,7 +77,7 @@ def _uncovered(
     layers: Mapping[str, LinearLayer],
     planned: Collection[str],
     named: Collection[str],
-) -> Iterator[Diagnostic]:
+) -> Iterator[Finding]:
     """The layers of a class that no entry names, although a planned layer beside them has the same size."""
     sizes = {name: layer.features for name, layer in linear_layers(definition.members.node).items()}
     for layer, added in layers.items():

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity, did_you_mean
+from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
 from modular_converter.parallel.lint._examples import example
 from modular_converter.parallel.lint._plan_entries import PlanEntry, plan_entries
 
@@ -35,9 +35,9 @@ Override the plan in the configuration of the modular file, with the names that 
 )
 
 
-def diagnose(location: Location, entry: str, plan: str, *, candidates: Iterable[str] = ()) -> Diagnostic:
+def diagnose(location: Location, entry: str, plan: str, *, candidates: Iterable[str] = ()) -> Finding:
     """`entry` is the pattern, `plan` the attribute that holds it (`base_model_tp_plan`)."""
-    return Diagnostic(
+    return Finding(
         RULE,
         location,
         f"`{plan}` has an entry `{entry}`, but the generated model has no such layer",
@@ -45,7 +45,7 @@ def diagnose(location: Location, entry: str, plan: str, *, candidates: Iterable[
     )
 
 
-def check(facts: Facts) -> Iterator[Diagnostic]:
+def check(facts: Facts) -> Iterator[Finding]:
     """Find plan entries of the generated configuration with a part that no generated class has as an attribute."""
     configuration, modeling = facts.files.get("configuration", {}), facts.files.get("modeling", {})
     classes = [one for one in configuration.values() if one.is_class and "_plan" in one.text] if modeling else []

@@ -12,10 +12,10 @@ from modular_converter.api import convert_source
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.required_files import required_files
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError
 from modular_converter.files.arguments import discover
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.links import is_installed
+from modular_converter.findings import ConversionError
 from modular_converter.parallel.errors import WriteError
 from modular_converter.parallel.plans.class_settings import Setting
 from modular_converter.parallel.source.edit_class import BOM, set_dictionary
@@ -67,7 +67,7 @@ def write_changes(found: Sequence[SourceChange]) -> None:
         try:
             write_atomically(change.path, change.new, os.path.dirname(change.path))
         except ConversionError as error:
-            raise WriteError("\n".join(map(str, error.diagnostics))) from error
+            raise WriteError("\n".join(map(str, error.findings))) from error
 
 
 def refuse_installed(path: str) -> None:
@@ -115,7 +115,7 @@ def _classes(text: str) -> set[str]:
 
 def _generated(modular: str, text: str) -> Iterator[SourceChange]:
     conversion = convert_source(text.removeprefix(BOM), modular)
-    errors = [str(diagnostic) for diagnostic in conversion.diagnostics if diagnostic.is_error]
+    errors = [str(finding) for finding in conversion.findings if finding.is_error]
     if errors:
         raise WriteError(f"{_shown(modular)}: with the plan it cannot be converted\n  " + "\n  ".join(errors))
     for path, made in conversion.files.items():

@@ -119,7 +119,7 @@ def _converted(path: str) -> ModelingFile:
     from modular_converter.api import convert_file
 
     conversion = convert_file(path)
-    errors = [diagnostic for diagnostic in conversion.diagnostics if diagnostic.is_error]
+    errors = [finding for finding in conversion.findings if finding.is_error]
     if errors:
         raise BuildError(f"{os.path.relpath(path)}: it cannot be converted\n  " + "\n  ".join(map(str, errors)))
     modeling = [file for file in conversion.files if os.path.basename(file).startswith("modeling_")]

@@ -8,7 +8,7 @@ import pytest
 
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import Diagnostic
+from modular_converter.findings import Finding
 from modular_converter.settings.load import profile_settings
 
 
@@ -34,7 +34,7 @@ class OldLayer(nn.Module):
 """
 
 
-def lint_plan(folder: pathlib.Path, layer: str, config: str = "pass", holder: str = "mlp") -> list[Diagnostic]:
+def lint_plan(folder: pathlib.Path, layer: str, config: str = "pass", holder: str = "mlp") -> list[Finding]:
     """The findings of MC314 about a layer that a modular file adds to the MLP of `PLANNED_MODEL`."""
     (folder / "old").mkdir()
     (folder / "new").mkdir()
@@ -48,8 +48,8 @@ def lint_plan(folder: pathlib.Path, layer: str, config: str = "pass", holder: st
         "class NewMLP(OldMLP):\n    def __init__(self, config: NewConfig):\n        super().__init__(config)\n"
         f"        {layer}\n\n\nclass NewLayer(OldLayer):\n    pass\n"
     )
-    found = convert(str(modular), Library(profile_settings())).diagnostics
-    return [diagnostic for diagnostic in found if diagnostic.code == "MC314"]
+    found = convert(str(modular), Library(profile_settings())).findings
+    return [finding for finding in found if finding.code == "MC314"]
 
 
 GATE = "self.gate = nn.Linear(config.hidden_size, config.inner_size, bias=False)"

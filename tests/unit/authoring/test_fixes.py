@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from modular_converter import convert_source
 from modular_converter.commands.convert import convert_command
 from modular_converter.convert.cures import apply_edits
-from modular_converter.diagnostics import Diagnostic, Edit, Fix, Rule
+from modular_converter.findings import Edit, Finding, Fix, Rule
 from modular_converter.rules import by_code, fixes
 
 
@@ -86,11 +86,11 @@ def test_a_cure_removes_its_finding_and_no_more(
 ) -> None:
     path = plant(tmp_path, **parts)
     before = convert_source(path.read_text(), path)
-    assert {finding.code for finding in before.diagnostics} == {code}
+    assert {finding.code for finding in before.findings} == {code}
     done = convert(path, "--fix")
     assert done.exit_code == 0 and f"{code} " in done.stderr and "cured" in done.stderr
     after = convert_source(path.read_text(), path)
-    assert after.diagnostics == ()
+    assert after.findings == ()
     assert (after.files == before.files) is not changes
     assert (tmp_path / "models/new/modeling_new.py").read_text() == next(iter(after.files.values()))
 
@@ -108,14 +108,14 @@ def test_every_offered_cure_parses(rule: Rule, tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (path,) = tmp_path.glob("**/modular_*.py")
-    for finding in convert_source(path.read_text(), path).diagnostics:
+    for finding in convert_source(path.read_text(), path).findings:
         if finding.fix is not None:
             compile(apply_edits(path.read_text(), finding.fix.edits), str(path), "exec")
 
 
 def test_what_is_no_plain_cure_is_not_offered(tmp_path: Path) -> None:
     misspelt = plant(tmp_path, line="        del self.layer", all='"NewMLP", "NewMLPs"')
-    findings = convert_source(misspelt.read_text(), misspelt).diagnostics
+    findings = convert_source(misspelt.read_text(), misspelt).findings
     assert {finding.code for finding in findings} == {"MC303", "MC310"}
     assert all(finding.fix is None for finding in findings)
     text = misspelt.read_text()
@@ -133,19 +133,19 @@ def test_what_is_no_plain_cure_is_not_offered(tmp_path: Path) -> None:
 )
 def test_a_name_beside_a_comment_stays_in_the_exports(names: str, tmp_path: Path) -> None:
     path = plant(tmp_path, all=names)
-    (finding,) = convert_source(path.read_text(), path).diagnostics
+    (finding,) = convert_source(path.read_text(), path).findings
     assert finding.code == "MC310" and finding.fix is None
 
 
 def test_a_comment_behind_the_last_export_keeps_its_name(tmp_path: Path) -> None:
     path = plant(tmp_path, stub="\n\nclass NewMLP2(OldMLP):\n    pass\n", all='\n    "NewMLP",  # kept\n')
-    (finding,) = convert_source(path.read_text(), path).diagnostics
+    (finding,) = convert_source(path.read_text(), path).findings
     assert finding.code == "MC309" and finding.fix is None
 
 
 def test_a_statement_beside_another_stays(tmp_path: Path) -> None:
     path = plant(tmp_path, line="        self.a = 1; self.layers.append(nn.Linear(8, 8))")
-    (finding,) = convert_source(path.read_text(), path).diagnostics
+    (finding,) = convert_source(path.read_text(), path).findings
     assert finding.code == "MC322" and finding.fix is None
 
 
@@ -154,7 +154,7 @@ def test_several_cures_follow_each_other_and_line_ends_stay(tmp_path: Path) -> N
     path = plant(tmp_path, line=line, all='"NewMLP", "Unheard"')
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     assert convert(path, "--fix").exit_code == 0
-    assert convert_source(path.read_text(), path).diagnostics == ()
+    assert convert_source(path.read_text(), path).findings == ()
     assert path.read_bytes() == plant(tmp_path / "other").read_bytes().replace(b"\n", b"\r\n")
 
 
@@ -164,11 +164,11 @@ def test_a_cure_that_does_not_hold_keeps_no_other_of_the_same_words_away(
     """Two findings say the same; the cure of the first is made to change what is generated."""
     twice = "        self.layers.append(nn.Linear(8, 8))\n        self.layers.append(nn.Linear(8, 8))"
     path = plant(tmp_path, line=twice)
-    first, second = convert_source(path.read_text(), path).diagnostics
+    first, second = convert_source(path.read_text(), path).findings
     assert first.message == second.message
     cure = fixes()[first.code]
 
-    def spoilt(text: str, finding: Diagnostic) -> Fix | None:
+    def spoilt(text: str, finding: Finding) -> Fix | None:
         good = cure(text, finding)
         bad = Edit(first.location.line, 1, first.location.line + 1, 1, "        self.other = 3\n")
         return good._replace(edits=(bad,)) if good and finding.location == first.location else good

@@ -30,7 +30,7 @@ def result(tree: Path, *arguments: str, since: str | None = None) -> CheckResult
 
 
 def codes(found: CheckResult) -> set[str]:
-    return {finding.code for finding in found.diagnostics}
+    return {finding.code for finding in found.findings}
 
 
 def run_without_rights(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -93,7 +93,7 @@ def test_a_model_behind_a_link_in_the_project_is_checked(stale, place):
     else:
         (stale / "models/leaf").symlink_to(stale / place)
     assert result(stale).exit_code in (1, 2)
-    assert any("leaf" in finding.location.path for finding in result(stale).diagnostics)
+    assert any("leaf" in finding.location.path for finding in result(stale).findings)
 
 
 def test_a_model_folder_is_checked_once_however_many_links_lead_to_it(stale):
@@ -114,7 +114,7 @@ def test_an_output_folder_belongs_to_all_folders_of_its_name(tree):
         shutil.move(tree / "models" / name, tree / "models/.store" / name)
         (tree / "models" / name).symlink_to(f".store/{name}")
     fix(tree)
-    assert not result(tree).diagnostics
+    assert not result(tree).findings
 
 
 @pytest.mark.parametrize("name", ["build", "dist", "node_modules", ".hidden"])
@@ -192,7 +192,7 @@ def test_no_file_is_built_on_a_text_that_is_never_written(tree, cache):
     modular.write_text("from ..aaa.modeling_aaa import AaaX\n\n\nclass BbbX(AaaX):\n    pass\n")
     write_old(tree, "ccc", "bbb", "c = 2")
     warm, cold = (check(CheckOptions(root=str(tree), cache=one)) for one in (folder, None))
-    assert warm.diagnostics == cold.diagnostics and codes(cold) == {"MC401", "MC105"}
+    assert warm.findings == cold.findings and codes(cold) == {"MC401", "MC105"}
     check(CheckOptions(root=str(tree), fix=True))
     assert ddd.read_text() == right
 

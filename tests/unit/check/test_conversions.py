@@ -44,7 +44,7 @@ def test_files_that_build_on_each_other_are_refused_though_each_is_known(tree):
     for model in ("one", "two", "one", "two"):
         assert run(tree, model, fix=True).exit_code == 0
     assert known(tree) == ["modular_one", "modular_two"]
-    assert {one.code for one in run(tree).diagnostics} == {"MC110"}
+    assert {one.code for one in run(tree).findings} == {"MC110"}
     assert run(tree, "one").exit_code == 0
 
 

@@ -43,7 +43,7 @@ def test_untouched_files_are_one_finding(newer: Path) -> None:
     assert "MC118" in result.output and "2 generated files differ by formatting alone" in result.output
     assert "pip install ruff==0.14.10" in result.output and "\n-" not in result.output
     warm, cold = (check(CheckOptions(root=str(newer), cache=folder)) for folder in (str(newer / "cache"), None))
-    assert warm.diagnostics == cold.diagnostics
+    assert warm.findings == cold.findings
 
 
 def test_other_code_is_told_apart_and_has_no_cure_that_rewrites(newer: Path) -> None:
@@ -112,7 +112,7 @@ def test_each_folder_has_the_version_that_its_own_settings_require(newer: Path, 
         assert check(CheckOptions(root=str(newer), cache=cache)).exit_code == 0
     fitting.unlink()
     for cache in (str(newer / "cache"), None):
-        assert [one.code for one in check(CheckOptions(root=str(newer), cache=cache)).diagnostics] == ["MC118"]
+        assert [one.code for one in check(CheckOptions(root=str(newer), cache=cache)).findings] == ["MC118"]
 
 
 def test_versions_that_no_program_has_are_a_finding_each(newer: Path) -> None:

@@ -192,7 +192,7 @@ def test_a_thing_in_place_of_the_folder_of_a_model_stops_no_other(tree, thing):
         case "device":
             os.mknod(place, stat.S_IFCHR | 0o600, os.makedev(1, 5)) if os.geteuid() == 0 else place.write_text("")
     found = check(CheckOptions(root=str(tree)))
-    assert [one.code for one in found.diagnostics] == ["MC401"]
+    assert [one.code for one in found.findings] == ["MC401"]
 
 
 def test_checks_and_writers_at_once_agree_in_the_end(tree, tmp_path):

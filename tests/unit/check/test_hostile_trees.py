@@ -30,7 +30,7 @@ def result(tree: Path, **options: object) -> CheckResult:
 
 
 def codes(found: CheckResult) -> set[str]:
-    return {one.code for one in found.diagnostics}
+    return {one.code for one in found.findings}
 
 
 # Things in the place of files
@@ -148,7 +148,7 @@ def test_a_table_of_names_that_is_no_source_is_a_finding_of_its_own(tree, conten
     (tree / "models/auto/configuration_auto.py").write_text(f"CONFIG_MAPPING_NAMES = {content}\n")
     found = result(tree)
     assert found.exit_code == 2 and codes(found) == {"MC101"}
-    assert {os.path.basename(one.location.path) for one in found.diagnostics} == {"configuration_auto.py"}
+    assert {os.path.basename(one.location.path) for one in found.findings} == {"configuration_auto.py"}
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_a_source_that_changes_during_the_run_is_noticed_by_the_next(tree, tmp_p
     result(tree, fix=True, cache=cache)
     warm, cold = result(tree, cache=cache), result(tree)
     assert warm.exit_code == cold.exit_code == 1
-    assert warm.diagnostics == cold.diagnostics
+    assert warm.findings == cold.findings
 
 
 # Programs of the tree

@@ -15,7 +15,7 @@ import pytest
 
 from modular_converter.check.cache.store import unusable
 from modular_converter.commands.run_check import DIFF_LINES, print_statistics
-from modular_converter.diagnostics import Diagnostic, Location
+from modular_converter.findings import Finding, Location
 from modular_converter.rules import by_code
 from tests.unit.trees import edit, run
 
@@ -104,10 +104,8 @@ def test_diffs_leave_stdout_to_findings_for_programs(zoo, format):
 
 
 def test_statistics_begin_with_the_most_frequent_and_go_on_by_code(capsys):
-    diagnostics = [
-        Diagnostic(by_code(code), Location("m.py"), "") for code in ("MC402", "MC202", "MC401", "MC202", "MC308")
-    ]
-    print_statistics(diagnostics)
+    findings = [Finding(by_code(code), Location("m.py"), "") for code in ("MC402", "MC202", "MC401", "MC202", "MC308")]
+    print_statistics(findings)
     lines = [line.split()[:2] for line in capsys.readouterr().err.splitlines()]
     assert lines == [["2", "MC202"], ["1", "MC308"], ["1", "MC401"], ["1", "MC402"]]
 

@@ -179,7 +179,7 @@ def test_formatters(tree, formatter):
     assert "class NewMLP(nn.Module):" in generated(tree).read_text()
 
 
-def test_a_missing_ruff_is_a_diagnostic_and_nothing_is_written(tree, monkeypatch):
+def test_a_missing_ruff_is_a_finding_and_nothing_is_written(tree, monkeypatch):
     from modular_converter.convert.emit.formatter_version import own_ruff
 
     monkeypatch.setattr(sys, "executable", "/nowhere/python")

@@ -13,7 +13,7 @@ import pytest
 import modular_converter
 from modular_converter.commands.check import check_command
 from modular_converter.commands.convert import convert_command
-from modular_converter.diagnostics import Diagnostic, Location, Severity, exit_code
+from modular_converter.findings import Finding, Location, Severity, exit_code
 from modular_converter.reporting import FORMATS, render
 from modular_converter.rules import by_code
 
@@ -56,12 +56,12 @@ def test_every_installed_command_is_among_them():
     ],
 )
 def test_exit_codes(codes, incomplete, different, expected):
-    findings = [Diagnostic(by_code(code), Location("m.py"), "") for code in codes]
+    findings = [Finding(by_code(code), Location("m.py"), "") for code in codes]
     assert exit_code(findings, incomplete=incomplete, different=different) == expected
 
 
 def test_strict_makes_a_warning_count():
-    finding = Diagnostic(by_code("MC307"), Location("m.py"), "")
+    finding = Finding(by_code("MC307"), Location("m.py"), "")
     assert exit_code([finding]) == 0
     assert exit_code([finding.with_severity(Severity.ERROR)]) == 1
 

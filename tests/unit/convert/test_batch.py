@@ -49,7 +49,7 @@ def chain(root: Path, *links: tuple[str, str]) -> list[Path]:
 
 
 def texts(conversions) -> dict[str, str]:
-    assert not [str(one) for conversion in conversions for one in conversion.diagnostics if one.is_error]
+    assert not [str(one) for conversion in conversions for one in conversion.findings if one.is_error]
     return {path: text for conversion in conversions for path, text in conversion.files.items()}
 
 
@@ -83,7 +83,7 @@ def test_a_cycle_names_its_members_and_stops_no_other_file(tmp_path):
     paths = chain(tmp_path, ("ring", "loop"), ("loop", "ring"), ("free", "base"))
     by_name = {Path(one.path).stem: one for one in convert_paths(paths)}
     for name in ("modular_ring", "modular_loop"):
-        (finding,) = by_name[name].diagnostics
+        (finding,) = by_name[name].findings
         assert finding.rule.name == "cycle"
         assert "modular_ring" in finding.message and "modular_loop" in finding.message
     assert by_name["modular_free"].files
@@ -114,7 +114,7 @@ def profile_settings_of_zoo():
 def test_hash_seed_changes_nothing():
     code = (
         "import json, sys; from modular_converter import convert_paths;"
-        "print(json.dumps([[c.path, dict(c.files), list(map(str, c.diagnostics))] for c in convert_paths(sys.argv[1:])]))"
+        "print(json.dumps([[c.path, dict(c.files), list(map(str, c.findings))] for c in convert_paths(sys.argv[1:])]))"
     )
     outputs = []
     for seed in ("0", "1", "12345"):
@@ -156,7 +156,7 @@ def test_a_source_that_is_not_on_disk(tmp_path):
 def test_strict_makes_errors_of_warnings(tmp_path):
     (path,) = chain(tmp_path, ("first", "base"))
     path.write_text(path.read_text().replace("class FirstMLP", "def unused():\n    pass\n\n\nclass FirstMLP"))
-    (finding,) = convert_paths([path])[0].diagnostics
+    (finding,) = convert_paths([path])[0].findings
     assert finding.rule.name == "unused-definition" and not finding.is_error
     strict = dataclasses.replace(profile_settings(), strict=True)
     conversion = convert_paths([path], strict)[0]
@@ -174,7 +174,7 @@ def test_an_error_of_our_own_names_the_file_and_the_class_and_stops_no_other(tmp
 
     monkeypatch.setattr(pipeline, "assemble", failing)
     first, other = convert_paths(paths, workers=1)
-    (finding,) = first.diagnostics
+    (finding,) = first.findings
     assert finding.rule.name == "internal-error"
     assert "FirstMLP" in finding.message and "boom" in finding.message
     assert finding.location.path == str(paths[0]) and finding.location.line == 4
@@ -206,13 +206,13 @@ def test_verbose_prints_the_traceback_of_an_error_of_our_own(tmp_path, monkeypat
     ],
 )
 @pytest.mark.parametrize("where", ["modular", "neighbour"])
-def test_bad_text_is_a_diagnostic_in_its_file(tmp_path, content, rule, where):
+def test_bad_text_is_a_finding_in_its_file(tmp_path, content, rule, where):
     paths = chain(tmp_path, ("first", "base"), ("second", "first"))
     bad = paths[0] if where == "modular" else tmp_path / "models/base/modeling_base.py"
     bad.write_bytes(content)
     conversion = convert_paths(paths)[0]
-    assert [finding.rule.name for finding in conversion.diagnostics] == [rule]
-    assert conversion.diagnostics[0].location.path == str(bad)
+    assert [finding.rule.name for finding in conversion.findings] == [rule]
+    assert conversion.findings[0].location.path == str(bad)
     assert not conversion.files
 
 
@@ -231,9 +231,9 @@ HEIR = "from ..base.modeling_base import BaseMLP\n\n\nclass NewMLP(BaseMLP):\n  
 
 @pytest.mark.parametrize("character", ["\ud800", "\udcff", "\udfff"])
 @pytest.mark.parametrize("where", ["    x = '{}'\n", "# {}\n", "{}\n"])
-def test_a_text_that_no_file_can_hold_is_a_diagnostic_with_its_place(tmp_path, character, where):
+def test_a_text_that_no_file_can_hold_is_a_finding_with_its_place(tmp_path, character, where):
     source = HEIR + where.format(character)
-    (found,) = convert_source(source, tmp_path / "models/new/modular_new.py").diagnostics
+    (found,) = convert_source(source, tmp_path / "models/new/modular_new.py").findings
     line = source.split("\n")[found.location.line - 1]
     assert found.code == "MC102" and line[found.location.column - 1] == character
 
@@ -245,9 +245,9 @@ def test_a_text_is_read_as_a_file_is(tmp_path, end, mark):
     (tmp_path / "models/base/modeling_base.py").write_text(BASE)
     path = tmp_path / "models/new/modular_new.py"
     plain, other = (convert_source(text, path) for text in (HEIR, mark + HEIR.replace("\n", end)))
-    assert plain.files and plain.files == other.files and plain.diagnostics == other.diagnostics
+    assert plain.files and plain.files == other.files and plain.findings == other.findings
 
 
-def test_a_path_that_no_file_can_have_is_a_diagnostic():
-    (found,) = convert_paths(["models/a\0b/modular_x.py"])[0].diagnostics
+def test_a_path_that_no_file_can_have_is_a_finding():
+    (found,) = convert_paths(["models/a\0b/modular_x.py"])[0].findings
     assert found.code == "MC103"

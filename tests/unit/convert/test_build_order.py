@@ -111,7 +111,7 @@ def tree(tmp_path: Path) -> Path:
 
 def written(tree: Path, **options) -> list[str]:
     result = check(CheckOptions(root=str(tree), fix=True, **options))
-    assert result.exit_code == 0, [str(one) for one in result.diagnostics]
+    assert result.exit_code == 0, [str(one) for one in result.findings]
     return [os.path.basename(path) for path in result.written]
 
 

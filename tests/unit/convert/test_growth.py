@@ -212,18 +212,18 @@ def test_a_chain_of_models_is_scheduled_in_time_with_its_length(on_disk):
 
 @pytest.mark.parametrize("opening", ["(", "[", "-", "not ", "f(", "lambda: "])
 @pytest.mark.parametrize("where", ["    x = {}\n", "    def forward(self, x):\n        return {}\n"])
-def test_deep_nesting_is_a_diagnostic(tmp_path, opening, where):
+def test_deep_nesting_is_a_finding(tmp_path, opening, where):
     closing = {"(": ")", "[": "]", "f(": ")"}.get(opening, "")
     text = IMPORT + "class NewMLP(BaseMLP):\n" + where.format(opening * 5000 + "1" + closing * 5000)
     for name, content in (("base/modeling_base.py", BASE), ("new/modular_new.py", text)):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text(content)
     (found,) = Run(SETTINGS, workers=1).convert([str(tmp_path / "new/modular_new.py")])
-    assert [one.code for one in found.diagnostics] == ["MC101"]
+    assert [one.code for one in found.findings] == ["MC101"]
 
 
 def test_an_expression_that_is_too_deep_for_a_merge_is_a_finding(tmp_path):
     own = f"{METHOD}        x = super().forward(x)\n        return super().forward({' + '.join(['x'] * 600)})\n"
     paths = write(tmp_path, {"base/modeling_base.py": BASE, "new/modular_new.py": own})
-    ((found,),) = (one.diagnostics for one in Run(SETTINGS, workers=1).convert(paths[1:]))
+    ((found,),) = (one.findings for one in Run(SETTINGS, workers=1).convert(paths[1:]))
     assert found.code == "MC204" and "nested too deeply" in found.message

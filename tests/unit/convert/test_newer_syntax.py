@@ -62,8 +62,8 @@ def test_what_libcst_cannot_parse_is_named(body, expected, tmp_path, monkeypatch
 
     monkeypatch.setattr(libcst, "parse_module", fail)
     conversion = convert(tmp_path, HEAD + body)
-    assert [(one.location.line, one.code) for one in conversion.diagnostics] == [expected]
-    assert "libcst" in conversion.diagnostics[0].message and not conversion.files
+    assert [(one.location.line, one.code) for one in conversion.findings] == [expected]
+    assert "libcst" in conversion.findings[0].message and not conversion.files
 
 
 def test_what_needs_no_libcst_is_converted_without_it(tmp_path, monkeypatch):
@@ -77,5 +77,5 @@ def test_what_ruff_cannot_parse_is_named(tmp_path, monkeypatch):
     ruff.chmod(0o755)
     monkeypatch.setattr(format_ruff, "find_ruff", lambda settings: str(ruff))
     conversion = convert(tmp_path, HEAD + "class NewMLP(OldMLP):\n    size = 1\n")
-    assert "Expected a statement" in conversion.diagnostics[0].message
-    assert {one.code for one in conversion.diagnostics} == {"MC115"} and not conversion.files
+    assert "Expected a statement" in conversion.findings[0].message
+    assert {one.code for one in conversion.findings} == {"MC115"} and not conversion.files

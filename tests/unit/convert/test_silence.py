@@ -46,7 +46,7 @@ def settings(path: Path, text: str) -> None:
 
 
 def found(path: Path) -> list[tuple[str, int]]:
-    return [(one.code, one.location.line) for one in convert_file(path).diagnostics]
+    return [(one.code, one.location.line) for one in convert_file(path).findings]
 
 
 BARE = [("MC309", 4), ("MC309", 8), ("MC310", 12)]
@@ -73,7 +73,7 @@ def test_a_comment_silences_its_line_and_never_reaches_the_generated_file(modula
     plain = convert_file(modular).files
     write(modular, comment)
     conversion = convert_file(modular)
-    assert sorted((one.code, one.location.line) for one in conversion.diagnostics) == sorted(left)
+    assert sorted((one.code, one.location.line) for one in conversion.findings) == sorted(left)
     for path, text in conversion.files.items():
         assert "modular: ignore[" not in text
         if "noqa" not in comment and "ignored" not in comment:
@@ -82,7 +82,7 @@ def test_a_comment_silences_its_line_and_never_reaches_the_generated_file(modula
 
 def test_what_is_wrong_with_a_comment_is_said_at_the_comment(modular):
     write(modular, "# modular: ignore[MC390, MC502]")
-    fixed, unknown = (one for one in convert_file(modular).diagnostics if one.code == "MC392")
+    fixed, unknown = (one for one in convert_file(modular).findings if one.code == "MC392")
     assert "there is no rule `MC390`. Did you mean `MC3" in unknown.message
     assert "`MC502` cannot be ignored, because an error means a wrong result" in fixed.message
     assert unknown.location.column == NEW.format(comment="  #", exported="").split("\n")[3].index("#") + 1
@@ -92,7 +92,7 @@ def test_an_error_is_not_silenced_and_hides_no_rule_as_unused(modular):
     modular.write_text(modular.read_text().replace("OldMLP):\n", "OldMlp):  # modular: ignore[MC105, MC301]\n", 1))
     codes = [code for code, _ in found(modular)]
     assert "MC392" in codes and "MC391" not in codes
-    assert any(one.is_error for one in convert_file(modular).diagnostics)
+    assert any(one.is_error for one in convert_file(modular).findings)
 
 
 def test_a_string_is_no_comment():
@@ -119,16 +119,16 @@ def test_a_string_is_no_comment():
 def test_settings_silence_and_are_obeyed_at_once_by_a_warm_check(modular, tmp_path, text, left):
     root = str(tmp_path / "models")
     options = CheckOptions(root=root, fix=True, cache=str(tmp_path / "cache"))
-    assert [one.code for one in check(options).diagnostics] == [code for code, _ in BARE]
+    assert [one.code for one in check(options).findings] == [code for code, _ in BARE]
     settings(modular, text)
     assert found(modular) == left
     warm = check(options)
-    assert [(one.code, one.location.line) for one in warm.diagnostics] == left and warm.converted == 0
+    assert [(one.code, one.location.line) for one in warm.findings] == left and warm.converted == 0
     strict = check(options._replace(strict=True))
-    assert [(one.code, one.location.line) for one in strict.diagnostics] == left
+    assert [(one.code, one.location.line) for one in strict.findings] == left
     assert strict.exit_code == (1 if left else 0), "what is silenced blocks no strict check"
     settings(modular, "")
-    assert len(check(options).diagnostics) == 3
+    assert len(check(options).findings) == 3
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_setting_that_cannot_be_obeyed_is_an_error_at_its_line(modular, text, 
     settings(modular, text)
     with pytest.raises(SettingsError) as caught:
         load_settings(modular.parent)
-    [finding] = caught.value.diagnostics
+    [finding] = caught.value.findings
     assert said in finding.message and finding.location.line == line and finding.code == "MC116"
 
 
@@ -157,7 +157,7 @@ def test_strict_with_a_comment_writes(modular):
     text = modular.read_text().replace("class NewOther(OldMLP):", "class NewOther(OldMLP):  # modular: ignore[MC309]")
     modular.write_text(text)
     strict = dataclasses.replace(load_settings(modular.parent), strict=True)
-    assert convert_file(modular, strict).files and not convert_file(modular, strict).diagnostics
+    assert convert_file(modular, strict).files and not convert_file(modular, strict).findings
 
 
 def test_exactly_the_warnings_can_be_ignored():

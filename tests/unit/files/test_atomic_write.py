@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from modular_converter.diagnostics import ConversionError
 from modular_converter.files import atomic_write
 from modular_converter.files.atomic_write import sweep, write_atomically
+from modular_converter.findings import ConversionError
 
 
 posix = pytest.mark.skipif(os.name == "nt", reason="modes and signals of POSIX")
@@ -27,7 +27,7 @@ def names(folder: pathlib.Path) -> list[str]:
 
 
 def code_of(caught: pytest.ExceptionInfo[ConversionError]) -> str:
-    return caught.value.diagnostics[0].code
+    return caught.value.findings[0].code
 
 
 def test_a_file_is_written_once(tmp_path: pathlib.Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.diagnostics import ConversionError
 from modular_converter.files.selection import select_files
+from modular_converter.findings import ConversionError
 
 
 @pytest.fixture

@@ -230,5 +230,5 @@ def test_the_files_of_ancestors_count_where_attributes_are_removed(package, name
 def test_an_attribute_that_an_ancestor_loses_is_noticed(package):
     (package / "src/mylib/utils.py").write_text("class Mixin:\n    other = 1\n\n\ndef helper():\n    return 1\n")
     options = CheckOptions(root=str(package / "src/mylib"), changed_since="HEAD")
-    assert {one.code for one in check(options).diagnostics} == {"MC202"}
+    assert {one.code for one in check(options).findings} == {"MC202"}
     assert check(options).exit_code == check(options._replace(changed_since=None)).exit_code == 1

@@ -97,7 +97,7 @@ def test_a_work_tree_elsewhere_is_an_error(tree):
     git(tree, "config", "core.worktree", str(tree.parent / "clean"))
     append(tree / LEAF)
     found = check(CheckOptions(root=str(tree), changed_since="HEAD"))
-    assert found.exit_code == 2 and {one.code for one in found.diagnostics} == {"MC117"}
+    assert found.exit_code == 2 and {one.code for one in found.findings} == {"MC117"}
 
 
 @pytest.mark.parametrize("url", ["ext::{program}", "ssh://host/path", "{tree}"])
@@ -135,7 +135,7 @@ def test_a_git_that_hangs_is_asked_once(tree, monkeypatch):
     calls, run = [], subprocess.run
     monkeypatch.setattr(subprocess, "run", lambda *given, **options: calls.append(given) or run(*given, **options))
     found = check(CheckOptions(root=str(tree)))
-    assert [one.code for one in found.diagnostics] == ["MC401", "MC401"]
+    assert [one.code for one in found.findings] == ["MC401", "MC401"]
     assert sum(os.path.basename(command[0][0]) == "git" for command in calls) == 1
 
 
@@ -148,5 +148,5 @@ def test_ignore_rules_that_never_end_hide_nothing_and_are_read_once(tree, monkey
     asked, run = [], subprocess.run
     monkeypatch.setattr(subprocess, "run", lambda *given, **options: asked.append(given[0]) or run(*given, **options))
     found = check(CheckOptions(root=str(tree)))
-    assert found.exit_code == 2 and sum(one.code == "MC104" for one in found.diagnostics) == 3
+    assert found.exit_code == 2 and sum(one.code == "MC104" for one in found.findings) == 3
     assert sum("ls-files" in command for command in asked) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import Diagnostic
+from modular_converter.findings import Finding
 from modular_converter.graph.build import build_graph
 from modular_converter.graph.records import Graph
 from modular_converter.settings.load import profile_settings
@@ -62,7 +62,7 @@ class EchoMLP(Gemma2MLP):
 BANNER = "#\n#           This file was automatically generated from src/{path}.\n#\n"
 
 Write = Callable[[Mapping[str, str]], Path]
-Read = Callable[[Path], tuple[Graph, list[Diagnostic]]]
+Read = Callable[[Path], tuple[Graph, list[Finding]]]
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def write(tmp_path: Path) -> Write:
 def read() -> Read:
     """The graph of the modular files in a folder of models, and the findings."""
 
-    def read_graph(root: Path) -> tuple[Graph, list[Diagnostic]]:
+    def read_graph(root: Path) -> tuple[Graph, list[Finding]]:
         paths = [str(path) for path in root.glob("*/modular_*.py")]
         return build_graph(paths, str(root), Library(profile_settings()))
 
@@ -110,6 +110,6 @@ def zoo(write: Write) -> Path:
 @pytest.fixture
 def graph(zoo: Path, read: Read) -> Graph:
     """The graph of the small tree."""
-    graph, diagnostics = read(zoo)
-    assert not diagnostics
+    graph, findings = read(zoo)
+    assert not findings
     return graph

@@ -54,15 +54,15 @@ def test_depth_is_the_longest_way(graph):
 
 def test_a_neighbour_that_is_yet_to_be_generated_counts(write, read):
     root = write({"a/modular_a.py": "class AMLP: ...\n", "b/modular_b.py": "from ..a.modeling_a import AMLP\n"})
-    graph, diagnostics = read(root)
-    assert not diagnostics
+    graph, findings = read(root)
+    assert not findings
     assert edge(graph, "b", "a").things == (ImportedThing("AMLP", "unknown", "modeling_a.py"),)
 
 
 def test_a_file_that_cannot_be_parsed_is_named_and_the_rest_goes_on(zoo, read):
     (zoo / "echo" / "modular_echo.py").write_text("from ..gemma.modeling_gemma import X\nclass EchoMLP(X\n")
-    graph, (diagnostic,) = read(zoo)
-    assert (diagnostic.code, os.path.basename(diagnostic.location.path)) == ("MC101", "modular_echo.py")
+    graph, (finding,) = read(zoo)
+    assert (finding.code, os.path.basename(finding.location.path)) == ("MC101", "modular_echo.py")
     assert edge(graph, "gemma", "llama").classes
     assert "echo" in graph.models and not [one for one in graph.edges if one.heir == "echo"]
 
@@ -79,15 +79,15 @@ def test_a_file_that_cannot_be_parsed_is_named_and_the_rest_goes_on(zoo, read):
 )
 def test_bad_files_give_one_finding_each(zoo, read, text, code):
     (zoo / "echo" / "modular_echo.py").write_text(text, encoding="utf-8", errors="surrogateescape")
-    graph, diagnostics = read(zoo)
-    assert [diagnostic.code for diagnostic in diagnostics] == [code]
+    graph, findings = read(zoo)
+    assert [finding.code for finding in findings] == [code]
     assert set(graph.models) == {"echo", "gemma", "gemma2", "llama"}
 
 
 def test_a_neighbour_that_is_not_utf8_is_named_once(zoo, read):
     (zoo / "llama" / "modeling_llama.py").write_bytes(b"\xff\xfe")
-    graph, diagnostics = read(zoo)
-    assert [os.path.basename(diagnostic.location.path) for diagnostic in diagnostics] == ["modeling_llama.py"]
+    graph, findings = read(zoo)
+    assert [os.path.basename(finding.location.path) for finding in findings] == ["modeling_llama.py"]
     assert edge(graph, "gemma", "llama").classes
 
 
@@ -96,8 +96,8 @@ def test_a_named_pipe_is_not_waited_for(zoo, read):
     for name in ("gemma/modeling_pipe.py", "pipe/modular_pipe.py"):
         (zoo / name).parent.mkdir(exist_ok=True)
         os.mkfifo(zoo / name)
-    graph, diagnostics = read(zoo)
-    assert [os.path.basename(diagnostic.location.path) for diagnostic in diagnostics] == ["modular_pipe.py"]
+    graph, findings = read(zoo)
+    assert [os.path.basename(finding.location.path) for finding in findings] == ["modular_pipe.py"]
     assert edge(graph, "gemma", "llama").classes
 
 
@@ -112,8 +112,8 @@ def test_circles_and_a_model_that_takes_from_itself_end(write, read):
             "c/modular_c.py": "from ..a.modeling_a import A\nclass C(A): ...\n",
         }
     )
-    graph, diagnostics = read(root)
-    assert not diagnostics
+    graph, findings = read(root)
+    assert not findings
     assert [(one.heir, one.parent) for one in graph.edges] == [("a", "b"), ("b", "a"), ("c", "a")]
     assert graph.all_heirs("a") == {"b": 1, "c": 1}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.diagnostics import ConversionError
+from modular_converter.findings import ConversionError
 from modular_converter.graph.select import chosen_models, modular_files
 
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from modular_converter.commands.marks import marks_command
-from modular_converter.diagnostics import split_lines
+from modular_converter.findings import split_lines
 from modular_converter.marks.comments import find_marks
 from modular_converter.marks.sources import LONGEST
 from tests.unit.marks.test_marks import marks, verdict, write

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from modular_converter.diagnostics import Rule
+from modular_converter.findings import Rule
 from modular_converter.reporting.explain import explain, page
 from modular_converter.rules import all_rules, by_code
 

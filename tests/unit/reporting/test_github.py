@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.reporting import render
 from modular_converter.rules import unused_definition
 
@@ -15,32 +15,32 @@ RULE = Rule("MC902", "a-warning", Severity.WARNING, "a summary", "an explanation
 
 
 @pytest.mark.parametrize(
-    ("diagnostic", "command"),
+    ("finding", "command"),
     [
         (
-            Diagnostic(RULE, Location("/project/a/m.py", 3, 7, 3, 13), "odd", "Write it."),
+            Finding(RULE, Location("/project/a/m.py", 3, 7, 3, 13), "odd", "Write it."),
             "::warning file=a/m.py,line=3,col=7,endLine=3,endColumn=13,title=MC902 a-warning::odd%0AWrite it.",
         ),
         pytest.param(
-            Diagnostic(RULE, Location("m.py", 3, 7, 4, 2), "odd"),
+            Finding(RULE, Location("m.py", 3, 7, 4, 2), "odd"),
             "::warning file=m.py,line=3,col=7,endLine=4,title=MC902 a-warning::odd",
             id="end columns are for one line only",
         ),
         pytest.param(
-            Diagnostic(RULE, Location("a,b:c%.py"), "100%: a, b\r\nc", severity_override=Severity.ERROR),
+            Finding(RULE, Location("a,b:c%.py"), "100%: a, b\r\nc", severity_override=Severity.ERROR),
             "::error file=a%2Cb%3Ac%25.py,line=1,col=1,title=MC902 a-warning::100%25: a, b%0Ac",
             id="escapes",
         ),
         pytest.param(
-            Diagnostic(RULE, Location("--changed-since"), "odd"),
+            Finding(RULE, Location("--changed-since"), "odd"),
             "::warning title=MC902 a-warning::odd",
             id="a place that is no file",
         ),
     ],
 )
-def test_one_command_a_line(monkeypatch: pytest.MonkeyPatch, diagnostic: Diagnostic, command: str) -> None:
+def test_one_command_a_line(monkeypatch: pytest.MonkeyPatch, finding: Finding, command: str) -> None:
     monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
-    assert render("github", [diagnostic], cwd="/project") == command + "\n"
+    assert render("github", [finding], cwd="/project") == command + "\n"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_paths_are_those_of_the_checkout(
 ) -> None:
     """A step may work in a folder of its own."""
     monkeypatch.setenv("GITHUB_WORKSPACE", workspace)
-    found = Diagnostic(unused_definition.RULE, Location(path), "odd")
+    found = Finding(unused_definition.RULE, Location(path), "odd")
     report = render(format, [found], cwd="/checkout/sub")
     assert (
         f"file={file}," in report if format == "github" else f'"uri": "{"file://" * (file[0] == "/")}{file}"' in report
@@ -70,5 +70,5 @@ def test_a_workspace_may_be_a_link(monkeypatch: pytest.MonkeyPatch, tmp_path: pa
     (tmp_path / "real/sub").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path / "link"))
-    report = render("github", [Diagnostic(RULE, Location(str(tmp_path / "real/sub/m.py")), "odd")])
+    report = render("github", [Finding(RULE, Location(str(tmp_path / "real/sub/m.py")), "odd")])
     assert "file=sub/m.py," in report

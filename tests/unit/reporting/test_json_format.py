@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from modular_converter.diagnostics import Location, Severity
+from modular_converter.findings import Location, Severity
 from modular_converter.reporting import render
 from modular_converter.rules import unknown_parent
 

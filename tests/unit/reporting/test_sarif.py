@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from modular_converter.diagnostics import Diagnostic, Location, Severity
+from modular_converter.findings import Finding, Location, Severity
 from modular_converter.reporting import render
 from modular_converter.rules import all_rules, cycle, unknown_revision, unused_definition
 
@@ -16,8 +16,8 @@ from modular_converter.rules import all_rules, cycle, unknown_revision, unused_d
 URI = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*")
 
 
-def run_of(*diagnostics: Diagnostic) -> dict[str, Any]:
-    report = json.loads(render("sarif", diagnostics, cwd="/project"))
+def run_of(*findings: Finding) -> dict[str, Any]:
+    report = json.loads(render("sarif", findings, cwd="/project"))
     assert report["version"] == "2.1.0" and report["$schema"].endswith("sarif-2.1.0.json")
     (run,) = report["runs"]
     assert isinstance(run, dict)

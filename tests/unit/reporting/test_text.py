@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from modular_converter.diagnostics import Diagnostic, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.reporting import FORMATS, render, wants_color
 
 
@@ -18,13 +18,13 @@ ERROR = Rule("MC901", "an-error", Severity.ERROR, "a summary", "an explanation")
 WARNING = Rule("MC902", "a-warning", Severity.WARNING, "a summary", "an explanation")
 
 
-def text(diagnostic: Diagnostic) -> list[str]:
-    return render("text", [diagnostic], cwd="/project").splitlines()
+def text(finding: Finding) -> list[str]:
+    return render("text", [finding], cwd="/project").splitlines()
 
 
 def test_place_message_line_caret_and_help() -> None:
-    diagnostic = Diagnostic(ERROR, Location("m.py", 12, 14, 12, 20), "`OldMlp` is not there", "Write `OldMLP`.")
-    assert text(diagnostic.with_source("\n" * 11 + "class NewMLP(OldMlp):\n")) == [
+    finding = Finding(ERROR, Location("m.py", 12, 14, 12, 20), "`OldMlp` is not there", "Write `OldMLP`.")
+    assert text(finding.with_source("\n" * 11 + "class NewMLP(OldMlp):\n")) == [
         "m.py:12:14: error MC901 `OldMlp` is not there",
         "   12 | class NewMLP(OldMlp):",
         "      |              ^^^^^^",
@@ -33,7 +33,7 @@ def test_place_message_line_caret_and_help() -> None:
 
 
 def test_without_line_and_help_one_line_is_enough() -> None:
-    assert text(Diagnostic(WARNING, Location("m.py"), "odd")) == ["m.py:1:1: warning MC902 odd"]
+    assert text(Finding(WARNING, Location("m.py"), "odd")) == ["m.py:1:1: warning MC902 odd"]
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_without_line_and_help_one_line_is_enough() -> None:
     ],
 )
 def test_carets_stand_below_what_they_mark(line: str, location: Location, carets: str) -> None:
-    assert text(Diagnostic(ERROR, location, "wrong", source_line=line))[2] == "      | " + carets
+    assert text(Finding(ERROR, location, "wrong", source_line=line))[2] == "      | " + carets
 
 
 def test_order_is_by_place_and_code_whatever_comes_first() -> None:
     places = [("b.py", 1, 1), ("a.py", 10, 1), ("a.py", 2, 9), ("a.py", 2, 1)]
-    diagnostics = [Diagnostic(rule, Location(*place), "x") for place in places for rule in (WARNING, ERROR)]
-    report = render("text", diagnostics)
-    assert report == render("text", reversed(diagnostics))
+    findings = [Finding(rule, Location(*place), "x") for place in places for rule in (WARNING, ERROR)]
+    report = render("text", findings)
+    assert report == render("text", reversed(findings))
     in_order = ["a.py:2:1", "a.py:2:9", "a.py:10:1", "b.py:1:1"]
     assert [line.split(": ")[0] for line in report.splitlines()[::2]] == in_order
     assert "MC901" in report.splitlines()[0]
@@ -64,9 +64,7 @@ def test_order_is_by_place_and_code_whatever_comes_first() -> None:
 
 def test_paths_are_shown_relative_to_where_one_stands(tmp_path: pathlib.Path) -> None:
     def shown(path: pathlib.Path | str) -> str:
-        return render("text", [Diagnostic(ERROR, Location(str(path)), "x")], cwd=str(tmp_path / "here")).split(":1:1")[
-            0
-        ]
+        return render("text", [Finding(ERROR, Location(str(path)), "x")], cwd=str(tmp_path / "here")).split(":1:1")[0]
 
     assert shown(tmp_path / "here" / "a" / "m.py") == os.path.join("a", "m.py")
     assert shown(tmp_path / "m.py") == str(tmp_path / "m.py")
@@ -79,8 +77,8 @@ def test_colours_change_nothing_but_colours(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setenv("COLUMNS", "20")
     message = "[bold]a message that is much longer than the terminal is wide[/bold] :smile: https://x.y"
-    diagnostic = Diagnostic(ERROR, Location("m.py", 1, 2), message, "Some help.", "abc")
-    plain, coloured = render("text", [diagnostic]), render("text", [diagnostic], color=True)
+    finding = Finding(ERROR, Location("m.py", 1, 2), message, "Some help.", "abc")
+    plain, coloured = render("text", [finding]), render("text", [finding], color=True)
     assert "\x1b[1;31m" in coloured
     assert Text.from_ansi(coloured.replace("\n", "\\n")).plain == plain.replace("\n", "\\n")
 
@@ -123,7 +121,7 @@ def test_colours_are_for_terminals(
 def test_plain_text_does_not_import_rich() -> None:
     code = (
         "import sys\n"
-        "from modular_converter.diagnostics import Diagnostic, Location\n"
+        "from modular_converter.findings import Finding, Location\n"
         "from modular_converter.reporting import render\n"
         "from modular_converter.rules import cycle\n"
         "render('text', [cycle.diagnose(Location('m.py'), ('a', 'b'))])\n"
@@ -134,19 +132,19 @@ def test_plain_text_does_not_import_rich() -> None:
 
 def test_a_long_line_is_shown_around_the_place() -> None:
     line = "a" * 5000 + "bad" + "c" * 3_000_000
-    _, shown, carets = text(Diagnostic(ERROR, Location("m.py", 1, 5001, 1, 5004), "wrong", source_line=line))
+    _, shown, carets = text(Finding(ERROR, Location("m.py", 1, 5001, 1, 5004), "wrong", source_line=line))
     assert len(shown) < 320 and shown.startswith("    1 | …aaa") and shown.endswith("ccc…")
     assert shown[carets.index("^") : carets.index("^") + 3] == "bad" and carets.count("^") == 3
-    whole = Diagnostic(ERROR, Location("m.py", 1, 1, 1, 3_000_000), "wrong", source_line=line)
+    whole = Finding(ERROR, Location("m.py", 1, 1, 1, 3_000_000), "wrong", source_line=line)
     assert max(map(len, text(whole))) < 320
 
 
 def test_control_characters_are_escaped_everywhere() -> None:
     nasty = "\x1b[2J\x1b]0;t\x07\x9b\u202e"
     location = Location(f"/project/x{nasty}\n::stop-commands::t/m.py", 1, 1)
-    diagnostic = Diagnostic(ERROR, location, f"in {nasty}\n::set-output::x", f"not {nasty}", f"{nasty}\tx = ##[group]")
+    finding = Finding(ERROR, location, f"in {nasty}\n::set-output::x", f"not {nasty}", f"{nasty}\tx = ##[group]")
     for color in (False, True):
-        report = render("text", [diagnostic], color=color, cwd="/project")
+        report = render("text", [finding], color=color, cwd="/project")
         assert not any(sign in report for sign in ("\x07", "\x9b", "\u202e", "[2J\x1b]"))
         assert "x\\x1b[2J\\x1b]0;t\\x07\\x9b\\u202e\\x0a::stop-commands::t/m.py" in report
         assert "##[" not in report
@@ -154,9 +152,9 @@ def test_control_characters_are_escaped_everywhere() -> None:
 
 
 def test_a_path_begins_no_command_of_a_ci_log() -> None:
-    assert text(Diagnostic(ERROR, Location("::stop-commands::t/m.py"), "x"))[0].startswith("\\x3a:stop-commands")
+    assert text(Finding(ERROR, Location("::stop-commands::t/m.py"), "x"))[0].startswith("\\x3a:stop-commands")
 
 
 def test_carets_count_what_is_shown_of_control_characters() -> None:
-    lines = text(Diagnostic(ERROR, Location("m.py", 1, 2, 1, 3), "wrong", source_line="\x0c\x0bx"))
+    lines = text(Finding(ERROR, Location("m.py", 1, 2, 1, 3), "wrong", source_line="\x0c\x0bx"))
     assert lines[1:] == ["    1 | \\x0c\\x0bx", "      |     ^^^^"]

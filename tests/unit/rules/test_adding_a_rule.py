@@ -17,7 +17,7 @@ PACKAGE = pathlib.Path(modular_converter.__file__).parent
 NEW_RULE = '''\
 """MC398: a class without a docstring."""
 
-from modular_converter.diagnostics import Diagnostic, Rule, Severity
+from modular_converter.findings import Finding, Rule, Severity
 
 MODULAR = "models/new/modular_new.py"
 RULE = Rule(
@@ -34,7 +34,7 @@ RULE = Rule(
 def check(facts):
     for one in facts.classes.values():
         if all(getattr(node, "value", None) is None for node in one.members.node.body):
-            yield Diagnostic(RULE, facts.at_class(one), f"`{one.name}` has no docstring")
+            yield Finding(RULE, facts.at_class(one), f"`{one.name}` has no docstring")
 '''
 
 

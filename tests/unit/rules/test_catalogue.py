@@ -11,7 +11,7 @@ import pytest
 
 import modular_converter
 from modular_converter import rules
-from modular_converter.diagnostics import Rule, Severity
+from modular_converter.findings import Rule, Severity
 
 
 PACKAGE = pathlib.Path(modular_converter.__file__).parent
@@ -85,7 +85,7 @@ def test_one_rule_imports_neither_the_others_nor_the_facts() -> None:
         "print(sorted(name for name in sys.modules if name.startswith('modular_converter.')))"
     )
     out = subprocess.check_output([sys.executable, "-c", code], text=True)
-    loaded = ("modular_converter.diagnostics", "modular_converter.rules", "modular_converter.rules.del_still_read")
+    loaded = ("modular_converter.findings", "modular_converter.rules", "modular_converter.rules.del_still_read")
     assert out.strip() == str(list(loaded))
 
 

@@ -9,7 +9,7 @@ import pytest
 from modular_converter import rules
 from modular_converter.authoring.inheritable import find_inheritable
 from modular_converter.convert.batch import Run
-from modular_converter.diagnostics import Diagnostic, Example, Rule
+from modular_converter.findings import Example, Finding, Rule
 from modular_converter.settings.load import profile_settings
 
 
@@ -21,8 +21,8 @@ OFF = {"inheritable-definition": find_inheritable}
 """Rules that are off by default, each with the function that finds what breaks them."""
 
 
-def findings(example: Example, folder: pathlib.Path) -> tuple[list[str], tuple[Diagnostic, ...]]:
-    """The codes of what is found in an example, and the diagnostics of the conversion."""
+def findings_of(example: Example, folder: pathlib.Path) -> tuple[list[str], tuple[Finding, ...]]:
+    """The codes of what is found in an example, and the findings of the conversion."""
     for path, text in example:
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -30,25 +30,25 @@ def findings(example: Example, folder: pathlib.Path) -> tuple[list[str], tuple[D
     [modular] = [folder / path for path, _ in example if "/modular_" in path]
     [conversion] = Run(profile_settings()).convert([str(modular)])
     found = [
-        *conversion.diagnostics,
+        *conversion.findings,
         *(one for find in OFF.values() for one in find([str(modular)], profile_settings())),
     ]
-    return [diagnostic.code for diagnostic in found], tuple(found)
+    return [finding.code for finding in found], tuple(found)
 
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.name)
 def test_a_bad_example_breaks_its_rule_alone(rule: Rule, tmp_path: pathlib.Path) -> None:
-    codes, diagnostics = findings(rule.bad, tmp_path)
+    codes, found = findings_of(rule.bad, tmp_path)
     assert codes == [rule.code]
-    for diagnostic in diagnostics:
-        assert diagnostic.severity is rule.severity
-        assert diagnostic.location.path.startswith(str(tmp_path))
-        assert diagnostic.location.path.endswith("modular_new.py")
+    for finding in found:
+        assert finding.severity is rule.severity
+        assert finding.location.path.startswith(str(tmp_path))
+        assert finding.location.path.endswith("modular_new.py")
 
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.name)
 def test_a_good_example_breaks_no_rule(rule: Rule, tmp_path: pathlib.Path) -> None:
-    codes, _ = findings(rule.good, tmp_path)
+    codes, _ = findings_of(rule.good, tmp_path)
     assert codes == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.diagnostics import Diagnostic, Location, Severity
+from modular_converter.findings import Finding, Location, Severity
 from modular_converter.parallel.lint import plan_lacks_new_layer, plan_names_missing_layer
 from modular_converter.rules import (
     all_rules,
@@ -271,16 +271,16 @@ WORDED = [
 ]
 
 
-@pytest.mark.parametrize(("diagnostic", "message", "help"), WORDED)
-def test_wording(diagnostic: Diagnostic, message: str, help: str) -> None:
-    assert message in diagnostic.message
-    assert help in diagnostic.help
-    assert not diagnostic.message.endswith(".")
-    assert diagnostic.help.endswith(".")
+@pytest.mark.parametrize(("finding", "message", "help"), WORDED)
+def test_wording(finding: Finding, message: str, help: str) -> None:
+    assert message in finding.message
+    assert help in finding.help
+    assert not finding.message.endswith(".")
+    assert finding.help.endswith(".")
 
 
 def test_every_rule_is_worded_here() -> None:
-    assert {diagnostic.code for diagnostic, _, _ in WORDED} == {rule.code for rule in all_rules()}
+    assert {finding.code for finding, _, _ in WORDED} == {rule.code for rule in all_rules()}
 
 
 def test_a_profile_may_make_a_warning_of_a_replaced_dependency() -> None:

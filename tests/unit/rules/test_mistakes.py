@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from modular_converter.convert.batch import Run
-from modular_converter.diagnostics import Diagnostic
+from modular_converter.findings import Finding
 from modular_converter.settings.load import load_settings
 
 
@@ -193,7 +193,7 @@ RIGHT = {
 }
 
 
-def findings(folder: pathlib.Path, modular: str) -> tuple[Diagnostic, ...]:
+def findings(folder: pathlib.Path, modular: str) -> tuple[Finding, ...]:
     """The findings of the modular file of `yak` beside a small llama."""
     for name, text in {**FILES, "acme/models/yak/modular_yak.py": modular}.items():
         path = folder / name
@@ -201,7 +201,7 @@ def findings(folder: pathlib.Path, modular: str) -> tuple[Diagnostic, ...]:
         path.write_text(text)
     file = folder / "acme" / "models" / "yak" / "modular_yak.py"
     (conversion,) = Run(load_settings(file.parent), workers=1).convert([str(file)])
-    return conversion.diagnostics
+    return conversion.findings
 
 
 @pytest.mark.parametrize(("modular", "expected"), MISTAKES.values(), ids=MISTAKES)

@@ -12,7 +12,7 @@ import pytest
 
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion
-from modular_converter.diagnostics import Diagnostic
+from modular_converter.findings import Finding
 from modular_converter.settings.load import load_settings
 
 
@@ -149,7 +149,7 @@ def convert(root: pathlib.Path, modular: str) -> Conversion:
     return conversion
 
 
-def follow(finding: Diagnostic, modular: str) -> str:
+def follow(finding: Finding, modular: str) -> str:
     """The modular file as an author changes it who does what a message says."""
     naming = re.match(
         r"Name each class that inherits from (\S+) after its parent, with `(\w+)` in place of `(\w+)`:", finding.help
@@ -182,7 +182,7 @@ def test_following_the_cures_leads_to_a_model_that_runs(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     followed = 0
-    while findings := convert(root, modular).diagnostics:
+    while findings := convert(root, modular).findings:
         modular = follow(findings[0], modular)
         followed += 1
         assert followed < 12, findings

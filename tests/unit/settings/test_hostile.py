@@ -33,8 +33,8 @@ def test_extend_prints_no_variable_and_no_file_behind_one(tree, tmp_path, monkey
     ruff_extends(tree, name, path)
     (tree / "models/heir/modeling_heir.py").unlink()
     found = check(CheckOptions(root=str(tree)))
-    assert found.exit_code == 2 and [one.code for one in found.diagnostics] == ["MC116"]
-    assert "hunter2" not in "".join(map(repr, found.diagnostics))
+    assert found.exit_code == 2 and [one.code for one in found.findings] == ["MC116"]
+    assert "hunter2" not in "".join(map(repr, found.findings))
 
 
 @posix
@@ -82,7 +82,7 @@ def test_a_kind_names_a_file_beside_the_modular_file_and_never_that_file(tree, k
     (tree / "pyproject.toml").write_text("[tool.modular-converter]\n" + key.format(f'"{kind}"') + "\n")
     before = {path: path.read_bytes() for path in tree.rglob("*.py")}
     found = check(CheckOptions(root=str(tree), fix=True))
-    assert found.exit_code == 2 and [one.code for one in found.diagnostics] == ["MC116"]
+    assert found.exit_code == 2 and [one.code for one in found.findings] == ["MC116"]
     assert {path: path.read_bytes() for path in tree.rglob("*.py")} == before
 
 
@@ -108,7 +108,7 @@ def test_a_value_that_cannot_be_used_is_an_error_with_its_place(tree, setting):
     (tree / "pyproject.toml").write_text(f"[tool.modular-converter]\n{setting}\n")
     found = check(CheckOptions(root=str(tree)))
     assert found.exit_code == 2
-    assert [(one.code, one.location.line) for one in found.diagnostics] == [("MC116", 2)]
+    assert [(one.code, one.location.line) for one in found.findings] == [("MC116", 2)]
 
 
 @pytest.fixture
@@ -139,8 +139,8 @@ def test_nothing_of_a_private_file_in_toml_is_printed(tree, private, text, how):
     if how != "pyproject.toml":
         (tree / "pyproject.toml").write_text("[tool.modular-converter]\n")
     found = check(CheckOptions(root=str(tree)))
-    assert found.exit_code == 2 and {one.code for one in found.diagnostics} == {"MC116"}
-    assert "hunter2" not in "".join(map(repr, found.diagnostics))
+    assert found.exit_code == 2 and {one.code for one in found.findings} == {"MC116"}
+    assert "hunter2" not in "".join(map(repr, found.findings))
 
 
 def test_a_configuration_of_the_repository_above_the_project_is_extended(tree):
@@ -158,8 +158,8 @@ def test_source_folders_print_no_variable(tree, monkeypatch, source):
     (tree / "pyproject.toml").write_text(f'[tool.modular-converter]\n[tool.ruff]\nsrc = ["{source}"]\n')
     (tree / "models/heir/modeling_heir.py").unlink()
     found = check(CheckOptions(root=str(tree)))
-    assert found.exit_code in (1, 2) and "MC199" not in {one.code for one in found.diagnostics}
-    assert "hunter2" not in "".join(map(repr, found.diagnostics))
+    assert found.exit_code in (1, 2) and "MC199" not in {one.code for one in found.findings}
+    assert "hunter2" not in "".join(map(repr, found.findings))
 
 
 @pytest.mark.parametrize("kind", ["Modular", "MODULAR_x", "m{model}", "modular{model}"])

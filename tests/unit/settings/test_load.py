@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from modular_converter.diagnostics import Severity
+from modular_converter.findings import Severity
 from modular_converter.settings.keys import READERS
 from modular_converter.settings.kinds import module_name
 from modular_converter.settings.load import PROFILE_FOLDER, SettingsError, load_settings, profile_settings
@@ -152,11 +152,11 @@ def test_a_bad_setting_is_named_with_its_place(
     path = project(tmp_path, f"[tool.modular-converter]\n{text}\n")
     with pytest.raises(SettingsError) as caught:
         load_settings(tmp_path)
-    (diagnostic,) = caught.value.diagnostics
-    assert diagnostic.code == "MC116" and diagnostic.location.path == str(path)
-    assert (diagnostic.location.line, diagnostic.location.column) == place
-    assert message in diagnostic.message and help in diagnostic.help
-    assert diagnostic.source_line == path.read_text().splitlines()[place[0] - 1]
+    (finding,) = caught.value.findings
+    assert finding.code == "MC116" and finding.location.path == str(path)
+    assert (finding.location.line, finding.location.column) == place
+    assert message in finding.message and help in finding.help
+    assert finding.source_line == path.read_text().splitlines()[place[0] - 1]
 
 
 def test_a_file_that_is_not_utf8_is_an_error_too(tmp_path: pathlib.Path) -> None:

@@ -233,6 +233,6 @@ def test_after_an_edit_it_gives_what_a_run_without_it_gives(tree, tmp_path, name
         for root, cache in ((tree, str(tree / "cache")), (plain, None)):
             result = check(CheckOptions(root=str(root), cache=cache, fix=fix))
             texts = {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*.py"))}
-            said = [str(one).replace(str(root), "") for one in result.diagnostics]
+            said = [str(one).replace(str(root), "") for one in result.findings]
             seen.append((result.exit_code, said, [one.new for one in result.differences], texts))
         assert seen[0] == seen[1], fix

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from modular_converter.check.cache import store
-from modular_converter.check.cache.pack import pack_diagnostic, unpack_diagnostic
+from modular_converter.check.cache.pack import pack_finding, unpack_finding
 from modular_converter.check.cache.store import clear
 from modular_converter.check.run import CheckOptions, check
-from modular_converter.diagnostics import Diagnostic, Location, Severity
+from modular_converter.findings import Finding, Location, Severity
 from modular_converter.rules import all_rules
 from tests.unit.check.cache.test_cache import ROOT, hits, remembered, run
 
@@ -27,8 +27,8 @@ def test_findings_are_remembered(tree):
     options = CheckOptions(root=str(tree), cache=str(tree / "cache"))
     check(options._replace(fix=True))
     fresh = check(CheckOptions(root=str(tree)))
-    assert fresh.diagnostics and "first" in hits(tree)
-    assert check(options).diagnostics == fresh.diagnostics
+    assert fresh.findings and "first" in hits(tree)
+    assert check(options).findings == fresh.findings
     assert check(options._replace(strict=True)).exit_code == 1
     assert check(CheckOptions(root=str(tree), strict=True)).exit_code == 1
 
@@ -37,8 +37,8 @@ def test_findings_are_remembered(tree):
 def test_any_finding_comes_back_as_it_was(data, text, number, end):
     rule = data.draw(st.sampled_from(all_rules()))
     override = data.draw(st.none() | st.sampled_from(Severity))
-    finding = Diagnostic(rule, Location(text, number, number, end, end), text, text, text, override)
-    assert unpack_diagnostic(pack_diagnostic(finding)) == finding
+    finding = Finding(rule, Location(text, number, number, end, end), text, text, text, override)
+    assert unpack_finding(pack_finding(finding)) == finding
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\xff\n{}", None])

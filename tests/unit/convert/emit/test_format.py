@@ -18,7 +18,7 @@ from modular_converter.convert.emit import format_ruff
 from modular_converter.convert.emit.format import FormatMemory, FormatResult, format_files
 from modular_converter.convert.emit.formatter_version import formatter_stamp, own_ruff
 from modular_converter.convert.emit.formatters import Formatted, UndefinedName, load_formatter
-from modular_converter.diagnostics import ConversionError
+from modular_converter.findings import ConversionError
 from modular_converter.settings.load import load_settings, profile_settings
 from modular_converter.settings.values import FORMATTERS, Settings
 
@@ -117,9 +117,9 @@ def test_a_text_that_is_no_python_stops_no_other() -> None:
     files = {"bad.py": "def f(:\n", "good.py": MESSY}
     result = format_files(files, profile_settings())
     assert result.texts == {"bad.py": "def f(:\n", "good.py": NEAT}
-    diagnostic = result.failures["bad.py"]
+    finding = result.failures["bad.py"]
     assert list(result.failures) == ["bad.py"]
-    assert (diagnostic.code, str(diagnostic.location), diagnostic.source_line) == ("MC501", "bad.py:1:7", "def f(:")
+    assert (finding.code, str(finding.location), finding.source_line) == ("MC501", "bad.py:1:7", "def f(:")
 
 
 def test_a_text_that_only_the_formatter_rejects_stops_no_other() -> None:
@@ -212,8 +212,8 @@ def test_a_rejected_configuration_is_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "ruff.toml").write_text("line-lenght = 60\n")
     with pytest.raises(ConversionError, match="line-lenght") as caught:
         format_files({str(tmp_path / "x.py"): "x = 1\n"}, load_settings(tmp_path))
-    (diagnostic,) = caught.value.diagnostics
-    assert diagnostic.code == "MC115" and diagnostic.location.path == str(tmp_path / "ruff.toml")
+    (finding,) = caught.value.findings
+    assert finding.code == "MC115" and finding.location.path == str(tmp_path / "ruff.toml")
 
 
 def test_a_missing_ruff_says_how_to_get_it() -> None:
@@ -222,9 +222,9 @@ def test_a_missing_ruff_says_how_to_get_it() -> None:
         "sys.executable, os.environ['PATH'], sys.modules['ruff.__main__'] = '', '', None\n"
         "from modular_converter.settings.load import profile_settings\n"
         "from modular_converter.convert.emit.format import format_files\n"
-        "from modular_converter.diagnostics import ConversionError\n"
+        "from modular_converter.findings import ConversionError\n"
         "try: format_files({'x.py': 'x = 1'}, profile_settings())\n"
-        "except ConversionError as error: print(error.diagnostics[0].code, error.diagnostics[0].help)\n"
+        "except ConversionError as error: print(error.findings[0].code, error.findings[0].help)\n"
     )
     out = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert out.startswith("MC115") and "pip install" in out

@@ -12,7 +12,7 @@ import pytest
 
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.emit.formatter_version import formatter_stamp
-from modular_converter.diagnostics import ConversionError
+from modular_converter.findings import ConversionError
 from modular_converter.settings.load import load_settings
 from tests.unit.convert.emit.test_format import named
 
@@ -89,10 +89,10 @@ def test_a_missing_black_says_how_to_get_it() -> None:
         "sys.modules['black'] = None\n"
         "from modular_converter.settings.load import profile_settings\n"
         "from modular_converter.convert.emit.format import format_files\n"
-        "from modular_converter.diagnostics import ConversionError\n"
+        "from modular_converter.findings import ConversionError\n"
         "settings = dataclasses.replace(profile_settings(), formatter='black')\n"
         "try: format_files({'x.py': 'x = 1'}, settings)\n"
-        "except ConversionError as error: print(error.diagnostics[0].code, error.diagnostics[0].help)\n"
+        "except ConversionError as error: print(error.findings[0].code, error.findings[0].help)\n"
     )
     out = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert out.startswith("MC115") and "pip install black" in out

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from modular_converter.convert.emit.format import format_files
-from modular_converter.diagnostics import ConversionError
+from modular_converter.findings import ConversionError
 from modular_converter.settings.load import load_settings, profile_settings
 
 

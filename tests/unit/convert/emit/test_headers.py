@@ -85,7 +85,7 @@ def test_a_package_that_is_missing_is_named_with_its_cure(tmp_path: Path) -> Non
     path = tmp_path / "models/new/modular_new.py"
     path.parent.mkdir(parents=True)
     path.write_text(NEW.replace("..old", "no_such_base.models.old"))
-    [finding] = convert_file(path).diagnostics
+    [finding] = convert_file(path).findings
     assert finding.code == "MC104" and "no package `no_such_base` in this environment" in finding.message
     assert "pip install no_such_base" in finding.help
     assert 'additional_dependencies: ["no_such_base"]' in finding.help

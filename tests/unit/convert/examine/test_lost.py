@@ -35,7 +35,7 @@ CHILD = "from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    p
 
 
 def codes(conversion):
-    return [(one.code, one.location.line) for one in conversion.diagnostics if one.is_error]
+    return [(one.code, one.location.line) for one in conversion.findings if one.is_error]
 
 
 def execute(conversion):
@@ -154,9 +154,9 @@ def test_what_makes_no_difference_is_none(tmp_path, statement):
 )
 def test_a_change_of_what_another_file_defines(tmp_path, imported, statement):
     conversion = convert(tmp_path, f"{imported}\n{CHILD}\n\n{statement}\n", neighbour=NEIGHBOUR)
-    (error,) = (one for one in conversion.diagnostics if one.is_error)
+    (error,) = (one for one in conversion.findings if one.is_error)
     assert (error.code, error.location.line) == ("MC506", 9) and f"`{statement}`" in error.message
-    assert {one.code for one in conversion.diagnostics} <= {"MC506", "MC308"}
+    assert {one.code for one in conversion.findings} <= {"MC506", "MC308"}
 
 
 def test_a_change_of_an_imported_object_comes_along_with_its_user(tmp_path):
@@ -206,7 +206,7 @@ def test_every_spelling_of_all_counts(tmp_path, extension):
     ],
 )
 def test_the_cure_of_a_statement_that_would_vanish(tmp_path, statement, cure):
-    [found] = [one for one in convert(tmp_path, CHILD + statement, neighbour=NEIGHBOUR).diagnostics if one.is_error]
+    [found] = [one for one in convert(tmp_path, CHILD + statement, neighbour=NEIGHBOUR).findings if one.is_error]
     assert found.help.startswith(cure) and f"`{statement.strip()}`" in found.message
 
 
@@ -219,14 +219,14 @@ def test_the_cure_of_a_statement_that_would_vanish(tmp_path, statement, cure):
 )
 def test_the_cure_of_a_change_in_the_neighbour(tmp_path, changed, cure):
     conversion = convert(tmp_path, CHILD, neighbour=NEIGHBOUR + changed)
-    [found] = [one for one in conversion.diagnostics if one.is_error]
+    [found] = [one for one in conversion.findings if one.is_error]
     place = NEIGHBOUR.count("\n") + 1
     assert found.help.startswith(cure) and f"modeling_old.py:{place}" in found.message
 
 
 def test_a_long_statement_is_shown_in_part(tmp_path):
     long = f"A, B = 1, {'2' * SHOWN}\n"
-    [found] = [one for one in convert(tmp_path, CHILD + long, neighbour=NEIGHBOUR).diagnostics if one.is_error]
+    [found] = [one for one in convert(tmp_path, CHILD + long, neighbour=NEIGHBOUR).findings if one.is_error]
     assert f"`{long[:SHOWN]}…`" in found.message
 
 

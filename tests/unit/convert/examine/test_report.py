@@ -9,7 +9,7 @@ import pytest
 from modular_converter.convert.batch import Run
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.examine.report import _in_modular
-from modular_converter.diagnostics import Severity
+from modular_converter.findings import Severity
 from modular_converter.settings.load import profile_settings
 
 
@@ -91,11 +91,11 @@ def test_the_place_in_the_modular_file(origin: Origin | None, word: str, line: i
 def test_place_and_cure(tmp_path, modular, expected, formatter):
     conversion = convert(tmp_path, modular, formatter=formatter)
     assert conversion.files == {} and conversion.failed
-    [diagnostic] = conversion.diagnostics
-    place = diagnostic.location
+    [finding] = conversion.findings
+    place = finding.location
     assert place.path.endswith("modular_new.py")
-    assert (place.line, place.column, diagnostic.code) == expected[:3]
-    assert expected[3] in diagnostic.help
+    assert (place.line, place.column, finding.code) == expected[:3]
+    assert expected[3] in finding.help
 
 
 WRONG = {  # texts that parse and do not compile
@@ -117,13 +117,13 @@ def test_a_file_that_parses_and_does_not_compile_is_named_itself(tmp_path, metho
     modular = f"from ..old.modeling_old import OldMLP\n\n\nOldTower = 1\n\n\nclass NewMLP(OldMLP):\n{new}"
     conversion = convert(tmp_path, modular, old, formatter=formatter)
     assert conversion.files == {} and conversion.failed
-    [diagnostic] = [one for one in conversion.diagnostics if one.severity is Severity.ERROR]
-    assert diagnostic.code == "MC101"
-    assert Path(diagnostic.location.path).name == ("modeling_old.py" if in_neighbour else "modular_new.py")
+    [finding] = [one for one in conversion.findings if one.severity is Severity.ERROR]
+    assert finding.code == "MC101"
+    assert Path(finding.location.path).name == ("modeling_old.py" if in_neighbour else "modular_new.py")
     with pytest.raises(SyntaxError) as python:
-        compile(Path(diagnostic.location.path).read_text(), "", "exec")
-    assert (diagnostic.location.line, diagnostic.location.column) == (python.value.lineno, python.value.offset)
-    assert ("modular_new.py" in diagnostic.message) == in_neighbour
+        compile(Path(finding.location.path).read_text(), "", "exec")
+    assert (finding.location.line, finding.location.column) == (python.value.lineno, python.value.offset)
+    assert ("modular_new.py" in finding.message) == in_neighbour
 
 
 def test_what_is_on_disk_already_is_not_parsed_again(tmp_path, monkeypatch):
@@ -189,7 +189,7 @@ def changes(tmp_path, modular, first=FIRST, other=OTHER):
     (tmp_path / "models/other/modeling_other.py").write_text(other)
     conversion = convert(tmp_path, modular, neighbour=first)
     assert not conversion.failed
-    return [one for one in conversion.diagnostics if one.code == "MC320"]
+    return [one for one in conversion.findings if one.code == "MC320"]
 
 
 def test_two_neighbours_that_give_one_name_two_meanings(tmp_path):
@@ -236,5 +236,5 @@ def test_parent_in_modular_file_of_other_model(tmp_path: Path) -> None:
     base.parent.mkdir(parents=True)
     base.write_text("class OlderMLP:\n    pass\n")
     modular = "from ..older.modular_older import OlderMLP\n\n\nclass NewMLP(OlderMLP):\n    pass\n"
-    [finding] = convert(tmp_path, modular).diagnostics
+    [finding] = convert(tmp_path, modular).findings
     assert (finding.code, finding.location.line, finding.location.column) == ("MC504", 4, 14)

@@ -6,7 +6,7 @@ import textwrap
 
 from modular_converter.convert.inherit.merge import Merged, merge_class
 from modular_converter.convert.source.names import ModelNames
-from modular_converter.diagnostics import Location, locate
+from modular_converter.findings import Location, locate
 from modular_converter.settings.load import profile_settings
 
 
@@ -29,8 +29,8 @@ def findings(child: str, parent: str, bases: str = "nn.Module") -> list[tuple[st
     """The findings: code, line of the child's class, message."""
     found = []
     for finding in merged(child, parent, bases).findings:
-        diagnostic = finding.diagnose(locate("modular", finding.node, child_text(child)))
-        found.append((diagnostic.code, diagnostic.location.line, diagnostic.message))
+        finding = finding.diagnose(locate("modular", finding.node, child_text(child)))
+        found.append((finding.code, finding.location.line, finding.message))
     return found
 
 

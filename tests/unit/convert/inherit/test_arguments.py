@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modular_converter.diagnostics import Location
+from modular_converter.findings import Location
 from tests.unit.convert.inherit.merging import child_text, class_text, findings, merge, merged
 
 

@@ -10,7 +10,7 @@ from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import rename_neighbours
 from modular_converter.convert.inherit.resolve import open_target, resolve_imports
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError
+from modular_converter.findings import ConversionError
 from modular_converter.settings.load import profile_settings
 
 
@@ -83,7 +83,7 @@ def test_all_overrides_that_cannot_be_merged_are_reported(tmp_path: pathlib.Path
     )
     with pytest.raises(ConversionError) as caught:
         build(tmp_path, modular)
-    assert {(one.code, one.location.line) for one in caught.value.diagnostics} == {("MC204", 7), ("MC204", 13)}
+    assert {(one.code, one.location.line) for one in caught.value.findings} == {("MC204", 7), ("MC204", 13)}
 
 
 def test_what_imports_lead_nowhere_is_reported_at_once(tmp_path: pathlib.Path) -> None:
@@ -92,13 +92,11 @@ def test_what_imports_lead_nowhere_is_reported_at_once(tmp_path: pathlib.Path) -
     )
     with pytest.raises(ConversionError) as caught:
         build(tmp_path, modular)
-    assert [one.code for one in caught.value.diagnostics] == ["MC104", "MC105"]
+    assert [one.code for one in caught.value.findings] == ["MC104", "MC105"]
 
 
 def test_a_mixin_of_another_module_may_not_come_before_the_parent(tmp_path: pathlib.Path) -> None:
     modular = "from ...shared import Extra\nfrom ..old.modeling_old import OldMLP\n\n\nclass NewMLP(Extra, OldMLP):\n    pass\n"
     with pytest.raises(ConversionError) as caught:
         build(tmp_path, modular)
-    assert [(one.code, one.location.line, one.location.column) for one in caught.value.diagnostics] == [
-        ("MC204", 5, 14)
-    ]
+    assert [(one.code, one.location.line, one.location.column) for one in caught.value.findings] == [("MC204", 5, 14)]

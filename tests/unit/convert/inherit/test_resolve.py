@@ -19,7 +19,7 @@ from modular_converter.convert.inherit.resolve import (
     resolve_imports,
 )
 from modular_converter.convert.source.library import Library
-from modular_converter.diagnostics import ConversionError
+from modular_converter.findings import ConversionError
 from modular_converter.settings.load import profile_settings
 
 
@@ -141,14 +141,14 @@ def test_what_leads_nowhere_is_told_at_its_place(
     try:
         resolve(tmp_path, modular)
     except ConversionError as error:
-        found = tuple((one.code, one.location.line, one.location.column) for one in error.diagnostics)
+        found = tuple((one.code, one.location.line, one.location.column) for one in error.findings)
     assert list(found) == expected
 
 
 def test_a_model_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path) -> None:
     with pytest.raises(ConversionError) as caught:
         resolve(tmp_path, "from ..odl.modeling_odl import A\n")
-    (found,) = caught.value.diagnostics
+    (found,) = caught.value.findings
     assert "../odl/modeling_odl.py" in found.message and "`..old.modeling_old`" in found.help
 
 

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from modular_converter.convert.batch import Run
-from modular_converter.diagnostics import Diagnostic, Severity
+from modular_converter.findings import Finding, Severity
 from modular_converter.settings.load import profile_settings
 
 
@@ -56,7 +56,7 @@ class OldModel(nn.Module):
 """
 
 
-def lint(folder: pathlib.Path, body: str, severity: Severity = Severity.ERROR) -> tuple[Diagnostic, ...]:
+def lint(folder: pathlib.Path, body: str, severity: Severity = Severity.ERROR) -> tuple[Finding, ...]:
     """The findings of a modular file that imports everything from `OLD`."""
     (folder / "old").mkdir()
     (folder / "new").mkdir()
@@ -68,7 +68,7 @@ def lint(folder: pathlib.Path, body: str, severity: Severity = Severity.ERROR) -
     )
     settings = dataclasses.replace(profile_settings(), replaced_dependency=severity)
     (conversion,) = Run(settings, workers=1).convert([str(modular)])  # with the examination of the generated text
-    return conversion.diagnostics
+    return conversion.findings
 
 
 SILENT = {

@@ -11,7 +11,7 @@ import pytest
 from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.observations import Observations
-from modular_converter.diagnostics import ConversionError
+from modular_converter.findings import ConversionError
 from modular_converter.settings.load import profile_settings
 
 
@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_an_error_with_its_place(
     for read in (library.text, library.module):
         with pytest.raises(ConversionError) as caught:
             read(path)
-        (found,) = caught.value.diagnostics
+        (found,) = caught.value.findings
         assert (found.code, found.location.line, found.location.column) == (code, *place)
     assert library.text_if_readable(path) is None
     assert library.observations.files[path] == UNREADABLE
@@ -120,7 +120,7 @@ def test_what_is_no_python_is_an_error_with_its_line(tmp_path: Path, library: Li
     for _ in range(2):
         with pytest.raises(ConversionError) as caught:
             library.module(path)
-        (found,) = caught.value.diagnostics
+        (found,) = caught.value.findings
         assert (found.code, found.location.line, found.source_line) == ("MC101", 2, "y = (")
     library.put({path: "y = (\n"})
     with pytest.raises(ConversionError):
@@ -151,6 +151,6 @@ def test_a_table_of_names_that_is_no_python_is_an_error_with_its_line(tmp_path: 
     path = write(tmp_path / "models/auto/configuration_auto.py", "\nCONFIG_MAPPING_NAMES = (\n")
     with pytest.raises(ConversionError) as caught:
         library.names(str(tmp_path / "models"))
-    (found,) = caught.value.diagnostics
+    (found,) = caught.value.findings
     assert (found.code, found.location.path, found.location.line) == ("MC101", path, 2)
     assert found.source_line == "CONFIG_MAPPING_NAMES = ("

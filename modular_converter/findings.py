@@ -1,4 +1,4 @@
-"""Findings about files: rules, places, and diagnostics that carry both.
+"""Findings about files: rules, places, and findings that carry both.
 
 Everything here is a frozen, picklable value of the standard library, so that workers can hand it back and every
 other module may import this one.
@@ -48,9 +48,9 @@ class Rule(NamedTuple):
     explanation: str
     """Markdown: what happens, why it matters, and what to write instead."""
     bad: Example = ()
-    """Files whose conversion gives this diagnostic and no other; `()` where files cannot show it."""
+    """Files whose conversion gives this finding and no other; `()` where files cannot show it."""
     good: Example = ()
-    """The same files put right; their conversion gives no diagnostic."""
+    """The same files put right; their conversion gives no finding."""
     by_default: bool = True
     """Whether it is reported by default; else only when its code is selected."""
 
@@ -95,7 +95,7 @@ class Fix(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Diagnostic:
+class Finding:
     """One finding: the broken rule, the place, the mistake in this case, and the text to write instead."""
 
     rule: Rule
@@ -131,11 +131,11 @@ class Diagnostic:
         """The key that orders reports by path, line, column and code."""
         return (self.location.path, self.location.line, self.location.column, self.code, self.message)
 
-    def with_severity(self, severity: Severity) -> Diagnostic:
+    def with_severity(self, severity: Severity) -> Finding:
         """The same finding with another severity (`--strict` makes errors of warnings)."""
         return replace(self, severity_override=severity)
 
-    def with_source(self, source: str) -> Diagnostic:
+    def with_source(self, source: str) -> Finding:
         """The same finding with its line of `source`, the text of its file."""
         lines = split_lines(source)
         line = self.location.line
@@ -146,26 +146,26 @@ class Diagnostic:
 
 
 class ConversionError(Exception):
-    """Raised by a step that cannot continue with a file; its diagnostics give the reasons."""
+    """Raised by a step that cannot continue with a file; its findings give the reasons."""
 
-    def __init__(self, *diagnostics: Diagnostic) -> None:
-        super().__init__(*diagnostics)
+    def __init__(self, *findings: Finding) -> None:
+        super().__init__(*findings)
 
     @property
-    def diagnostics(self) -> tuple[Diagnostic, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         """The findings, at least one."""
         return self.args
 
     def __str__(self) -> str:
-        return "\n".join(str(diagnostic) for diagnostic in self.diagnostics)
+        return "\n".join(str(finding) for finding in self.findings)
 
 
-def exit_code(diagnostics: Iterable[Diagnostic], *, incomplete: bool = False, different: bool = False) -> int:
+def exit_code(findings: Iterable[Finding], *, incomplete: bool = False, different: bool = False) -> int:
     """The exit code of a command: 2 when something could not be done, 1 with findings or differences, else 0.
 
     Errors `MC1…` mean that something could not be done. Warnings do not count.
     """
-    errors = [diagnostic for diagnostic in diagnostics if diagnostic.is_error]
+    errors = [finding for finding in findings if finding.is_error]
     if incomplete or any(error.code.startswith("MC1") for error in errors):
         return 2
     return 1 if errors or different else 0

@@ -1,4 +1,4 @@
-"""Places, diagnostics and the error that carries them."""
+"""Places, findings and the error that carries them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modular_converter.diagnostics import (
+from modular_converter.findings import (
     ConversionError,
-    Diagnostic,
+    Finding,
     Location,
     Rule,
     Severity,
@@ -75,23 +75,23 @@ def test_lines_end_where_python_ends_them(newline: str) -> None:
 
 
 def test_the_source_line_is_filled_in() -> None:
-    diagnostic = Diagnostic(RULE, Location("x.py", 2, 1), "wrong")
-    assert diagnostic.with_source("first\nsecond\n").source_line == "second"
-    assert Diagnostic(RULE, Location("x.py", 9, 1), "wrong").with_source("first\n").source_line == ""
+    finding = Finding(RULE, Location("x.py", 2, 1), "wrong")
+    assert finding.with_source("first\nsecond\n").source_line == "second"
+    assert Finding(RULE, Location("x.py", 9, 1), "wrong").with_source("first\n").source_line == ""
 
 
 def test_severity_is_that_of_the_rule_unless_weighed_anew() -> None:
-    diagnostic = Diagnostic(RULE, Location("x.py"), "wrong")
-    assert diagnostic.severity is Severity.WARNING and not diagnostic.is_error
-    assert diagnostic.with_severity(Severity.ERROR).is_error
-    assert str(diagnostic) == "x.py:1:1: warning MC000 wrong"
+    finding = Finding(RULE, Location("x.py"), "wrong")
+    assert finding.severity is Severity.WARNING and not finding.is_error
+    assert finding.with_severity(Severity.ERROR).is_error
+    assert str(finding) == "x.py:1:1: warning MC000 wrong"
 
 
 def test_everything_crosses_a_process() -> None:
-    error = ConversionError(Diagnostic(RULE, Location("x.py", 1, 2, 3, 4), "wrong", "help", "line"))
+    error = ConversionError(Finding(RULE, Location("x.py", 1, 2, 3, 4), "wrong", "help", "line"))
     back = pickle.loads(pickle.dumps(error))
     assert isinstance(back, ConversionError)
-    assert back.diagnostics == error.diagnostics
+    assert back.findings == error.findings
     assert str(back) == "x.py:1:2: warning MC000 wrong"
 
 
@@ -102,8 +102,6 @@ def test_spelling_hints() -> None:
     assert did_you_mean("OldMLP", ["OldMLP", "OldMLPs"]) == "", "it is not misspelt"
 
 
-def test_importing_diagnostics_needs_the_standard_library_only() -> None:
-    code = (
-        "import sys, modular_converter.diagnostics; print({'libcst', 'click', 'rich', 'difflib'} & set(sys.modules))"
-    )
+def test_importing_findings_needs_the_standard_library_only() -> None:
+    code = "import sys, modular_converter.findings; print({'libcst', 'click', 'rich', 'difflib'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
