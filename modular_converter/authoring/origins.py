@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.exports import exported_names
+from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role
 from modular_converter.findings import ConversionError
@@ -112,12 +113,22 @@ def _read_exported(module: str, path: str, library: Library) -> frozenset[str]:
     if not file:
         return frozenset()
     try:
-        found = library.module(file)
+        found = library.module(file) if _is_package(file) else _end_of(file, library)
     except ConversionError:
         return frozenset()
     stars = [one for statement in found.statements for one in statement.imports if one.name == "*"]
     below = (_exported(one.module, file, library) for one in stars) if _is_package(file) else ()
     return frozenset(exported_names(found.definitions.get("__all__"))).union(*below)
+
+
+def _end_of(file: str, library: Library) -> Module:
+    """A file from the first line on that begins with `__all__`: mostly its last lines, so that little is parsed."""
+    text = "\n" + library.text(file)
+    start = text.find("\n__all__")
+    try:
+        return index_module(text[start:] if start >= 0 else "", file)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # such as a line of a docstring
+        return library.module(file)
 
 
 def _file_of(module: str, path: str, library: Library) -> str:
