@@ -90,7 +90,7 @@ def diagnose(
     return Finding(
         RULE,
         location,
-        f"`del self.{attribute}` removes nothing: `{parent}.{method}` does not assign it",
+        f"`del self.{attribute}` removes nothing: `{parent}.{method}` does not assign it outside of blocks such as `if`",
         help=did_you_mean(attribute, candidates) + "Correct the name, or drop the line.",
     )
 
