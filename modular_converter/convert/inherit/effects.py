@@ -187,3 +187,8 @@ def _object(node: ast.expr) -> ast.expr:
             break
         node = inner
     return node
+
+
+def covers(path: str, other: str) -> bool:
+    """Whether a change of `path` is one of `other`: `self.a` covers `self.a.b`."""
+    return path == other or other.startswith(f"{path}.")

@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from modular_converter.convert.inherit.effects import covers
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects
-from modular_converter.convert.inherit.scopes import own_nodes, written
-from modular_converter.convert.inherit.statements import Line
+from modular_converter.convert.inherit.scopes import own_nodes
+from modular_converter.convert.inherit.statements import Line, only_removes
 
 
 FARTHEST = 50
@@ -150,6 +151,7 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
     deleted = {target: line for line in order.after for target in line.deleted}
     found = _needed_above(order, deleted) | _behind_returns(order, merged) | {*_above_changes(order, history)}
     found |= {*_above_own_returns(order, history)} | {*_set_below(order, history)}
+    found |= {*_set_before_removal(order)} if deleted else set()
     for line in order.after:
         place = history.place(line)
         if place is None:
@@ -235,13 +237,6 @@ def _needed_above(order: Order, deleted: Mapping[str, Line]) -> set[Line]:
     return found
 
 
-def only_removes(line: Line) -> bool:
-    """Whether this is `self.x = self.x`, which removes the parent's assignment, as in the corpus (qwen3_omni)."""
-    if not isinstance(line.node, (ast.Assign, ast.AnnAssign)) or isinstance(line.node.value, (ast.Call, ast.Constant)):
-        return False
-    return line.node.value is not None and written(line.node.value) in line.targets
-
-
 def _is_too_high(name: str, line: Line, place: int, order: Order, history: History) -> bool:
     """Whether a line would stand above every binding of a name that the child's lines above it bind."""
     return (
@@ -277,22 +272,22 @@ def _too_early_removals(order: Order, history: History, deleted: Mapping[str, Li
                 yield deleted[path]
 
 
-def counts_twice(line: Line, instance: str) -> bool:
-    """Whether a second execution has an effect of its own: it appends, counts, or calls something for its effect."""
-    effects = line.effects
-    return (
-        bool(effects.changes - {instance})
-        or any(covers(path, read) for path in effects.binds for read in effects.reads)
-        or any(isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant) for node in ast.walk(line.node))
-    )
+def _set_before_removal(order: Order) -> Iterator[Line]:
+    """The `del` statements of attributes that the child's lines above may set again: in a block, by a method, by a
+    computed name. A plain assignment above is left out, since the corpus has one (bamba), and a finding reports it.
+    """
+    bound: set[str] = set()
+    is_any = False
+    for line in (*order.before, *order.after):
+        if line.deleted:
+            if is_any or not bound.isdisjoint(line.deleted):
+                yield line
+            continue
+        bound |= line.effects.binds.union(order.hidden.of(line.effects).binds).difference(line.targets)
+        is_any = is_any or order.hidden.may_set_any(line.node, line.effects)
 
 
 def returns_in(node: ast.stmt) -> Iterator[ast.Return]:
     """The `return` statements within a statement, but for those of inner functions."""
     holder = ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), [node], [])
     return (part for part in own_nodes(holder) if isinstance(part, ast.Return))
-
-
-def covers(path: str, other: str) -> bool:
-    """Whether a change of `path` is one of `other`: `self.a` covers `self.a.b`."""
-    return path == other or other.startswith(f"{path}.")

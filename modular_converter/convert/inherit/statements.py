@@ -9,7 +9,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from modular_converter.convert.inherit.effects import Effects, effects_of
+from modular_converter.convert.inherit.effects import Effects, covers, effects_of
 from modular_converter.convert.inherit.scopes import Function, all_reads, targets_of, written
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.facts.nodes import walk
@@ -170,3 +170,20 @@ def bound_in_blocks(lines: Sequence[Line]) -> set[str]:
 
 def _is_store(node: ast.expr) -> bool:
     return isinstance(getattr(node, "ctx", None), ast.Store)
+
+
+def only_removes(line: Line) -> bool:
+    """Whether this is `self.x = self.x`, which removes the parent's assignment, as in the corpus (qwen3_omni)."""
+    if not isinstance(line.node, (ast.Assign, ast.AnnAssign)) or isinstance(line.node.value, (ast.Call, ast.Constant)):
+        return False
+    return line.node.value is not None and written(line.node.value) in line.targets
+
+
+def counts_twice(line: Line, instance: str) -> bool:
+    """Whether a second execution has an effect of its own: it appends, counts, or calls something for its effect."""
+    effects = line.effects
+    return (
+        bool(effects.changes - {instance})
+        or any(covers(path, read) for path in effects.binds for read in effects.reads)
+        or any(isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant) for node in ast.walk(line.node))
+    )

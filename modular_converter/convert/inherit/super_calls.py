@@ -22,9 +22,16 @@ from modular_converter.convert.inherit.class_findings import (
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.reaching import Order, counts_twice, misplaced, only_removes, returns_in
+from modular_converter.convert.inherit.reaching import Order, misplaced, returns_in
 from modular_converter.convert.inherit.scopes import Function, parameters_of
-from modular_converter.convert.inherit.statements import Body, Line, bound_in_blocks, deleted_again
+from modular_converter.convert.inherit.statements import (
+    Body,
+    Line,
+    bound_in_blocks,
+    counts_twice,
+    deleted_again,
+    only_removes,
+)
 
 
 ROUNDS = 10

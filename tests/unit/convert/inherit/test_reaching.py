@@ -6,8 +6,9 @@ import ast
 
 import pytest
 
-from modular_converter.convert.inherit.reaching import FARTHEST, History, Order, counts_twice, covers, returns_in
-from modular_converter.convert.inherit.statements import Line, line
+from modular_converter.convert.inherit.effects import covers
+from modular_converter.convert.inherit.reaching import FARTHEST, History, Order, returns_in
+from modular_converter.convert.inherit.statements import Line, counts_twice, line
 
 
 def lines(text: str) -> list[Line]:
