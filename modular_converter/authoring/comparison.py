@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
-from modular_converter.authoring.normal_form import normal, squeezed
+from modular_converter.authoring.normal_form import ORIGIN, normal, squeezed, texts_of
 from modular_converter.authoring.origins import import_origin
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
-
-
-_ORIGIN = re.compile(r"^#.*\bfrom (?:[\w.]+\.)?models(?:\.\w+){2,}.*\n", re.MULTILINE)
-"""A comment such as `# Adapted from transformers.models.clip.modeling_clip.CLIPMLP`. A merge keeps the parent's."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +93,8 @@ def compare_roughly(flat: FlatModel, texts: Mapping[str, str]) -> tuple[FileDiff
     """The definitions that differ in unformatted texts; they explain why a conversion fails."""
     found = []
     for file in flat.files:
-        wanted = _texts(file.module)
-        made = _texts(index_module(texts.get(file.path, ""), file.path))
+        wanted = texts_of(file.module)
+        made = texts_of(index_module(texts.get(file.path, ""), file.path))
         other = (name for name in wanted if name in made and normal(wanted[name]) != normal(made[name]))
         missing = tuple(name for name in wanted if name not in made)
         extra = tuple(name for name in made if name not in wanted)
@@ -111,7 +106,7 @@ def _compare(file: FlatFile, text: str, library: Library) -> FileDifference:
     if text == file.text:
         return FileDifference(file)
     made = index_module(text, file.path)
-    wanted, found = _texts(file.module, file.is_generated), _texts(made, file.is_generated)
+    wanted, found = texts_of(file.module, file.is_generated), texts_of(made, file.is_generated)
     dropped = tuple(
         name
         for name in wanted
@@ -141,20 +136,11 @@ def _is_unused(name: str, file: FlatFile) -> bool:
     return not file.is_generated and not any(name in one.uses for one in file.module.statements if one.name != name)
 
 
-def _texts(module: Module, is_generated: bool = True) -> dict[str, str]:
-    """Definition -> its text with the comments above it; in a file written by hand without those on its origin."""
-    return {
-        name: f"{(one.lead if is_generated else _ORIGIN.sub('', one.lead)).strip()}\n{one.text}".strip()
-        for name, one in module.definitions.items()
-        if name != "__all__"
-    }
-
-
 def _with_other_origin(wanted: Module, made: Module) -> Iterator[str]:
     """The definitions whose comments on their origin differ."""
     for name, one in wanted.definitions.items():
         other = made.definitions.get(name)
-        if other is not None and _ORIGIN.findall(one.lead) != _ORIGIN.findall(other.lead):
+        if other is not None and ORIGIN.findall(one.lead) != ORIGIN.findall(other.lead):
             yield name
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from modular_converter.authoring.normal_form import texts_of
 from modular_converter.authoring.origins import in_portable_words
 from modular_converter.convert.emit.banner import is_generated, source_path, without_banner
 from modular_converter.convert.inherit.calls import NO_DECORATORS
@@ -77,6 +78,15 @@ class FlatModel:
             for name, statement in file.module.definitions.items():
                 found.setdefault(name, (file, statement))
         return found
+
+    @cached_property
+    def texts(self) -> Mapping[str, frozenset[str]]:
+        """Name -> the texts of its definitions with the comments above them; two files may define one name."""
+        found: dict[str, set[str]] = {}
+        for file in self.files:
+            for name, text in texts_of(file.module, file.is_generated).items():
+                found.setdefault(name, set()).add(text)
+        return {name: frozenset(texts) for name, texts in found.items()}
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -20,6 +20,7 @@ from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
 from modular_converter.convert.workers import without_collector
+from modular_converter.settings.kinds import module_name
 from modular_converter.settings.values import Settings
 
 
@@ -236,6 +237,10 @@ def first_draft(
         if statement.role is Role.CLASS:
             how[name] = _how_of_class(name, flat, placed)
             continue
+        if _comes_along_in_each_file(name, flat, used_sources):
+            how[name] = How.ALONG
+            imports[name] = (_from_own_file(name, flat),)
+            continue
         givers = [one for one in used_sources if gives(one, name, statement)]
         further = [one for one in sources if one not in givers and gives(one, name, statement)]
         found = tuple(dict.fromkeys(Import(one.dotted, one.originals[name]) for one in (*givers, *further)))
@@ -244,6 +249,22 @@ def first_draft(
         is_shorter = bool(found) and statement.role is Role.FUNCTION
         how[name] = How.ALONG if givers else How.IMPORTED if is_shorter else How.WRITTEN
     return Draft(flat, how, placed, others, imports)
+
+
+def _comes_along_in_each_file(name: str, flat: FlatModel, used_sources: Sequence[SourceFile]) -> bool:
+    """Whether files of the model have a function or constant in several ways, and parents give each of them."""
+    if len(flat.texts[name]) == 1:
+        return False
+    wanted = [one.module.definitions[name] for one in flat.files if name in one.module.definitions]
+    return all(any(gives(one, name, statement) for one in used_sources) for statement in wanted)
+
+
+def _from_own_file(name: str, flat: FlatModel) -> Import:
+    """The import of a definition from the model's own generated file. A conversion drops it, so each generated file
+    keeps the definition that its own parents give; linters of the modular file see the name.
+    """
+    file, _ = flat.definitions[name]
+    return Import("." + module_name(file.kind, flat.model), name)
 
 
 def _how_of_class(name: str, flat: FlatModel, placed: dict[str, Placed]) -> How:

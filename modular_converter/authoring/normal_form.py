@@ -13,6 +13,8 @@ from modular_converter.convert.source.rename import Renamer
 PLACEHOLDER = "zz_model"
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
 _LAYOUT = re.compile(r"[\s(),;]+")
+ORIGIN = re.compile(r"^#.*\bfrom (?:[\w.]+\.)?models(?:\.\w+){2,}.*\n", re.MULTILINE)
+"""A comment such as `# Adapted from transformers.models.clip.modeling_clip.CLIPMLP`. A merge keeps the parent's."""
 _LAST_WORD = re.compile(r"[A-Z][a-z0-9]*$")
 
 
@@ -64,3 +66,12 @@ def last_word(name: str) -> str:
     """`MLP` of `GemmaTextMLP`: the last word of a class name, mostly the kind of module."""
     match = _LAST_WORD.search(name)
     return match[0] if match else name
+
+
+def texts_of(module: Module, is_generated: bool = True) -> dict[str, str]:
+    """Definition -> its text with the comments above it; in a file written by hand without those on its origin."""
+    return {
+        name: f"{(one.lead if is_generated else ORIGIN.sub('', one.lead)).strip()}\n{one.text}".strip()
+        for name, one in module.definitions.items()
+        if name != "__all__"
+    }

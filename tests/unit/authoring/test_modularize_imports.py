@@ -107,3 +107,24 @@ def test_the_mistral_of_this_repository_is_what_the_command_writes() -> None:
     result = modularized(ROOT / "models", "mistral")
     assert result.proof is not None and not result.left
     assert result.proof.text == (ROOT / "models/mistral/modular_mistral.py").read_text()
+
+
+def test_functions_of_one_name_in_two_files_come_along_in_each(tmp_path: Path) -> None:
+    """As mask2former's image processors: the name is imported from a generated file, which gives each its own."""
+    text = (
+        "# Copyright {year} Old.\ndef scale(x):\n    return x * {by}\n\n\nclass {name}:\n"
+        "    def whole(self):\n        return self\n\n    def part(self):\n        return None\n\n"
+        "    def name(self):\n        return type(self)\n\n    def count(self, x):\n        return scale({x})\n\n\n"
+        '__all__ = ["{name}"]\n'
+    )
+    models = tmp_path / "models"
+    for folder, year, prefix, x in (("old", 2020, "Old", "x"), ("new", 2021, "New", "x + 1")):
+        (models / folder).mkdir(parents=True)
+        for kind, name, by in (("modeling", "Model", 2), ("processing", "Processor", 3)):
+            path = models / folder / f"{kind}_{folder}.py"
+            path.write_text(text.format(year=year, name=prefix + name, by=by, x=x))
+    (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nruff-config = "profile"\n')
+    result = modularized(models, "new")
+    assert not result.left and result.proof is not None
+    assert "from .processing_new import scale\n" in result.proof.text
+    assert "def scale" not in result.proof.text
