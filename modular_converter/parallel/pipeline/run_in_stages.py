@@ -20,7 +20,7 @@ from modular_converter.parallel.proof.compare import run_model
 from modular_converter.parallel.proof.judge import Reference
 from modular_converter.parallel.tiny.copies import copy_of
 from modular_converter.parallel.tiny.seed import seed_cpu
-from modular_converter.parallel.trace.unchanged import unchanged
+from modular_converter.parallel.trace.unchanged import shared_state, unchanged
 
 
 class _Fed(torch.nn.Module):
@@ -58,6 +58,7 @@ def run_in_stages(
     with unchanged(model), torch.no_grad():
         flow = flow_of(model, plan, inputs, asks=True, skips=whole_batch)
     stages = [StageModule(copy_of(model), plan, span) for span in spans(cuts, len(layer_paths(model, plan)))]
+    before = shared_state(model)  # a stage has none of what another one keeps in classes and files
     received: tuple[torch.Tensor, ...] = ()
     borders = []
     for stage in stages:
@@ -65,9 +66,11 @@ def run_in_stages(
         if not stage.is_last:
             seed_cpu(11)
             sent = stage(*received, **_named(stage, inputs, whole_batch))
+            before.give_back()
             received = tuple(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in sent)
             borders.append((sent, received))
     found = run_model(_Fed(stages[-1], received), _named(stages[-1], inputs, whole_batch), gradients, together=True)
+    before.give_back()
     names = first_names(model)
     total = {
         names[name.removeprefix(_PREFIX)]: gradient for last in found.gradients for name, gradient in last.items()

@@ -163,19 +163,23 @@ def check_on_rank(
     group: Group,
     whole: Reference,
     evidence: Evidence = UNKNOWN,
+    apart: bool = True,
 ) -> Verdict:
     """Shard ``model`` in place for one rank, run it, compare with the whole model's numbers.
 
     Args:
         evidence: the scope of the whole model's runs; the verdict's adds the ranks and what was not compared.
+        apart: whether what the model's classes and files hold is this rank's own, and is given back after each run.
     """
     counted = Counted(group)
     try:
         applied = apply(model, plan, counted)
         together = len(whole.gradients) == 1
-        with same_attributes(model):  # decoding begins without what this run has kept, as it does in the whole model
+        with same_attributes(model, apart):  # decoding begins without what this run has kept, as in the whole model
             found = run_model(model, inputs, bool(whole.gradients), counted, whole.start, together, whole.scales)
-        found.tokens = decoded(model, inputs) if whole.tokens else []
+        if whole.tokens:
+            with same_attributes(model, apart):
+                found.tokens = decoded(model, inputs)
     except PlanError as error:
         return refused(group.size, str(error).partition(":")[0], str(error))
     except Exception as error:  # a wrong plan can cause any error in a model's own code

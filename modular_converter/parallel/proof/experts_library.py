@@ -21,6 +21,7 @@ from modular_converter.parallel.proof.judge import (
 from modular_converter.parallel.tiny.build import Small
 from modular_converter.parallel.tiny.seed import seed_cpu
 from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.unchanged import shared_state
 
 
 # ``auto`` is the default: an all-reduce without gradients, an exchange of the tokens with them.
@@ -65,10 +66,15 @@ def check_library_experts(folder: str, small: Small, plan: Plan, ranks: int, who
 
 
 def outputs_of(model: Any, small: Small, gradients: bool) -> list[torch.Tensor]:
-    """The outputs of a model that the library has loaded, whole where they are distributed."""
+    """The outputs of a model that the library has loaded, whole where they are distributed.
+
+    What its classes and files hold is given back, for the next run may be the whole model's.
+    """
     seed_cpu(11)
+    before = shared_state(small.model)
     with torch.set_grad_enabled(gradients):
         outputs = tensors_in(model(**small.inputs))
+    before.give_back()
     return [gathered_tensor(tensor).detach() for tensor in outputs]
 
 

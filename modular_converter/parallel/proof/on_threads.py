@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,12 @@ from modular_converter.parallel.proof.subject import situation_of, subject_of
 from modular_converter.parallel.shard.collectives import ThreadGroup, run_on_threads
 from modular_converter.parallel.shard.units import plan_for_ranks
 from modular_converter.parallel.tiny.copies import copy_of
-from modular_converter.parallel.trace.unchanged import unchanged
+from modular_converter.parallel.trace.unchanged import shared_state
+
+
+# Classes of models whose runs change what all copies share: attributes of classes, variables of files. Each rank gets its
+# own, which takes time at each collective.
+_CHANGING: set[str] = set()
 
 
 def check_model_on_threads(model: torch.nn.Module, plan: Plan, inputs: Mapping[str, Any], ranks: int) -> Verdict:
@@ -40,18 +46,32 @@ def check_on_threads(subject: Subject, plan: Plan, ranks: int) -> Verdict:
 
 
 def _checked(subject: Subject, plan: Plan, ranks: int) -> Verdict:
-    with unchanged(subject.model):  # a forward may write to buffers, from which the ranks begin
-        plan = plan_for_ranks(plan, subject.model, subject.inputs, ranks)
+    plan = plan_for_ranks(plan, subject.model, subject.inputs, ranks)
+    kind = f"{type(subject.model).__module__}.{type(subject.model).__qualname__}"
+    before = shared_state(subject.model)
+    done = [] if kind in _CHANGING else _verdicts(subject, plan, ranks)
+    if before.give_back() or not done:
+        _CHANGING.add(kind)
+        done = _verdicts(subject, plan, ranks, apart=True)
+    failed = [v for v in done if not v.passed and "another rank failed" not in v.reason]
+    return next(iter(failed or [v for v in done if not v.passed] or done))
+
+
+def _verdicts(subject: Subject, plan: Plan, ranks: int, apart: bool = False) -> list[Verdict]:
+    """The verdicts of the ranks.
+
+    Args:
+        apart: whether each has its own state of the model's classes and files, which takes time at each collective.
+    """
     verdicts: list[Verdict | None] = [None] * ranks
     copies = [copy_of(subject.model) for _ in range(ranks)]
     evidence = replace(subject.evidence, places=("threads",))
 
     def work(group: ThreadGroup) -> bool:
-        verdict = check_on_rank(copies[group.rank], plan, subject.inputs, group, subject.whole, evidence)
+        model = copies[group.rank]
+        verdict = check_on_rank(model, plan, subject.inputs, group, subject.whole, evidence, apart)
         verdicts[group.rank] = verdict
         return not verdict.passed
 
-    run_on_threads(ranks, work)
-    done = [verdict for verdict in verdicts if verdict is not None]
-    failed = [v for v in done if not v.passed and "another rank failed" not in v.reason]
-    return next(iter(failed or [v for v in done if not v.passed] or done))
+    run_on_threads(ranks, work, functools.partial(shared_state, subject.model) if apart else None)
+    return [verdict for verdict in verdicts if verdict is not None]

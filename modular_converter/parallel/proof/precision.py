@@ -135,9 +135,9 @@ def without_unstable(subject: Subject) -> Subject:
     unstable: set[int] = set()
     for seed in range(_DRAWS):
         noisy = _with_noise(subject.model, seed)
-        found = run_model(
-            noisy, subject.inputs, bool(kept), start=whole.start, together=len(kept) == 1, scales=whole.scales
-        )
+        together = len(kept) == 1
+        with unchanged(noisy):
+            found = run_model(noisy, subject.inputs, bool(kept), None, whole.start, together, whole.scales)
         errors = errors_of(found.outputs, whole.outputs)
         unstable |= {number for number, error in enumerate(errors) if not error <= OUTPUT_TOLERANCE * _MARGIN}
         for moved, gradients in zip(found.gradients, kept):

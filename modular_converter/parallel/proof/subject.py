@@ -89,10 +89,12 @@ def _is_finite(subject: Subject) -> bool:
 
 def scope_of(subject: Subject, situations: Sequence[str], asked: torch.nn.Module) -> Evidence:
     """The evidence from the runs of a whole model."""
-    with unchanged(subject.model):
+    with unchanged(subject.model) as lost:
         met = watched(subject.model, subject.inputs)
     types = dict.fromkeys(str(p.dtype).removeprefix("torch.") for p in subject.model.parameters())
+    gaps = [f"{one}: it cannot be set back between runs" for one in lost]
     branches = ", ".join(list(met.reads)[:2]) + (" and others" if len(met.reads) > 2 else "")
+    gaps += [f"other outcomes of values that are read in {branches or 'the model'}"] if met.reads else []
     return Evidence(
         sizes=tuple(_sizes(getattr(asked, "config", None))),
         inputs=tuple(
@@ -106,7 +108,7 @@ def scope_of(subject: Subject, situations: Sequence[str], asked: torch.nn.Module
         draws=1,
         kinds=tuple(met.kinds),
         operators=tuple(met.operators),
-        gaps=(f"other outcomes of values that are read in {branches or 'the model'}",) if met.reads else (),
+        gaps=tuple(gaps),
         idle=met.idle,
         possible=possible(asked, subject.inputs),
     )

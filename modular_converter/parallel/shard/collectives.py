@@ -27,6 +27,13 @@ class Group(Protocol):
         """The tensors of all ranks, in order of rank."""
 
 
+class Restorable(Protocol):
+    """State that was taken, to be given back."""
+
+    def give_back(self) -> object:
+        """Write it back to where it was."""
+
+
 class ProcessGroup:
     """Ranks of ``torch.distributed``; the default group unless one is given."""
 
@@ -65,11 +72,16 @@ class ThreadBoard:
 
     Calls have labels, so that different calls of the ranks are an error, not wrong numbers. A rank that fails breaks
     the barrier for all, so that none waits for ever. Between meetings one rank computes at a time, with a random state
-    of its own: torch has one default generator a process, and models that draw from it must draw the same.
+    of its own: torch has one default generator a process, and models that draw from it must draw the same. So it is
+    with other state that threads share and processes do not.
+
+    Args:
+        take: takes this state, for its method that gives it back.
     """
 
-    def __init__(self, size: int, timeout_s: float = 60.0) -> None:
+    def __init__(self, size: int, timeout_s: float = 60.0, take: Callable[[], Restorable] | None = None) -> None:
         self.size = size
+        self.take = take
         self.slots: list[tuple[str, torch.Tensor] | None] = [None] * size
         self.barrier = threading.Barrier(size, timeout=timeout_s)
         self.baton = threading.Lock()
@@ -77,7 +89,7 @@ class ThreadBoard:
     def meet(self, rank: int, label: str, tensor: torch.Tensor) -> list[torch.Tensor]:
         """All ranks' tensors, in order. Raises ``RankError`` when the ranks do not make the same call."""
         self.slots[rank] = (f"{label} {tuple(tensor.shape)}", tensor.detach())
-        random = torch.get_rng_state()
+        random, taken = torch.get_rng_state(), self.take() if self.take else None
         self.baton.release()
         try:
             self.barrier.wait()
@@ -89,6 +101,8 @@ class ThreadBoard:
         finally:
             self.baton.acquire()
             torch.set_rng_state(random)
+            if taken is not None:
+                taken.give_back()
         if len(labels) > 1:
             raise RankError(f"the ranks disagree: {' against '.join(sorted(labels))}")
         return [value for _, value in found]
@@ -109,19 +123,25 @@ class ThreadGroup:
         return self.board.meet(self.rank, "all_gather", tensor)
 
 
-def run_on_threads(ranks: int, work: Callable[[ThreadGroup], bool]) -> None:
+def run_on_threads(
+    ranks: int, work: Callable[[ThreadGroup], bool], take: Callable[[], Restorable] | None = None
+) -> None:
     """Run ranks that are threads, one at a time between their meetings, until all have ended.
 
     Args:
         work: of a rank; whether it has failed, so that the others shall not wait for it. What it raises is raised again.
+        take: takes state of the process, of which each rank is to have its own; all begin with the present one.
     """
-    board = ThreadBoard(ranks)
+    board = ThreadBoard(ranks, take=take)
+    present = take() if take else None
     errors: list[BaseException] = []
 
     def run(rank: int) -> None:
         failed = True
         try:
             with board.baton:
+                if present is not None:
+                    present.give_back()
                 failed = work(ThreadGroup(board, rank))
         except BaseException as error:  # a rank without a result must not count as successful
             errors.append(error)
@@ -133,6 +153,8 @@ def run_on_threads(ranks: int, work: Callable[[ThreadGroup], bool]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+    if present is not None:
+        present.give_back()
     if errors:
         raise errors[0]
 

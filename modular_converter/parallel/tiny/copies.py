@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from modular_converter.parallel.errors import BuildError, one_line
+
 
 _Model = TypeVar("_Model", bound=torch.nn.Module)
 _Copies = dict[int, Any]
@@ -25,8 +27,14 @@ def copy_of(model: _Model) -> _Model:
 
     `copy` finds out for each value how to take it apart. Nearly all values of a model are modules that say nothing of
     it, plain dictionaries, mostly empty ones of hooks, and numbers.
+
+    Raises:
+        BuildError: something in it cannot be copied, such as a lock, an open file, a generator that has begun.
     """
-    made: _Model = _copied(model, {})
+    try:
+        made: _Model = _copied(model, {})
+    except TypeError as error:
+        raise BuildError(f"{type(model).__name__} cannot be copied: {one_line(error)}") from error
     return made
 
 

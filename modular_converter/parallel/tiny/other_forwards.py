@@ -20,11 +20,15 @@ def arguments_of_use(small: Small) -> set[str]:
     return within | {name for name, value in small.inputs.items() if value is not None}
 
 
+class _Names(set[str]):
+    """Names that stay when a model gets its state back after a run."""
+
+
 class _InUse(torch.nn.Module):
     """Base before a model's own class: its forward is the model's own within a use."""
 
     _use: Callable[..., Any]
-    _given: set[str]
+    _given: _Names
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._use(self._own, *args, **kwargs)
@@ -40,7 +44,7 @@ def within_use(small: Small, use: Callable[..., Any]) -> Small:
     own = type(model)
     body = {"__module__": own.__module__, "__qualname__": own.__qualname__}
     model.__class__ = type(own.__name__, (_InUse, own), body)
-    model.__dict__.update(_use=use, _given=set())
+    model.__dict__.update(_use=use, _given=_Names())
     return dataclasses.replace(small, model=model)
 
 

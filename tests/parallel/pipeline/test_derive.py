@@ -263,3 +263,20 @@ def test_of_several_stacks_one_is_divided(name, whole, layers):
 def test_models_that_are_not_chains(name, reason):
     small = build(target_of(name))
     assert reason in derive_pipeline(record(small.model, small.inputs, name))
+
+
+class Shared(Layer):
+    """Layers after the first one take what it has left with their class."""
+
+    first = None
+
+    def forward(self, hidden, mask=None, extra=None):
+        Shared.first = hidden.mean() if Shared.first is None else Shared.first
+        return super().forward(hidden, mask) + Shared.first
+
+
+def test_a_stage_has_nothing_that_another_one_keeps_with_its_class():
+    model, inputs, plan = chain()
+    model.layers = nn.ModuleList([Shared() for _ in range(3)])
+    verdict = verify_pipeline(model, plan, inputs)
+    assert not verdict.passed and Shared.first is None

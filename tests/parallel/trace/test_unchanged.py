@@ -1,5 +1,7 @@
 """Runs that leave a model as it is."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -44,3 +46,25 @@ def test_weights_and_attributes_get_their_values_back():
 
 def test_attributes_alone_get_their_values_back():
     assert not run(same_attributes)
+
+
+def test_entries_that_are_written_past_autograd_get_their_values_back():
+    model = nn.Linear(3, 3)
+    model.register_buffer("table", torch.tensor([float("nan"), 1.0]))
+    model.sparse = torch.eye(3).to_sparse()
+    weight, bias, entry = model.weight.clone(), model.bias.clone(), model.bias.data_ptr()
+    with unchanged(model):
+        model.weight.data.zero_()
+        model.bias.data = torch.ones(4)
+        model.table[1] = 3
+        model.sparse.mul_(2)
+    assert torch.equal(model.weight, weight) and torch.equal(model.bias, bias) and model.bias.data_ptr() == entry
+    assert model.table[1] == 1 and torch.equal(model.sparse.to_dense(), torch.eye(3))
+
+
+def test_what_cannot_be_given_back_is_named():
+    model = nn.Linear(3, 3)
+    model.held = [itertools.count()]
+    with unchanged(model) as lost:
+        next(model.held[0])
+    assert lost == ("what its code keeps in an object of count",)

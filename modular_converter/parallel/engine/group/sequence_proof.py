@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ from modular_converter.parallel.plans.resolve import Resolution, fitting, resolv
 from modular_converter.parallel.shard.apply import apply, local_part
 from modular_converter.parallel.shard.collectives import Group, ThreadGroup, run_on_threads
 from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.unchanged import shared_state
 
 
 _RANKS = 2
@@ -77,7 +79,9 @@ def _difference(model: Any, plan: Plan, zone: Zone) -> str:
         for one in whole.parameters():  # norms begin as ones and biases as zeros, which hide a wrong gradient
             one.add_(torch.randn(one.shape, generator=chance) * 0.05)
     copies = [copy.deepcopy(whole) for _ in range(_RANKS)]
+    before = shared_state(whole)
     want = _run(whole, ids)
+    before.give_back()
     found = [""] * _RANKS
 
     def work(group: ThreadGroup) -> bool:
@@ -87,7 +91,7 @@ def _difference(model: Any, plan: Plan, zone: Zone) -> str:
             found[group.rank] = one_line(error, 300)
         return bool(found[group.rank])
 
-    run_on_threads(_RANKS, work)
+    run_on_threads(_RANKS, work, functools.partial(shared_state, whole))
     return next((said for said in found if said and "another rank failed" not in said), next(filter(None, found), ""))
 
 
