@@ -5,18 +5,22 @@ from __future__ import annotations
 import ast
 import functools
 import os
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from modular_converter.convert.inherit.resolve import ModularFile, Neighbour, module_path
 from modular_converter.convert.inherit.scopes import dotted
 from modular_converter.convert.source.index import imported_names, imports_within
 from modular_converter.convert.source.library import Library
-from modular_converter.convert.source.module import ImportedName
+from modular_converter.convert.source.module import ImportedName, Statement
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.facts.nodes import children, walk
 from modular_converter.findings import ConversionError
 from modular_converter.settings.kinds import module_name
+
+
+_HAS_IMPORT = re.compile(r"(?:^|[;:])[ \t]*(?:from|import)\b", re.MULTILINE)  # matches in strings, too
 
 
 @dataclass(frozen=True)
@@ -40,17 +44,35 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     module = neighbour.module
     code = [statement for statement in module.statements if not statement.imports]
     used = frozenset[str]().union(*(statement.uses for statement in code))
-    words = frozenset(word for word in used if renamer.name(word) != word) - imported
+    words = renamer.changed(used) - imported
     own = module.names - imported
     # Most neighbours have no such word but the names of their classes, which are no attributes of anything.
-    if words <= own and not any(f".{word}" in statement.text for statement in code for word in words):
+    if words <= own and not _looked_up(words, code):
         return ForeignNames(imported)
+    asked = words - own | _looked_up(words, module.statements)
     uses = [
-        uses_of_words(library.text_if_readable(path) or "", words, own_packages) for path in _files(neighbour, library)
+        uses_of_words(_texts_with(asked, path, library), asked, own_packages) for path in _files(neighbour, library)
     ]
     bound = frozenset[str]().union(*(use.bound for use in uses))
     keywords = frozenset[str]().union(*(use.keywords for use in uses))
-    return ForeignNames(imported | uses[0].chains, (keywords | (words - bound)) - own)
+    return ForeignNames(imported | uses[0].chains, (keywords | (asked - bound)) - own)
+
+
+def _looked_up(words: frozenset[str], statements: Iterable[Statement]) -> frozenset[str]:
+    """The words that occur behind a dot."""
+    return frozenset(word for one in statements for word in words & one.uses if f".{word}" in one.text)
+
+
+def _texts_with(words: Collection[str], path: str, library: Library) -> tuple[str, ...]:
+    """The statements of a file that hold some words, and those with imports; none if no word occurs."""
+    text = library.text_if_readable(path) or ""
+    if not any(word in text for word in words):
+        return ()
+    try:
+        texts = [one.text for one in library.module(path).statements]
+    except ConversionError:
+        return ()
+    return tuple(one for one in texts if _HAS_IMPORT.search(one) or any(word in one for word in words))
 
 
 def _imported(
@@ -115,18 +137,16 @@ class WordUses:
 
 
 @functools.lru_cache(maxsize=64)  # a neighbour is often that of the next models too
-def uses_of_words(text: str, words: frozenset[str], own: frozenset[str]) -> WordUses:
+def uses_of_words(texts: tuple[str, ...], words: frozenset[str], own: frozenset[str]) -> WordUses:
     """What a file does with some words; nothing if it is no Python.
 
     Args:
-        text: the file.
+        texts: the statements of the file in which the words occur, and those with imports.
         words: identifiers.
         own: the packages that hold the models.
     """
-    if not any(word in text for word in words):
-        return WordUses()
     try:
-        nodes = walk(ast.parse(text))
+        nodes = walk(*(node for text in texts for node in ast.parse(text).body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return WordUses()
     statements = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))

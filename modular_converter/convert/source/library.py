@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from modular_converter.convert.conversion import EXISTS, MISSING, UNREADABLE
 from modular_converter.convert.source.ignore_comments import without_ignore_comments
@@ -21,6 +22,14 @@ from modular_converter.findings import ConversionError, Location, locate_parse_e
 from modular_converter.rules import missing_file, not_utf8, syntax_error, too_large
 from modular_converter.settings.regular_file import FileTooLarge
 from modular_converter.settings.values import Settings
+
+
+class _KnownNames(NamedTuple):
+    """The table of a folder of models; it is asked for thousands of times, so its files are looked for once."""
+
+    names: ModelNames
+    paths: tuple[str, ...]
+    missing: tuple[str, ...]
 
 
 @dataclass(eq=False)
@@ -37,7 +46,7 @@ class Library:
     _texts: dict[str, bytes] = field(default_factory=dict)
     """In UTF-8: the one emoji of a banner would make each text four times as large."""
     _modules: dict[str, Module] = field(default_factory=dict)
-    _names: dict[str, ModelNames] = field(default_factory=dict)
+    _names: dict[str, _KnownNames] = field(default_factory=dict)
     _hashes: dict[str, str] = field(default_factory=dict)
 
     def observing(self, observations: Observations) -> Library:
@@ -162,22 +171,27 @@ class Library:
 
         Raises `ConversionError` for a file of the table that cannot be read or is not Python.
         """
-        names = self._names.get(models_folder)
-        paths = [os.path.join(models_folder, *table.split("/")) for table in self.settings.auto_tables]
-        paths = [path for path in paths if self.exists(path)]
-        if names is None:
-            sources = tuple((path, self.text(path)) for path in paths)
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    names = read_model_names(sources, self.settings.config_table, self.settings.config_suffix)
-            except SyntaxError as error:
-                path = str(error.filename)
-                finding = syntax_error.diagnose(*locate_parse_error(path, error))
-                raise ConversionError(finding.with_source(self.text(path))) from None
-            self._names[models_folder] = names
-        self.observations.files.update({path: self._hash(path) for path in paths})
-        return names
+        known = self._names.get(models_folder)
+        if known is None:
+            known = self._names[models_folder] = self._read_names(models_folder)
+        for path in known.missing:
+            self.observations.files.setdefault(path, MISSING)
+        self.observations.files.update({path: self._hash(path) for path in known.paths})
+        return known.names
+
+    def _read_names(self, models_folder: str) -> _KnownNames:
+        tables = [os.path.join(models_folder, *table.split("/")) for table in self.settings.auto_tables]
+        paths = tuple(path for path in tables if self.exists(path))
+        sources = tuple((path, self.text(path)) for path in paths)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                names = read_model_names(sources, self.settings.config_table, self.settings.config_suffix)
+        except SyntaxError as error:
+            path = str(error.filename)
+            finding = syntax_error.diagnose(*locate_parse_error(path, error))
+            raise ConversionError(finding.with_source(self.text(path))) from None
+        return _KnownNames(names, paths, tuple(path for path in tables if path not in paths))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -84,6 +84,14 @@ class Renamer:
             renamed = name if stays else self._pattern.sub(self._replacement, name)
             self._renamed[name] = renamed
         return renamed
+
+    def changed(self, names: Collection[str]) -> frozenset[str]:
+        """Those of some identifiers that renaming changes. Most hold no name of the model, which takes no pattern."""
+        forms = {form.lower() for form in self._forms}
+        lines = "\n".join((*forms, *names))
+        if lines.isascii():  # else other letters may be the same apart from their case
+            names = [name for name in names if any(form in name.lower() for form in forms)]
+        return frozenset(name for name in names if self.name(name) != name)
 
     @cached_property
     def _renamed(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ OWN = frozenset({"transformers"})
 
 
 def uses(text: str) -> WordUses:
-    return uses_of_words(text, frozenset({WORD}), OWN)
+    return uses_of_words((text,), frozenset({WORD}), OWN)
 
 
 @pytest.mark.parametrize(

@@ -254,3 +254,17 @@ def test_attributes_and_keywords_of_other_libraries_stay_in_code() -> None:
     expected = 'y = x.diagonal(diagonal=new) + torch.dial(x).newl + self.newl  # the new, "newgonal"\n'
     assert renamer.code(text) == expected
     assert (renamer.name("diagonal"), renamer.name("dial")) == ("diagonal", "newl")
+
+
+@given(
+    st.sets(
+        st.from_regex(
+            r"(?:big_|Big|BIG_|x|\u017f|\u212a)?(?:bird|Bird|BIRD|gpt|GPT|Gpt|s|k)[A-Za-z_]{0,3}", fullmatch=True
+        )
+    )
+)
+def test_the_identifiers_that_change_are_those_that_get_another_name(names: set[str]) -> None:
+    silk = Renamer("silk", "Silk", "emu", "Emu")
+    spelled = {*names, *(f"{name}il{name}" for name in names)}
+    for renamer in (BIG_BIRD, GPT, silk):
+        assert renamer.changed(spelled) == {name for name in spelled if renamer.name(name) != name}
