@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -89,7 +90,7 @@ def heir_of(
         return None
     for bases in _base_lists(own, inherited, parent.base):
         full: frozenset[str] = frozenset()
-        while (draft := _draft(own, inherited, parent, bases, full, exact)) is not None:
+        while (draft := _draft(wanted, parent, bases, full, exact)) is not None:
             wrong = _wrong_methods(draft.text, wanted, parent, names, settings) if thorough else frozenset()
             if not wrong:
                 return draft
@@ -131,12 +132,7 @@ def _base_lists(own: ClassBlock, inherited: ClassBlock, base: str) -> list[list[
 
 
 def _draft(
-    own: ClassBlock,
-    inherited: ClassBlock,
-    parent: ParentClass,
-    bases: Sequence[str],
-    full: Collection[str],
-    exact: frozenset[str],
+    wanted: str, parent: ParentClass, bases: Sequence[str], full: frozenset[str], exact: frozenset[str]
 ) -> Heir | None:
     """The heir; None if the two classes cannot be merged.
 
@@ -144,11 +140,36 @@ def _draft(
         full: the methods that are written without `super()`, by their keys.
         exact: see `heir_of`.
     """
-    notes: list[str] = []
-    keywords, theirs_too = ([ast.unparse(one) for one in block.node.keywords] for block in (own, inherited))
+    changes = _changes(wanted, parent.text, bool(parent.no_inherit_module), full, exact)
+    if changes is None:
+        return None
+    notes = (*changes.notes, *["more bases"] * (len(bases) > 1))
+    heading = f"class {parent.name}({', '.join((*bases, *changes.keywords))}):\n"
+    text = f"{changes.decorators}{heading}{changes.body}"
+    marker = f"from {parent.no_inherit_module} import {NO_DECORATORS}\n"
+    return Heir(text, tuple(sorted(notes)), (marker,) if _NO_DECORATORS in text else (), exact)
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What an heir writes, but for the names of its bases, and the differences from the parent in a few words each."""
+
+    decorators: str
+    keywords: tuple[str, ...]
+    body: str
+    notes: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=1024)  # the classes of many models have the same words but for the names
+def _changes(
+    wanted: str, parent: str, can_lose_decorators: bool, full: frozenset[str], exact: frozenset[str]
+) -> _Changes | None:
+    """What an heir of the class `parent` writes to be the class `wanted`, both as texts; see `_draft`."""
+    own, inherited = parsed_class(wanted), parsed_class(parent)
+    keywords, theirs_too = (tuple(ast.unparse(one) for one in block.node.keywords) for block in (own, inherited))
     if (
         (theirs_too and not keywords)
-        or not (_can_take(own.decorators, inherited.decorators) or parent.no_inherit_module)
+        or not (_can_take(own.decorators, inherited.decorators) or can_lose_decorators)
         or not _can_take(own.docstring, inherited.docstring)
     ):
         return None
@@ -156,17 +177,14 @@ def _draft(
     decorators = "" if same_decorators else own.decorators or _NO_DECORATORS
     same_docstring = DOCSTRING not in exact and normal(own.docstring) == normal(inherited.docstring)
     docstring = "" if same_docstring else own.docstring
-    notes += ["other decorators"] * bool(decorators) + ["other docstring"] * bool(docstring)
-    keywords = [] if keywords == theirs_too else keywords  # such as `total=False`
-    notes += ["more bases"] * (len(bases) > 1) + ["other keywords"] * bool(keywords)
-    members = _members(own, inherited, parent, full, exact, bool(docstring))
+    notes = ["other decorators"] * bool(decorators) + ["other docstring"] * bool(docstring)
+    keywords = () if keywords == theirs_too else keywords  # such as `total=False`
+    notes += ["other keywords"] * bool(keywords)
+    members = _members(own, inherited, can_lose_decorators, full, exact, bool(docstring))
     if members is None:
         return None
-    notes += members.notes
     body = docstring + "".join([*members.attributes, *members.methods]) or f"{INDENT}pass\n"
-    text = f"{decorators}class {own.node.name}({', '.join((*bases, *keywords))}):\n{body}"
-    marker = f"from {parent.no_inherit_module} import {NO_DECORATORS}\n"
-    return Heir(text, tuple(sorted(notes)), (marker,) if _NO_DECORATORS in text else (), exact)
+    return _Changes(decorators, keywords, body, (*notes, *members.notes))
 
 
 @dataclass(frozen=True)
@@ -181,7 +199,7 @@ class _Body:
 def _members(
     own: ClassBlock,
     inherited: ClassBlock,
-    parent: ParentClass,
+    can_lose_decorators: bool,
     full: Collection[str],
     exact: frozenset[str],
     has_docstring: bool,
@@ -199,7 +217,7 @@ def _members(
         if key in exact and place is not None and member.is_function:
             text: str | None = "\n" + calling_base(member, own.bases)
         else:
-            text = _written(member, place, key not in full, own.bases, bool(parent.no_inherit_module))
+            text = _written(member, place, key not in full, own.bases, can_lose_decorators)
         if text is None:
             return None
         body.notes.append(_note(key, place, text, member))

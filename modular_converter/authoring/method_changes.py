@@ -64,6 +64,11 @@ class MethodText:
         """The keys of the statements."""
         return [line.key for line in self.body]
 
+    @cached_property
+    def returns(self) -> bool:
+        """Whether it has a `return`."""
+        return any(isinstance(node, ast.Return) for node in own_nodes(self.function))
+
 
 @functools.lru_cache(maxsize=1024)  # a method is compared with many
 def cut_method(member: Member) -> MethodText | None:
@@ -123,7 +128,7 @@ def shorter_override(wanted: Member, parent: Member) -> str | None:
     if same_signature and body == [None] and own.header.count("\n") > 1 and own.function.args.args:
         header = f"    {_def(own.function)} {own.function.name}({own.function.args.args[0].arg}, **{SUPER_KWARGS}):\n"
         call = f"{_awaited(own.function)}super().{own.function.name}(**{SUPER_KWARGS})"
-    returns = "return " if _returns(inherited.function) else ""
+    returns = "return " if inherited.returns else ""
     lines = [one if one is not None else f"{INDENT}{returns}{call}\n" for one in body]
     decorators = "" if normal(own.decorators) == normal(inherited.decorators) else own.decorators
     text = f"{decorators}{header}{docstring}{''.join(lines)}"
@@ -182,9 +187,9 @@ def calling_base(member: Member, bases: Sequence[str]) -> str:
         bases: the bases of the generated class.
     """
     name, arguments = member.function.name, member.function.args.args
-    pattern = re.compile(rf"\bsuper\(\)\.{re.escape(name)}\((\)?)")
-    if not bases or not arguments:
+    if not bases or not arguments or f"super().{name}(" not in member.text:
         return member.text
+    pattern = re.compile(rf"\bsuper\(\)\.{re.escape(name)}\((\)?)")
     call = f"{bases[0]}.{name}({arguments[0].arg}"
     found = pattern.finditer(lexer.code_only(member.text))
     return lexer.replace_spans(member.text, ((*one.span(), call + (")" if one[1] else ", ")) for one in found))
@@ -200,7 +205,7 @@ def _body(own: MethodText, inherited: MethodText) -> list[str | None] | None:
     if name == "__init__" and is_same_start and is_super_statement(theirs[0].node, name):
         mine.pop(0)
         theirs.pop(0)
-    if _returns(inherited.function):
+    if inherited.returns:
         kept = len(mine) - len(theirs)
         if kept > 0 and [one.key for one in mine[kept:]] == [one.key for one in theirs]:
             return [*(one.text for one in mine[:kept]), None]
@@ -249,11 +254,6 @@ def _binds_any(line: BodyLine, names: Sequence[frozenset[str]]) -> bool:
     """Whether an assignment binds one of some local names."""
     bound = {target for target in line.targets if target.isidentifier()}
     return any(not bound.isdisjoint(some) for some in names)
-
-
-def _returns(function: Function) -> bool:
-    """Whether a method has a `return`."""
-    return any(isinstance(node, ast.Return) for node in own_nodes(function))
 
 
 def _call(parent: MethodText, child: MethodText) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from modular_converter.convert.source import lexer
@@ -18,6 +19,7 @@ ORIGIN = re.compile(r"^#.*\bfrom (?:[\w.]+\.)?models(?:\.\w+){2,}.*\n", re.MULTI
 _LAST_WORD = re.compile(r"[A-Z][a-z0-9]*$")
 
 
+@functools.lru_cache(maxsize=4096)  # a definition, and each of its parts, is compared with many
 def normal(text: str) -> str:
     """The text without the parts that a formatter decides: white space, parentheses, commas, semicolons. Blank lines
     stay as marks. Two texts of the same form may still differ, so that a conversion has to decide.

@@ -118,7 +118,7 @@ def gives(source: SourceFile, name: str, wanted: Statement) -> bool:
     if name not in source.definitions:
         return False
     is_class = source.definitions.role(name) is Role.CLASS
-    return is_class == (wanted.role is Role.CLASS) and normal(source.definitions[name].text) == normal(wanted.text)
+    return is_class == (wanted.role is Role.CLASS) and normal(source.definitions.text(name)) == normal(wanted.text)
 
 
 def heirs_of(flat: FlatModel, index: LibraryIndex, library: Library) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -150,6 +151,7 @@ class _MethodMerger:
         )
 
 
+@functools.lru_cache(maxsize=512)  # a class is estimated, merged and converted as the parent of one heir
 def rename_class(text: str, old: str, new: str, names: ModelNames) -> str:
     """The parent's text for a child with another name than the renamed parent. In code the class gets the child's name.
     In its strings and comments the stem before the common suffix of both names is replaced: for

@@ -193,3 +193,11 @@ def test_heir(case: Case) -> None:
     parent = ParentClass(case.parent, case.name, "OldLayer", case.no_inherit_module)
     heir = heir_of(case.wanted, parent, ModelNames(), profile_settings())
     assert (heir.text.rstrip() if heir else None) == (textwrap.dedent(case.heir) if case.heir else None)
+
+
+def test_two_parents_in_the_same_words_are_each_the_base_of_their_own_heir() -> None:
+    wanted, text = "class NewLayer(nn.Module):\n    size = 2", "class NewLayer(nn.Module):\n    size = 1"
+    settings, names = profile_settings("transformers"), ModelNames()
+    for base in ("OldLayer", "OlderLayer", "OldLayer"):
+        heir = heir_of(wanted, ParentClass(text, "NewLayer", base), names, settings)
+        assert heir is not None and heir.text == f"class NewLayer({base}):\n    size = 2\n"
