@@ -6,7 +6,7 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from modular_converter.authoring.comparison import FileDifference, compare_models, compare_roughly
+from modular_converter.authoring.comparison import Comparisons, FileDifference, compare_models, compare_roughly
 from modular_converter.authoring.draft import Draft, closed, modular_text
 from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.convert.batch import Run
@@ -70,7 +70,7 @@ def attempt(draft: Draft, library: Library, reasons: Mapping[str, str]) -> Proof
     text = modular_text(draft)
     if text not in known.outcomes:
         _format([text], draft.flat, library)
-        known.outcomes[text] = _outcome(known.modular[text], draft.flat, library, known.formats)
+        known.outcomes[text] = _outcome(known.modular[text], draft.flat, library, known)
     return Proof(draft, *known.outcomes[text], reasons)
 
 
@@ -101,6 +101,7 @@ class _Known:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     """Modular file, not formatted -> what it gave."""
     formats: FormatMemory = field(default_factory=FormatMemory)
+    comparisons: Comparisons = field(default_factory=dict)
 
 
 @functools.lru_cache(maxsize=1)
@@ -108,11 +109,11 @@ def _known(flat: FlatModel, library: Library) -> _Known:
     return _Known()
 
 
-def _outcome(text: str, flat: FlatModel, library: Library, formats: FormatMemory) -> Outcome:
+def _outcome(text: str, flat: FlatModel, library: Library, known: _Known) -> Outcome:
     path = flat.modular
-    run = Run(library.settings, {path: text}, workers=1, format=formats.format, read=library)
+    run = Run(library.settings, {path: text}, workers=1, format=known.formats.format, read=library)
     conversion = run.convert([path])[0]
     if not conversion.failed:
-        return text, conversion, compare_models(flat, conversion.files, library), conversion.files
+        return text, conversion, compare_models(flat, conversion.files, library, known.comparisons), conversion.files
     rough = convert(path, library.under({path: text})).files
     return text, conversion, compare_roughly(flat, rough) if rough else (), rough

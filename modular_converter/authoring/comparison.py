@@ -80,13 +80,26 @@ class FileDifference:
         return not self.bytes_differ if self.file.is_generated else self.is_same_code
 
 
-def compare_models(flat: FlatModel, texts: Mapping[str, str], library: Library) -> tuple[FileDifference, ...]:
+Comparisons = dict[tuple[str, str], FileDifference]
+"""Path and generated text -> the differences from the flat file."""
+
+
+def compare_models(
+    flat: FlatModel, texts: Mapping[str, str], library: Library, known: Comparisons
+) -> tuple[FileDifference, ...]:
     """The differences, file by file.
 
     Args:
         texts: path -> generated text.
+        known: what has been compared with this flat model before; extended.
     """
-    return tuple(_compare(file, texts.get(file.path, ""), library) for file in flat.files)
+    found = []
+    for file in flat.files:
+        key = file.path, texts.get(file.path, "")
+        if key not in known:
+            known[key] = _compare(file, key[1], library)
+        found.append(known[key])
+    return tuple(found)
 
 
 def compare_roughly(flat: FlatModel, texts: Mapping[str, str]) -> tuple[FileDifference, ...]:

@@ -6,6 +6,7 @@ ends; only f-strings, which nest, are walked by hand.
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -80,6 +81,7 @@ def replace_spans(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
     return "".join((*pieces, text[position:]))
 
 
+@functools.lru_cache(maxsize=1024)  # most definitions of a file are those of its last version
 def identifiers(text: str) -> frozenset[str]:
     """Every identifier (keywords too) in the code of `text`, attribute and argument names included."""
     # Interned, since the same few thousand names occur in all models: that saves 30 MB over the corpus.
