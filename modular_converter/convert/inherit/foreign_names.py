@@ -66,7 +66,8 @@ def _looked_up(words: frozenset[str], statements: Iterable[Statement]) -> frozen
 def _texts_with(words: Collection[str], path: str, library: Library) -> tuple[str, ...]:
     """The statements of a file that hold some words, and those with imports; none if no word occurs."""
     text = library.text_if_readable(path) or ""
-    if not any(word in text for word in words):
+    words = [word for word in words if word in text]
+    if not words:
         return ()
     try:
         texts = [one.text for one in library.module(path).statements]
