@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._cures import name_heirs
+from modular_converter.rules._examples import modeling_old, modular_new
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -36,8 +35,7 @@ class OldMLP(nn.Module):
 class OldAttention(nn.Module):
     def forward(self, hidden_states):
         return hidden_states
-""",
-)
+""")
 
 RULE = Rule(
     code="MC306",
@@ -55,9 +53,7 @@ the second part from another model's file, or from a class of this file.
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldAttention, OldMLP
 
 
@@ -70,14 +66,11 @@ class NewVisionAttention(OldAttention):
 
 
 __all__ = ["NewTextMLP", "NewVisionAttention"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldAttention, OldMLP
 
 
@@ -90,8 +83,7 @@ class NewTextAttention(OldAttention):
 
 
 __all__ = ["NewTextMLP", "NewTextAttention"]
-""",
-        ),
+"""),
     ),
 )
 

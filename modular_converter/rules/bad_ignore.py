@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules import NotIgnorableError, UnknownRuleError, ignorable_prefix
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, new_mlp
 
 
 RULE = Rule(
@@ -22,19 +22,10 @@ without names would also silence what nobody has seen yet.
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):  # modular: ignore[MC399]
     pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, new_mlp
 
 
 RULE = Rule(
@@ -19,19 +19,10 @@ Give the class by its name. If the expression chooses between classes, write one
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(type(OldMLP())):
     pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import modeling_old, modular_new
 
 
-FIRST = (
-    "models/old/modeling_old.py",
-    """\
+FIRST = modeling_old("""\
 from torch import nn
 
 
@@ -20,8 +19,7 @@ def scale(hidden_states):
 class OldMLP(nn.Module):
     def forward(self, hidden_states):
         return scale(hidden_states)
-""",
-)
+""")
 SECOND = (
     "models/other/modeling_other.py",
     """\
@@ -57,9 +55,7 @@ and the method that uses it as well. Inherit from a class that is copied, and us
     bad=(
         FIRST,
         SECOND,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldMLP
 from ..other.modeling_other import OtherAttention
 
@@ -73,15 +69,12 @@ class NewAttention(OtherAttention):
 
 
 __all__ = ["NewMLP", "NewAttention"]
-""",
-        ),
+"""),
     ),
     good=(
         FIRST,
         SECOND,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldMLP
 from ..other.modeling_other import OtherAttention
 
@@ -100,8 +93,7 @@ class NewAttention(OtherAttention):
 
 
 __all__ = ["NewMLP", "NewAttention"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._cures import name_heirs
-from modular_converter.rules._examples import NEW_MLP
+from modular_converter.rules._examples import NEW_MLP, modeling_old, modular_new
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -37,8 +35,7 @@ class OldMLP(nn.Module):
 class OldTextMLP(nn.Module):
     def forward(self, hidden_states):
         return 2 * hidden_states
-""",
-)
+""")
 
 RULE = Rule(
     code="MC307",
@@ -55,9 +52,7 @@ with the matching name (`OldTextMLP`).
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldMLP
 
 
@@ -66,8 +61,7 @@ class NewTextMLP(OldMLP):
 
 
 __all__ = ["NewTextMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import configuration_old, modeling_old, modular_new
 
 
 NEIGHBOUR = (
-    (
-        "models/old/configuration_old.py",
-        """\
+    configuration_old("""\
 class OldConfig:
     hidden_size: int = 8
-""",
-    ),
-    (
-        "models/old/modeling_old.py",
-        """\
+"""),
+    modeling_old("""\
 from torch import nn
 
 from .configuration_old import OldConfig
@@ -25,8 +21,7 @@ class OldMLP(nn.Module):
     def __init__(self, config: OldConfig):
         super().__init__()
         self.up_proj = nn.Linear(config.hidden_size, config.hidden_size)
-""",
-    ),
+"""),
 )
 
 RULE = Rule(
@@ -44,9 +39,7 @@ Import it from the file that defines it:
 """,
     bad=(
         *NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldConfig, OldMLP
 
 
@@ -59,14 +52,11 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         *NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.configuration_old import OldConfig
 from ..old.modeling_old import OldMLP
 
@@ -80,8 +70,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

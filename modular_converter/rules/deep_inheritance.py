@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP
+from modular_converter.rules._examples import NEW_MLP, modeling_old, modular_new
 
 
 if TYPE_CHECKING:
@@ -39,24 +39,19 @@ from another model.
 """,
     bad=(
         FIRST,
-        (
-            "models/old/modeling_old.py",
-            """\
+        modeling_old("""\
 from ..first.modeling_first import FirstMLP
 
 
 class OldMLP(FirstMLP):
     def rescale(self, hidden_states):
         return 2 * hidden_states
-""",
-        ),
+"""),
         NEW_MLP,
     ),
     good=(
         FIRST,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..first.modeling_first import FirstMLP
 
 
@@ -66,8 +61,7 @@ class NewMLP(FirstMLP):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -27,8 +26,7 @@ class OldMLP(nn.Module):
 
     def forward(self, hidden_states):
         return self.dropout(self.up_proj(hidden_states))
-""",
-)
+""")
 
 RULE = Rule(
     code="MC304",
@@ -43,30 +41,16 @@ Override that method too, without the attribute, or keep the attribute.
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def __init__(self, config):
         super().__init__(config)
         del self.dropout
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def __init__(self, config):
         super().__init__(config)
@@ -74,11 +58,7 @@ class NewMLP(OldMLP):
 
     def forward(self, hidden_states):
         return self.up_proj(hidden_states)
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

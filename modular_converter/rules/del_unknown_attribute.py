@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from modular_converter.facts.nodes import walk
 from modular_converter.findings import Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
 from modular_converter.rules._edits import remove_statement, subject
+from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
     from modular_converter.facts.members import Method
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -30,8 +29,7 @@ class OldMLP(nn.Module):
 
     def forward(self, hidden_states):
         return self.up_proj(hidden_states)
-""",
-)
+""")
 
 RULE = Rule(
     code="MC303",
@@ -46,39 +44,21 @@ Correct the name. Assignments of the parent within an `if` or a loop are not fou
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def __init__(self, config):
         super().__init__(config)
         del self.drop_out
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def __init__(self, config):
         super().__init__(config)
         del self.dropout
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

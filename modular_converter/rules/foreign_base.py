@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
 
 
 RULE = Rule(
@@ -21,9 +21,7 @@ Import the class by its name and inherit from that: `from ..old.modeling_old imp
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old import modeling_old
 
 
@@ -32,8 +30,7 @@ class NewMLP(modeling_old.OldMLP):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,

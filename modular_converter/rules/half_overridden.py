@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import configuration_old, modular_new
 
 
-NEIGHBOUR = (
-    "models/old/configuration_old.py",
-    """\
+NEIGHBOUR = configuration_old("""\
 from ...configuration_utils import PreTrainedConfig
 
 
@@ -21,8 +20,7 @@ class OldConfig(PreTrainedConfig):
     @depth.setter
     def depth(self, value):
         self.num_layers = value
-""",
-)
+""")
 
 RULE = Rule(
     code="MC323",
@@ -42,9 +40,7 @@ Write both halves.
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.configuration_old import OldConfig
 
 
@@ -53,14 +49,11 @@ class NewConfig(OldConfig):
 
 
 __all__ = ["NewConfig"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.configuration_old import OldConfig
 
 
@@ -69,8 +62,7 @@ class NewConfig(OldConfig):
 
 
 __all__ = ["NewConfig"]
-""",
-        ),
+"""),
     ),
 )
 

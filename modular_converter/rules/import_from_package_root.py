@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP
+from modular_converter.rules._examples import OLD_MLP, modular_new
 
 
 RULE = Rule(
@@ -23,9 +23,7 @@ Import from the module that defines the name:
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from transformers import PreTrainedModel
 
 from ..old.modeling_old import OldMLP
@@ -40,14 +38,11 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewPreTrainedModel", "NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from transformers.modeling_utils import PreTrainedModel
 
 from ..old.modeling_old import OldMLP
@@ -62,8 +57,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewPreTrainedModel", "NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP
+from modular_converter.rules._examples import OLD_MLP, modular_new
 
 
 _CLASS = """\
-
-
 class NewMLP(OldMLP):
     def scaled(self, hidden_states):
         return scale(hidden_states, 2.0)
@@ -32,9 +30,7 @@ Import a name once, and above its definition if it has one. Alternatives belong 
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            f"""\
+        modular_new(f"""\
 from ..old.modeling_old import OldMLP
 
 
@@ -43,19 +39,19 @@ def scale(hidden_states, factor):
 
 
 from torch import mul as scale
-{_CLASS}""",
-        ),
+
+
+{_CLASS}"""),
     ),
     good=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            f"""\
+        modular_new(f"""\
 from torch import mul as scale
 
 from ..old.modeling_old import OldMLP
-{_CLASS}""",
-        ),
+
+
+{_CLASS}"""),
     ),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP
+from modular_converter.rules._examples import OLD_MLP, modular_new
 
 
 RULE = Rule(
@@ -20,9 +20,7 @@ Write the more special class first, as in `class NewMLP(NewMixin, OldMLP)`.
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from torch import nn
 
 from ..old.modeling_old import OldMLP
@@ -41,14 +39,11 @@ class NewHead(OldMLP):
 
 
 __all__ = ["NewMLP", "NewHead"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from torch import nn
 
 from ..old.modeling_old import OldMLP
@@ -67,8 +62,7 @@ class NewHead(OldMLP):
 
 
 __all__ = ["NewMLP", "NewHead"]
-""",
-        ),
+"""),
     ),
 )
 

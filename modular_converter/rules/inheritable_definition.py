@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
 
 
 RULE = Rule(
@@ -20,9 +20,7 @@ is named. What the definition uses must be the same, too: `modular-convert modul
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from torch import nn
 
 
@@ -32,8 +30,7 @@ class NewMLP(nn.Module):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(OLD_MLP, NEW_MLP),
     by_default=False,

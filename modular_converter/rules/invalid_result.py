@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import NEW_MLP, modeling_old, new_mlp
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
 class OldMLP(nn.Module):
     def mix(self, old_states, new_states):
         return old_states + new_states
-""",
-)
+""")
 
 RULE = Rule(
     code="MC501",
@@ -31,36 +29,15 @@ Write the method out, without `super()`, so that nothing of the parent's is put 
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+        NEW_MLP,
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def mix(self, states, added_states):
         return states + added_states
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from modular_converter.facts.nodes import BY_NAME, walk
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import NEW_MLP, modeling_old, modular_new
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts, GeneratedDefinition
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -29,8 +28,7 @@ class OldMLP(nn.Module):
     def forward(self, hidden_states):
         function = globals()["scaled"]
         return function(hidden_states)
-""",
-)
+""")
 
 RULE = Rule(
     code="MC327",
@@ -46,25 +44,11 @@ Override the method, and name what it uses in code.
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
-class NewMLP(OldMLP):
-    pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+        NEW_MLP,
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldMLP, scaled
 
 
@@ -74,8 +58,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import OLD_MLP, new_mlp
 
-
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
-from torch import nn
-
-
-class OldMLP(nn.Module):
-    def forward(self, hidden_states):
-        return hidden_states
-""",
-)
 
 RULE = Rule(
     code="MC506",
@@ -32,39 +21,21 @@ class below it. Nor is there a place for a change of what a neighbour defines (`
 Write each definition at the top level, one name to an assignment, and what belongs to a class inside of it.
 """,
     bad=(
-        NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        OLD_MLP,
+        new_mlp("""\
 class NewMLP(OldMLP):
     pass
 
 
 NewMLP.is_fast = True
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
-        NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        OLD_MLP,
+        new_mlp("""\
 class NewMLP(OldMLP):
     is_fast = True
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
 from modular_converter.rules._edits import at, exports, subject
+from modular_converter.rules._examples import configuration_old, modeling_old, modular_new
 
 
 if TYPE_CHECKING:
@@ -15,19 +16,14 @@ if TYPE_CHECKING:
 
 
 NEIGHBOURS = (
-    (
-        "models/old/configuration_old.py",
-        """\
+    configuration_old("""\
 class OldConfig:
     hidden_size: int = 8
 
 
 __all__ = ["OldConfig"]
-""",
-    ),
-    (
-        "models/old/modeling_old.py",
-        """\
+"""),
+    modeling_old("""\
 from torch import nn
 
 
@@ -37,8 +33,7 @@ class OldModel(nn.Module):
 
 
 __all__ = ["OldModel"]
-""",
-    ),
+"""),
 )
 
 RULE = Rule(
@@ -55,9 +50,7 @@ Add its name to `__all__`.
 """,
     bad=(
         *NEIGHBOURS,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.configuration_old import OldConfig
 from ..old.modeling_old import OldModel
 
@@ -71,14 +64,11 @@ class NewModel(OldModel):
 
 
 __all__ = ["NewConfig"]
-""",
-        ),
+"""),
     ),
     good=(
         *NEIGHBOURS,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.configuration_old import OldConfig
 from ..old.modeling_old import OldModel
 
@@ -92,8 +82,7 @@ class NewModel(OldModel):
 
 
 __all__ = ["NewConfig", "NewModel"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import modeling_old, modular_new
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -20,8 +19,7 @@ class OldMLP(nn.Module):
 
     def forward(self, hidden_states):
         return hidden_states
-""",
-)
+""")
 
 RULE = Rule(
     code="MC505",
@@ -37,9 +35,7 @@ Define the name in the modular file, or override the method with an annotation o
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldMLP
 
 
@@ -52,14 +48,11 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldMLP
 
 
@@ -73,8 +66,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

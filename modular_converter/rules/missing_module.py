@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP
+from modular_converter.rules._examples import OLD_MLP, modular_new
 
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ level. Nor are modules above the folder of models, which a part of a library may
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldMLP
 from .configuration_new import NewConfig
 
@@ -43,14 +41,11 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldMLP
 
 
@@ -63,8 +58,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import modeling_old, new_mlp
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -16,8 +15,7 @@ class OldMLP(nn.Module):
         if hidden_states is None:
             return None
         return 2 * hidden_states
-""",
-)
+""")
 
 RULE = Rule(
     code="MC204",
@@ -34,39 +32,21 @@ The message says which of these it is. Write the parent's lines out in the overr
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def forward(self, hidden_states):
         super().forward(hidden_states)
         self.calls += 1
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def forward(self, hidden_states):
         self.calls += 1
         return super().forward(hidden_states)
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

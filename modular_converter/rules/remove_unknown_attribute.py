@@ -6,20 +6,18 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
+from modular_converter.rules._examples import configuration_old, modular_new
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
 
 
-NEIGHBOUR = (
-    "models/old/configuration_old.py",
-    """\
+NEIGHBOUR = configuration_old("""\
 class OldConfig:
     hidden_size: int = 8
     mlp_bias: bool = False
-""",
-)
+""")
 
 RULE = Rule(
     code="MC202",
@@ -35,9 +33,7 @@ Correct the name, or drop the line. An attribute that is assigned in a method (`
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.configuration_old import OldConfig
 
 
@@ -46,14 +42,11 @@ class NewConfig(OldConfig):
 
 
 __all__ = ["NewConfig"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.configuration_old import OldConfig
 
 
@@ -62,8 +55,7 @@ class NewConfig(OldConfig):
 
 
 __all__ = ["NewConfig"]
-""",
-        ),
+"""),
     ),
 )
 

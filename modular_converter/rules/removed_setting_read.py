@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import configuration_old, modeling_old, modular_new
 
 
 if TYPE_CHECKING:
@@ -15,17 +16,12 @@ if TYPE_CHECKING:
 
 
 NEIGHBOURS = (
-    (
-        "models/old/configuration_old.py",
-        """\
+    configuration_old("""\
 class OldConfig:
     hidden_size: int = 8
     mlp_bias: bool = False
-""",
-    ),
-    (
-        "models/old/modeling_old.py",
-        """\
+"""),
+    modeling_old("""\
 from torch import nn
 
 
@@ -33,8 +29,7 @@ class OldMLP(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.up_proj = nn.Linear(config.hidden_size, 8, bias=config.mlp_bias)
-""",
-    ),
+"""),
 )
 
 RULE = Rule(
@@ -50,9 +45,7 @@ Override that method without the attribute, or keep the attribute.
 """,
     bad=(
         *NEIGHBOURS,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.configuration_old import OldConfig
 from ..old.modeling_old import OldMLP
 
@@ -66,14 +59,11 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         *NEIGHBOURS,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from torch import nn
 
 from ..old.configuration_old import OldConfig
@@ -91,8 +81,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewConfig", "NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from modular_converter.facts.nodes import BY_NAME, walk
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
     from modular_converter.facts.members import Method
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -30,8 +29,7 @@ class OldMLP(nn.Module):
 
     def forward(self, hidden_states):
         return self.old_proj(hidden_states)
-""",
-)
+""")
 
 RULE = Rule(
     code="MC324",
@@ -47,37 +45,19 @@ Write the name that the generated class has.
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def reset(self):
         self.old_proj.reset_parameters()
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def reset(self):
         self.new_proj.reset_parameters()
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

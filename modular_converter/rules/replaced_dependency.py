@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import modeling_old, modular_new
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import ClassFacts, Facts, GeneratedDefinition, Parent
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -30,8 +29,7 @@ class OldModel(nn.Module):
 
     def forward(self, input_ids):
         return self.embeddings(input_ids)
-""",
-)
+""")
 
 RULE = Rule(
     code="MC201",
@@ -48,9 +46,7 @@ class in the `__init__` of the model: `self.embeddings = NewRotaryTable()`.
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldEmbeddings, OldModel
 
 
@@ -64,14 +60,11 @@ class NewModel(OldModel):
 
 
 __all__ = ["NewModel"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldEmbeddings, OldModel
 
 
@@ -87,8 +80,7 @@ class NewModel(OldModel):
 
 
 __all__ = ["NewModel"]
-""",
-        ),
+"""),
     ),
 )
 

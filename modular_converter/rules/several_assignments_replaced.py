@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import modeling_old, new_mlp
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -18,8 +17,7 @@ class OldMLP(nn.Module):
         self.up_proj = nn.Linear(size, size)
         size = 2 * config.hidden_size
         self.down_proj = nn.Linear(size, size)
-""",
-)
+""")
 
 RULE = Rule(
     code="MC316",
@@ -35,39 +33,21 @@ Use another name if you mean a value of your own, or write the parent's lines ou
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def __init__(self, config):
         super().__init__(config)
         size = 16
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def __init__(self, config):
         super().__init__(config)
         self.size = 16
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

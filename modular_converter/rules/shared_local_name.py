@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import modeling_old, new_mlp
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -15,8 +14,7 @@ class OldMLP(nn.Module):
     def forward(self, hidden_states):
         hidden_states = self.up_proj(hidden_states)
         return hidden_states
-""",
-)
+""")
 
 RULE = Rule(
     code="MC321",
@@ -32,40 +30,22 @@ Use another name, assign it above the call, or write the parent's lines out.
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def forward(self, hidden_states):
         super().forward(hidden_states)
         return hidden_states + 1
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def forward(self, hidden_states):
         residual = hidden_states
         super().forward(hidden_states)
         return residual + 1
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

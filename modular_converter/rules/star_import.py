@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
 
 
 RULE = Rule(
@@ -19,9 +19,7 @@ Name what you use: `from ..old.modeling_old import OldMLP`.
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import *
 
 
@@ -30,8 +28,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from modular_converter.findings import Finding, Fix, Location, Rule, Severity
 from modular_converter.rules._edits import remove_statement
+from modular_converter.rules._examples import modeling_old, modular_new
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -17,8 +16,7 @@ class OldMLP(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList()
         self.layers.append(nn.Linear(8, 8))
-""",
-)
+""")
 
 RULE = Rule(
     code="MC322",
@@ -33,9 +31,7 @@ Leave it out if once is enough. If you mean it twice, write it in another way.
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from torch import nn
 
 from ..old.modeling_old import OldMLP
@@ -48,14 +44,11 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from torch import nn
 
 from ..old.modeling_old import OldMLP
@@ -68,8 +61,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

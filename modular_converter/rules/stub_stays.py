@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, split_lines
+from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -24,8 +23,7 @@ class OldMLP(nn.Module):
 
     def forward(self, hidden_states):
         return hidden_states
-""",
-)
+""")
 
 RULE = Rule(
     code="MC317",
@@ -41,39 +39,21 @@ Put one blank line above the stub, and a docstring or another member between it 
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def rescale(self, hidden_states):
         raise AttributeError("not needed here")
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     is_scaled = False
 
     def rescale(self, hidden_states):
         raise AttributeError("not needed here")
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -24,8 +23,7 @@ class OldMLP(nn.Module):
 
     def forward(self, hidden_states):
         return self.rescale(hidden_states)
-""",
-)
+""")
 
 RULE = Rule(
     code="MC305",
@@ -41,31 +39,17 @@ Override the caller as well, or keep the method.
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     is_scaled = False
 
     def rescale(self, hidden_states):
         raise AttributeError("not needed here")
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     is_scaled = False
 
@@ -74,11 +58,7 @@ class NewMLP(OldMLP):
 
     def forward(self, hidden_states):
         return hidden_states
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.rules._examples import modeling_old, new_mlp
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
@@ -17,8 +16,7 @@ class OldMLP(nn.Module):
     def __init__(self, config, bias=False):
         super().__init__()
         self.up_proj = nn.Linear(8, 8, bias=bias)
-""",
-)
+""")
 
 RULE = Rule(
     code="MC315",
@@ -36,40 +34,22 @@ read each other's names.
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def __init__(self, config, bias=False):
         super().__init__(config, bias=not bias)
         self.size = 8
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def __init__(self, config, bias=False):
         bias = not bias
         super().__init__(config, bias=bias)
         self.size = 8
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

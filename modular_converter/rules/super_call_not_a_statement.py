@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP
+from modular_converter.rules._examples import OLD_MLP, new_mlp
 
 
 if TYPE_CHECKING:
@@ -30,39 +30,21 @@ In another method `self.m(…)` reaches the parent's lines, where your class has
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def forward(self, hidden_states):
         output = super().forward(hidden_states)
         return 2 * output
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def forward(self, hidden_states):
         hidden_states = 2 * hidden_states
         return super().forward(hidden_states)
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP
+from modular_converter.rules._examples import OLD_MLP, modular_new, new_mlp
 
 
 if TYPE_CHECKING:
@@ -27,26 +27,15 @@ If you want the method of a base, name the base: `nn.Module.m(self, …)`. Other
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def extra_repr(self):
         return super().extra_repr()
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from torch import nn
 
 from ..old.modeling_old import OldMLP
@@ -58,8 +47,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

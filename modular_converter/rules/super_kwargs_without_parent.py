@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
+from modular_converter.rules._examples import modeling_old, new_mlp
 
 
 if TYPE_CHECKING:
@@ -14,17 +15,14 @@ if TYPE_CHECKING:
 SUPER_KWARGS = "super_kwargs"
 
 
-NEIGHBOUR = (
-    "models/old/modeling_old.py",
-    """\
+NEIGHBOUR = modeling_old("""\
 from torch import nn
 
 
 class OldMLP(nn.Module):
     def forward(self, hidden_states, scale=1.0):
         return scale * hidden_states
-""",
-)
+""")
 
 RULE = Rule(
     code="MC203",
@@ -39,37 +37,19 @@ Write the parameters out, use an ordinary `**kwargs`, or correct the name of the
 """,
     bad=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def rescale(self, hidden_states, **super_kwargs):
         return hidden_states
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         NEIGHBOUR,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def forward(self, hidden_states, **super_kwargs):
         return 2 * scale * hidden_states
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, new_mlp
 
 
 RULE = Rule(
@@ -21,19 +21,10 @@ one that runs the converter, run the converter with that newer Python.
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP)
     pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,

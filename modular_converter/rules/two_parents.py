@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP
+from modular_converter.rules._examples import OLD_MLP, modular_new, new_mlp
 
 
 NEIGHBOURS = (
@@ -33,9 +33,7 @@ the library) may be added freely.
 """,
     bad=(
         *NEIGHBOURS,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldMLP
 from ..other.modeling_other import OtherMixin
 
@@ -45,25 +43,15 @@ class NewMLP(OldMLP, OtherMixin):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         *NEIGHBOURS,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def scale(self, hidden_states):
         return 2 * hidden_states
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP
+from modular_converter.rules._examples import OLD_MLP, modular_new
 
 
 RULE = Rule(
@@ -20,9 +20,7 @@ Write the annotation in quotes, or import the name outside of `if TYPE_CHECKING:
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -40,14 +38,11 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from typing import TYPE_CHECKING
 
 from ..old.modeling_old import OldMLP
@@ -63,8 +58,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP
+from modular_converter.rules._examples import OLD_MLP, new_mlp
 
 
 RULE = Rule(
@@ -21,29 +21,15 @@ Import the name in the modular file or define it there: what a class uses is car
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 class NewMLP(OldMLP):
     def forward(self, hidden_states):
         return double(hidden_states)
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 def double(hidden_states):
     return 2 * hidden_states
 
@@ -51,11 +37,7 @@ def double(hidden_states):
 class NewMLP(OldMLP):
     def forward(self, hidden_states):
         return double(hidden_states)
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 

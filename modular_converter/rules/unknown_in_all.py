@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
 from modular_converter.rules._edits import at, exports
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
 
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ Correct its spelling, define it, or take it out of `__all__`.
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldMLP
 
 
@@ -38,8 +36,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP", "NewModel"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,

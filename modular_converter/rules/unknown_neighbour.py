@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
 
 
 RULE = Rule(
@@ -24,9 +24,7 @@ tool: with pip, and in a hook of pre-commit by `additional_dependencies: ["trans
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..odl.modeling_odl import OldMLP
 
 
@@ -35,8 +33,7 @@ class NewMLP(OldMLP):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from modular_converter.findings import Finding, Location, Rule, Severity, did_you_mean
-from modular_converter.rules._examples import NEW_MLP, OLD_MLP
+from modular_converter.rules._examples import NEW_MLP, OLD_MLP, modular_new
 
 
 RULE = Rule(
@@ -22,9 +22,7 @@ imported from the module that defines it.
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
+        modular_new("""\
 from ..old.modeling_old import OldMlp
 
 
@@ -33,8 +31,7 @@ class NewMLP(OldMlp):
 
 
 __all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule, Severity
-from modular_converter.rules._examples import OLD_MLP
+from modular_converter.rules._examples import OLD_MLP, new_mlp
 
 
 if TYPE_CHECKING:
@@ -27,32 +27,18 @@ function has after renaming (`new_helper` for `old_helper`).
 """,
     bad=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 def double(hidden_states):
     return 2 * hidden_states
 
 
 class NewMLP(OldMLP):
     pass
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
     good=(
         OLD_MLP,
-        (
-            "models/new/modular_new.py",
-            """\
-from ..old.modeling_old import OldMLP
-
-
+        new_mlp("""\
 def double(hidden_states):
     return 2 * hidden_states
 
@@ -60,11 +46,7 @@ def double(hidden_states):
 class NewMLP(OldMLP):
     def forward(self, hidden_states):
         return double(hidden_states)
-
-
-__all__ = ["NewMLP"]
-""",
-        ),
+"""),
     ),
 )
 
