@@ -196,7 +196,9 @@ def super_method(node: ast.AST | None) -> str:
 
 
 def _value(node: ast.stmt) -> ast.expr | None:
-    return node.value if isinstance(node, (ast.Expr, ast.Return)) else None
+    """The value of an expression or a `return`, without its `await`."""
+    value = node.value if isinstance(node, (ast.Expr, ast.Return)) else None
+    return value.value if isinstance(value, ast.Await) else value
 
 
 def _targets(node: ast.stmt) -> list[ast.expr]:

@@ -40,7 +40,8 @@ RULE = Rule(
 After a `super()` call, `del self.x` takes the parent's statement `self.x = …` out of the body that replaces the call.
 The parent's method has no such statement at its top level, so nothing is taken out, and the `del` is dropped.
 
-Correct the name. Assignments of the parent within an `if` or a loop are not found: write that method out in full.
+Correct the name. Where a base of the parent sets the attribute, or the parent's method sets it within an `if` or a
+loop or together with others, the `del` stays in the generated method, and there is no finding.
 """,
     bad=(
         NEIGHBOUR,
@@ -70,7 +71,7 @@ def diagnose(
     return Finding(
         RULE,
         location,
-        f"`del self.{attribute}` removes nothing: `{parent}.{method}` does not assign it outside of blocks such as `if`",
+        f"`del self.{attribute}` removes nothing: `{parent}.{method}` does not assign it",
         help=did_you_mean(attribute, candidates) + "Correct the name, or drop the line.",
     )
 
@@ -88,7 +89,7 @@ def has_no_effect(location: Location, attribute: str) -> Finding:
 def check(facts: Facts) -> Iterator[Finding]:
     """Find `del self.x` behind a replaced `super()` call whose method in the parent does not assign `self.x`.
 
-    A `del` that the generated method still has removes the attribute of a base.
+    A `del` that the generated method still has removes the attribute of a base, or one that is set in a block.
     """
     for heir, parent in facts.heirs:
         for method in heir.members.methods if "del self." in heir.text else ():
@@ -97,7 +98,7 @@ def check(facts: Facts) -> Iterator[Finding]:
                 continue
             assigned = inherited.assigned
             for target in method.deletions:
-                if target.attr not in assigned and not _is_of_base(target, inherited, facts.generated[heir.name]):
+                if target.attr not in assigned and not _is_deleted(target, facts.generated[heir.name], method):
                     place = facts.at_node(heir, target)
                     yield diagnose(place, target.attr, method.name, parent.written, candidates=assigned)
                 elif _is_set_before(target, method) and not _is_deleted(target, facts.generated[heir.name], method):
@@ -108,13 +109,6 @@ def _is_set_before(target: ast.Attribute, method: Method) -> bool:
     """Whether a method assigns an attribute at its top level, above the line that deletes it."""
     above = (node for node in method.node.body if node.lineno < target.lineno)
     return any(target.attr in method.assigned_by(node) for node in above)
-
-
-def _is_of_base(target: ast.Attribute, inherited: Method, generated: GeneratedDefinition) -> bool:
-    """Whether a `del` stays because a base sets the attribute, and not the parent's method in an `if` or a loop."""
-    nodes = walk(inherited.node)
-    parents = (node for node in nodes if isinstance(node, ast.Attribute) and node.attr == target.attr)
-    return _is_deleted(target, generated, inherited) and all(isinstance(node.ctx, ast.Load) for node in parents)
 
 
 def _is_deleted(target: ast.Attribute, generated: GeneratedDefinition, method: Method) -> bool:

@@ -34,7 +34,8 @@ any more. A getter without a setter takes the place of the parent's getter alone
 inheritance would leave the property without one.
 
 The options of `@dataclass` are a half, too: those of your class count for the parent's fields, and the parent's
-(`kw_only`, `order`, `frozen`) are gone.
+(`kw_only`, `order`, `frozen`) are gone. So are decorators: a method without any takes the parent's, `@property` and
+`@lru_cache` too, and where yours has decorators of its own, the parent's do not apply to the parent's lines in it.
 
 Write both halves.
 """,
@@ -90,3 +91,33 @@ def accessor_kept(location: Location, name: str, accessor: str) -> Finding:
 def decorator_differs(location: Location, effect: str, cure: str) -> Finding:
     """`effect` describes how the one `@dataclass` of the generated class differs from two."""
     return Finding(RULE, location, f"`@dataclass` {effect}, which inheritance would not do", help=cure)
+
+
+def decorator_taken(location: Location, name: str, decorator: str) -> Finding:
+    """The child's method has no decorators, so it takes those of the parent's, which make something else of it."""
+    return Finding(
+        RULE,
+        location,
+        f"`{name}` takes the parent's `@{decorator}`, which inheritance would not give it",
+        help=f"Write `@{decorator}` above it, or `@no_inherit_decorator` for none.",
+    )
+
+
+def decorator_lost(location: Location, name: str, decorator: str) -> Finding:
+    """The child's method has decorators of its own, and the parent's lines."""
+    return Finding(
+        RULE,
+        location,
+        f"the parent's `@{decorator}` does not apply to its lines in `{name}`, which has decorators of its own",
+        help=f"Write `@{decorator}` below yours too, or write out what it does.",
+    )
+
+
+def decorator_replaced(location: Location, decorator: str) -> Finding:
+    """The child's class has decorators of its own, and the methods that one of the parent's made are gone."""
+    return Finding(
+        RULE,
+        location,
+        f"`@{decorator}` of the parent is replaced by your decorators, and what it makes is gone",
+        help=f"Write `@{decorator}` above your class too.",
+    )

@@ -20,7 +20,7 @@ from modular_converter.convert.examine.meanings import Change, find_changes
 from modular_converter.convert.examine.met_models import find_met_models
 from modular_converter.convert.examine.met_names import find_met_names
 from modular_converter.convert.examine.other_models import is_of_other_model
-from modular_converter.convert.examine.undefined import cure, parent_for, resolution_of
+from modular_converter.convert.examine.undefined import cure, guarded_import, parent_for, resolution_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
 from modular_converter.convert.inherit.resolve import ResolvedImports
@@ -123,6 +123,12 @@ class _Examination:
         """One error for each name and definition that uses it."""
         seen: set[tuple[str, str]] = set()
         for one in names.get(path, ()):
+            guarded = guarded_import(one.name, one.line, self.texts[path], self._neighbourhood)
+            if guarded is not None:
+                if ("", one.name) not in seen:
+                    seen.add(("", one.name))
+                    yield self._guarded(path, one, *guarded)
+                continue
             place = _Place(self, path, one.line, one.name)
             if (place.definition, one.name) not in seen:
                 seen.add((place.definition, one.name))
@@ -135,6 +141,16 @@ class _Examination:
                     later=binding_below(one.name, one.line, self.texts[path]),
                     is_own=one.name == place.definition,
                 )
+
+    def _guarded(self, path: str, name: UndefinedName, dotted: str, line: int, advice: str) -> Finding:
+        """The error for a name in the condition of an import."""
+        modular = self.conversion.path
+        text = self.library.text_if_readable(modular) or ""
+        place = locate_word(modular, name.name, text, line)
+        if dotted:
+            place = _first_mention(modular, dotted.rpartition(".")[2], text)
+        later = binding_below(name.name, name.line, self.texts[path])
+        return undefined_name.diagnose(place, name.name, f"{os.path.basename(path)}:{name.line}", advice, later=later)
 
     def others(self, path: str) -> Iterator[Finding]:
         """The faults that a text shows when it is parsed."""

@@ -7,9 +7,11 @@ import re
 
 from modular_converter.convert.examine.definitions import binding_below, parsed
 from modular_converter.convert.examine.faults import top_level_names
+from modular_converter.convert.inherit.calls import SUPER_KWARGS
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inherit.resolve import ResolvedImports, open_target, resolve_imports
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Role
 from modular_converter.findings import ConversionError, did_you_mean
 
 
@@ -18,6 +20,8 @@ def cure(
 ) -> str:
     """The cure for `name` on line `line` of a generated text, in its top-level `definition`."""
     method = _method_at(definition, line, text)
+    if name == SUPER_KWARGS:
+        return f"`**{name}` stands for the parent's parameters, and is gone with them. Name the one that you mean."
     if name == definition or binding_below(name, line, text):
         written = resolution.target.module.definitions.get(definition) if resolution else None
         if method and written is not None and not re.search(rf"\bdef {method}\b", written.text):
@@ -42,6 +46,38 @@ def cure(
                 )
     hint = did_you_mean(name, (top_level_names(text) or frozenset()) - {name})
     return f"{hint}Import or define `{name}` in the modular file."
+
+
+def guarded_import(name: str, line: int, text: str, neighbours: Neighbourhood | None) -> tuple[str, int, str] | None:
+    """For a `name` in the condition of an import on a line of a generated text: the module with the import, "" for the
+    modular file; its line there; and the cure. None for any other name.
+
+    Imports stand above all definitions, so a condition may only use what is imported.
+    """
+    if neighbours is None or not any(_guards(node, line) for node in parsed(text).body):
+        return None
+    renamed = [
+        (dotted, one.neighbour.module, one.definitions.renamer) for dotted, one in neighbours.neighbours.items()
+    ]
+    for dotted, module, renamer in (("", neighbours.target.module, None), *renamed):
+        for statement in module.statements:
+            tested = {renamer.name(one) if renamer else one for one in statement.condition}
+            if statement.role is Role.PROTECTED_IMPORT and name in tested:
+                bound = "`, `".join(dict.fromkeys(one.bound for one in statement.imports))
+                cure = (
+                    f"Import `{bound}` in the modular file, in place of `{dotted}`, under a condition without `{name}`."
+                    if dotted
+                    else f"Imports stand above all definitions: write the value of `{name}` into the condition itself."
+                )
+                return dotted, statement.line, cure
+    return None
+
+
+def _guards(node: ast.stmt, line: int) -> bool:
+    """Whether a line is within a statement that makes imports depend on a condition."""
+    if not (isinstance(node, (ast.If, ast.Try)) and node.lineno <= line <= (node.end_lineno or 0)):
+        return False
+    return any(isinstance(one, (ast.Import, ast.ImportFrom)) for one in ast.walk(node))
 
 
 def parent_for(name: str, module: str, neighbours: Neighbourhood | None) -> tuple[str, str] | None:

@@ -115,6 +115,21 @@ def keeps_accessor(node: ast.AST, name: str, accessor: str) -> ClassFinding:
     return ClassFinding(node, lambda place: half_overridden.accessor_kept(place, name, accessor))
 
 
+def takes_decorator(node: ast.stmt, method: str, decorator: str) -> ClassFinding:
+    """A method without decorators that takes one of the parent's which makes something else of it."""
+    return ClassFinding(node, lambda place: half_overridden.decorator_taken(place, method, decorator))
+
+
+def decorator_not_applied(node: ast.stmt, method: str, decorator: str) -> ClassFinding:
+    """A decorator of the parent's method whose lines stand in a method with other decorators."""
+    return ClassFinding(node, lambda place: half_overridden.decorator_lost(place, method, decorator))
+
+
+def replaces_decorator(node: ast.stmt, decorator: str) -> ClassFinding:
+    """A decorator of the parent that made methods of it, and that is gone."""
+    return ClassFinding(node, lambda place: half_overridden.decorator_replaced(place, decorator))
+
+
 def counts_for_both(node: ast.AST, effect: str, cure: str) -> ClassFinding:
     """A `@dataclass` of one class that would count for both."""
     return ClassFinding(node, lambda place: half_overridden.decorator_differs(place, effect, cure))

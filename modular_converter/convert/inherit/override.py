@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+from collections.abc import Iterator
 from dataclasses import replace
 
 import libcst as cst
 
 from modular_converter.convert.inherit.base_calls import CallSuper
 from modular_converter.convert.inherit.bases import ClassShape
-from modular_converter.convert.inherit.calls import NO_DECORATORS, calls_base, first_parameter, inherited_decorators
-from modular_converter.convert.inherit.class_findings import ClassFinding, bad_signature, unknown_syntax
+from modular_converter.convert.inherit.calls import (
+    NO_DECORATORS,
+    calls_base,
+    first_parameter,
+    inherited_decorators,
+    is_super_statement,
+)
+from modular_converter.convert.inherit.class_findings import (
+    ClassFinding,
+    bad_signature,
+    decorator_not_applied,
+    takes_decorator,
+    unknown_syntax,
+)
 from modular_converter.convert.inherit.members import Member
 from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.scopes import Function
@@ -22,6 +36,9 @@ from modular_converter.convert.inherit.taken import taken_statements
 
 
 HOLDER = "class _:\n"
+CHANGING = frozenset({"property", "cached_property", "lru_cache", "cache"})
+"""The decorators that make something else than a plain method, so that callers have to know of them."""
+WITHOUT_EFFECT = frozenset({"abstractmethod", "overload", "override", "final", "no_type_check"})
 
 
 def merge_override(
@@ -34,6 +51,7 @@ def merge_override(
         overrides: the assignments behind `super()` calls of the class so far; extended.
         findings: extended by what cannot be merged.
     """
+    findings.extend(_check_decorators(child.function, parent.function))
     name = child.function.name
     rewritten = name if calls_base(child.text, name) else ""
     own, inherited = shorten(child, rewritten), shorten(parent, rewritten)
@@ -113,6 +131,28 @@ def _merge_decorators(
         return child.with_changes(decorators=decorators, lines_after_decorators=parent.lines_after_decorators)
     own = [one for one in child.decorators if getattr(one.decorator, "value", "") != NO_DECORATORS]
     return child if len(own) == len(child.decorators) else child.with_changes(decorators=own)
+
+
+def _check_decorators(child: Function, parent: Function) -> Iterator[ClassFinding]:
+    """Decorators of the parent's method that make something else of an override without any, and those that no longer
+    apply to the parent's lines in an override with others.
+    """
+    takes_body = any(is_super_statement(node, child.name) for node in child.body)
+    if not child.decorator_list:
+        for one in inherited_decorators(child, parent):
+            if _decorator_name(one) in CHANGING and not takes_body:
+                yield takes_decorator(child, child.name, ast.unparse(one))
+    elif takes_body:
+        applied = {*WITHOUT_EFFECT, *map(_decorator_name, child.decorator_list)}
+        for one in () if NO_DECORATORS in applied else parent.decorator_list:
+            if _decorator_name(one) not in applied:
+                yield decorator_not_applied(child, child.name, ast.unparse(one))
+
+
+def _decorator_name(decorator: ast.expr) -> str:
+    """`lru_cache` of `@functools.lru_cache(maxsize=1)`."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return ast.unparse(called).rpartition(".")[2]
 
 
 def _names(method: cst.FunctionDef) -> frozenset[str]:

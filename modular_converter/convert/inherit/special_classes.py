@@ -9,7 +9,12 @@ from collections.abc import Iterator, Set
 
 from modular_converter.convert.inherit.bases import INHERITED_KEYWORDS
 from modular_converter.convert.inherit.calls import NO_DECORATORS, is_super
-from modular_converter.convert.inherit.class_findings import ClassFinding, counts_for_both, not_mergeable
+from modular_converter.convert.inherit.class_findings import (
+    ClassFinding,
+    counts_for_both,
+    not_mergeable,
+    replaces_decorator,
+)
 from modular_converter.convert.inherit.members import ClassBlock, Member
 from modular_converter.convert.inherit.scopes import attributes_set
 from modular_converter.facts.nodes import walk
@@ -32,6 +37,8 @@ KEYWORD_ONLY, MARKER = "kw_only", "KW_ONLY"
 COMPARED, FROZEN = "order", "frozen"
 MADE = ("init", "repr", "eq", "match_args")
 """The options of a dataclass that are on by default; if the child turns one off, the parent's methods stay."""
+MAKE_METHODS = ("total_ordering",)
+"""The decorators of classes, beside `@dataclass`, from which the class has methods that an heir needs."""
 WRITE_OUT = "Write the class out."
 
 
@@ -182,6 +189,15 @@ def check_dataclass(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFind
         yield from _check_options(child, own, theirs, fields, inherited, _has_marker(parent))
 
 
+def check_replaced_decorators(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
+    """Decorators of the parent that give it methods, and that those of the child replace."""
+    own = [ast.unparse(one) for one in child.node.decorator_list]
+    for decorator in parent.node.decorator_list if own else ():
+        text = ast.unparse(decorator)
+        if text.rpartition(".")[2] in MAKE_METHODS and text not in own:
+            yield replaces_decorator(child.node, text)
+
+
 def _has_no_decorators(child: ClassBlock) -> bool:
     return [ast.unparse(one) for one in child.node.decorator_list] == [NO_DECORATORS]
 
@@ -252,6 +268,7 @@ CHECKS = (
     check_total,
     check_keywords,
     check_dataclass,
+    check_replaced_decorators,
 )
 
 

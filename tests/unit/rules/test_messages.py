@@ -226,6 +226,9 @@ WORDED = [
     (statement_not_repeated.diagnose(AT, "if x:\n    y()"), "`if x:…` is among", "Leave it out"),
     (half_overridden.annotation_lost(AT, "x", "int"), "`x` loses the parent's annotation `int`", "`x: int = …`"),
     (half_overridden.accessor_kept(AT, "x", "setter"), "`x` keeps the parent's setter", "Write the setter out"),
+    (half_overridden.decorator_taken(AT, "x", "property"), "`x` takes the parent's `@property`", "Write `@property`"),
+    (half_overridden.decorator_lost(AT, "x", "c(1)"), "`@c(1)` does not apply to its lines in `x`", "Write `@c(1)`"),
+    (half_overridden.decorator_replaced(AT, "c"), "`@c` of the parent is replaced by your decorators", "Write `@c`"),
     (
         renamed_attribute.diagnose(AT, "old_proj", "new_proj", "OldMLP"),
         "`old_proj` of `OldMLP` is called `new_proj`",

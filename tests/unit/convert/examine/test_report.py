@@ -57,6 +57,15 @@ CASES = {
         HEAD + "class NewMLP(OldMLP):\n    def forward(self, x: NewZoo):\n        return x\n\n\nclass NewZoo: ...\n",
         (5, 26, "MC313", 'Write `"NewZoo"` where it is an annotation; else define it above its use.'),
     ),
+    "in the condition of an import": (
+        "from ..old.modeling_old import OldMLP\n\nHAS = bool(OldMLP)\nif HAS:\n    import math\n\n\n"
+        "class NewMLP(OldMLP):\n    def forward(self, x, layer):\n        return HAS and math.exp(x)\n",
+        (4, 4, "MC313", "write the value of `HAS` into the condition itself"),
+    ),
+    "super_kwargs as a name": (
+        HEAD + "class NewMLP(OldMLP):\n    def forward(self, **super_kwargs):\n        return super_kwargs['x']\n",
+        (5, 25, "MC313", "`**super_kwargs` stands for the parent's parameters"),
+    ),
     "in what comes along": (
         HEAD + "class NewTower(OldTower):\n    pass\n",
         (1, 12, "MC313", "Import or define `factor` in the modular file."),
@@ -96,6 +105,32 @@ def test_place_and_cure(tmp_path, modular, expected, formatter):
     assert place.path.endswith("modular_new.py")
     assert (place.line, place.column, finding.code) == expected[:3]
     assert expected[3] in finding.help
+
+
+GUARDED = """\
+import importlib.util
+
+OLD_HAS = importlib.util.find_spec("json") is not None
+if OLD_HAS:
+    import json
+
+
+class OldMLP:
+    def forward(self, x):
+        return json.dumps(x)
+"""
+
+
+@pytest.mark.parametrize("formatter", ["ruff", "black", "none"])
+def test_an_import_of_a_neighbour_under_a_condition_that_is_defined_there(tmp_path, formatter):
+    modular = "from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    pass\n"
+    [finding] = convert(tmp_path, modular, GUARDED, formatter=formatter).findings
+    assert (finding.code, finding.location.line, finding.location.column) == ("MC313", 1, 12)
+    assert finding.help == (
+        "Import `json` in the modular file, in place of `..old.modeling_old`, under a condition without `NEW_HAS`."
+    )
+    cured = convert(tmp_path, f"try:\n    import json\nexcept ImportError:\n    pass\n{modular}", GUARDED)
+    assert not cured.findings and cured.files
 
 
 WRONG = {  # texts that parse and do not compile

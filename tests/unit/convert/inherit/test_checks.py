@@ -103,7 +103,7 @@ HALVES = {
     "a removal": ("a = AttributeError()", "a: int = 2", []),
     "a getter beside a setter": ("@property\ndef a(self): ...", "{}", ["MC323"]),
     "a getter with a setter": ("@property\ndef a(self): ...\n@a.setter\ndef a(self, x): ...", "{}", []),
-    "a getter without decorators": ("def a(self): ...", "{}", ["MC323"]),
+    "a getter without decorators": ("def a(self): ...", "{}", ["MC323", "MC323"]),
     "a method": ("@other\ndef a(self): ...", "{}", []),
     "another getter": ("@property\ndef b(self): ...", "{}", []),
     "a getter beside a deleter": (

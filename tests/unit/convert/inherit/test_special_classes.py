@@ -89,6 +89,12 @@ DATACLASSES = {
     "no fields of a plain parent": ("@dataclass OldMLP:: b: int = 1", "object:: a: 'ClassVar[int]' = 1", []),
     "other decorators": ("@other OldMLP:: b = 1", f"{PLAIN}:: a: int = 1", ["MC323"]),
     "no decorators": ("@no_inherit_decorator OldMLP:: b = 1", f"{PLAIN}:: a: int = 1", ["MC323"]),
+    "other decorators than one that makes methods": (
+        "@other OldMLP:: b = 1",
+        "@total_ordering object:: a = 1",
+        ["MC323"],
+    ),
+    "no decorators over one that makes methods": ("OldMLP:: b = 1", "@total_ordering object:: a = 1", []),
     "other decorators, no fields": ("@other OldMLP:: b = 1", f"{PLAIN}:: a = 1", []),
     "keyword-only fields": ("@dataclass OldMLP:: b: int", "@dataclass(kw_only=True) object:: a: int", ["MC323"]),
     "keyword-only fields of the child": ("@dataclass(kw_only=True) OldMLP:: b: int", f"{PLAIN}:: a: int", ["MC323"]),

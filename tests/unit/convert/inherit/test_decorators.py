@@ -1,0 +1,32 @@
+"""The decorators of an override: those that it takes from the parent, and those that it lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.convert.inherit.merging import findings
+
+
+DECORATORS = {
+    "a method over a property": ("def a(self): ...", "@property\ndef a(self): ...", ["MC323"]),
+    "a property over a property": ("@property\ndef a(self): ...", "@property\ndef a(self): ...", []),
+    "a plain method over a property": ("@no_inherit_decorator\ndef a(self): ...", "@property\ndef a(self): ...", []),
+    "a method with parameters over a property": ("def a(self, x): ...", "@property\ndef a(self): ...", []),
+    "a method over one with a cache": ("def a(self): ...", "@functools.lru_cache(2)\ndef a(self): ...", ["MC323"]),
+    "a method over one without gradients": ("def a(self): ...", "@torch.no_grad()\ndef a(self): ...", []),
+    "the body of one with a cache": ("def a(self): return super().a()", "@cache\ndef a(self): ...", []),
+    "other decorators, with the body": ("@b\ndef a(self): super().a()", "@c\n@d(1)\ndef a(self): ...", ["MC323"] * 2),
+    "the same decorators, with the body": ("@x.c(2)\ndef a(self): super().a()", "@c(1)\ndef a(self): ...", []),
+    "other decorators, without the body": ("@b\ndef a(self): ...", "@c\ndef a(self): ...", []),
+    "no decorators, with the body": (
+        "@no_inherit_decorator\ndef a(self): super().a()",
+        "@c\ndef a(self): ...",
+        [],
+    ),
+    "a decorator without effect": ("@b\ndef a(self): super().a()", "@abc.abstractmethod\ndef a(self): ...", []),
+}
+
+
+@pytest.mark.parametrize(("child", "parent", "codes"), DECORATORS.values(), ids=DECORATORS)
+def test_decorators_of_methods(child: str, parent: str, codes: list[str]) -> None:
+    assert [code for code, *_ in findings(child, parent)] == codes
