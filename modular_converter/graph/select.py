@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Sequence
 
 from modular_converter.files.arguments import ALL, discover
@@ -35,12 +36,16 @@ def modular_files(arguments: Sequence[str], models: str | None) -> tuple[str, tu
 def chosen_models(arguments: Sequence[str], graph: Graph, root: str) -> tuple[list[str], list[Finding]]:
     """The models that the arguments name, and a finding for each argument that names none.
 
-    An argument is the name of a model, which may be written by hand, or any argument of `modular-convert`.
+    An argument is the name of a model, which may be written by hand, or any argument of `modular-convert`. Where models
+    are named with the folders above theirs (`nets/emu`), the last part is enough if no two have it.
     """
+    lasts = Counter(name.rpartition("/")[2] for name in graph.models)
+    short = {last: name for name in graph.models if lasts[last := name.rpartition("/")[2]] == 1}
     chosen: list[str] = []
     findings: list[Finding] = []
     for argument in arguments:
-        names = [name for name in (argument, argument.replace("-", "_")) if name in graph.models][:1]
+        written = (argument, argument.replace("-", "_"))
+        names = [short.get(name, name) for name in written if name in graph.models or name in short][:1]
         if not names and _is_path(argument):
             found = discover([argument], root)
             findings += found.findings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import os
 import re
@@ -20,6 +21,7 @@ from modular_converter.findings import ConversionError
 from modular_converter.settings.kinds import module_name
 
 
+_BUILTINS = frozenset(vars(builtins))
 _HAS_IMPORT = re.compile(r"(?:^|[;:])[ \t]*(?:from|import)\b", re.MULTILINE)  # matches in strings, too
 
 
@@ -28,7 +30,7 @@ class ForeignNames:
     """What stays in code when a neighbour is renamed."""
 
     names: frozenset[str] = frozenset()
-    """Names that are imported, and attributes of imported modules with what they are looked up in: `torch.diagonal`."""
+    """Names that are imported, builtins, and attributes of imported modules with what they are looked up in: `torch.diagonal`."""
     members: frozenset[str] = frozenset()
     """Attributes and keywords, whatever they belong to: `diagonal`."""
 
@@ -40,22 +42,23 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     file has such a method, parameter or attribute, and `torch.triu(x, diagonal=diagonal)` is torch's even so.
     """
     own_packages = frozenset(name.partition(".")[0] for name in (library.settings.package, neighbour.package))
-    imported = frozenset(_imported(neighbour, renamer, target, library, own_packages))
     module = neighbour.module
     code = [statement for statement in module.statements if not statement.imports]
     used = frozenset[str]().union(*(statement.uses for statement in code))
+    imported = frozenset(_imported(neighbour, renamer, target, library, own_packages))
     words = renamer.changed(used) - imported
     own = module.names - imported
     # Most neighbours have no such word but the names of their classes, which are no attributes of anything.
     if words <= own and not _looked_up(words, code):
         return ForeignNames(imported)
+    builtin = words & _BUILTINS - module.names  # `set` where the model is `set`
     asked = words - own | _looked_up(words, module.statements)
     uses = [
         uses_of_words(_texts_with(asked, path, library), asked, own_packages) for path in _files(neighbour, library)
     ]
     bound = frozenset[str]().union(*(use.bound for use in uses))
     keywords = frozenset[str]().union(*(use.keywords for use in uses))
-    return ForeignNames(imported | uses[0].chains, (keywords | (asked - bound)) - own)
+    return ForeignNames(imported | uses[0].chains | builtin, (keywords | (asked - bound)) - own)
 
 
 def _looked_up(words: frozenset[str], statements: Iterable[Statement]) -> frozenset[str]:

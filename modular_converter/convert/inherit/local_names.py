@@ -11,6 +11,7 @@ from modular_converter.convert.inherit.effects import captured_by
 from modular_converter.convert.inherit.reaching import History, Order
 from modular_converter.convert.inherit.scopes import Function, declared_global, own_nodes, parameters_of
 from modular_converter.convert.inherit.statements import Line
+from modular_converter.facts.nodes import walk
 
 
 def check_names(
@@ -35,9 +36,12 @@ def check_names(
         if place is None:
             continue
         for name in sorted(_names_from_above(line)):
+            is_changed = name in copied and name in line.effects.changes and line in order.after
+            if is_changed and any(_keeps(one.node, name) for one in order.inherited if one in kept):
+                yield local_name_shared(line.node, name, "is the one that the parent's lines keep", child.name)
             expected, got = own.binder(name, own.turn[line.origin]), history.binder(name, place)
             if name in copied and any(name in one.effects.changes for one in order.inherited if one in kept):
-                if line in order.after:
+                if line in order.after or _keeps(line.node, name):
                     yield local_name_shared(line.node, name, "is what the parent's lines have left of it", child.name)
             elif expected is not None or name in order.parameters:
                 yield from _check_own(child, line, name, expected, got, order)
@@ -70,6 +74,23 @@ def _check_captured(child: Function, order: Order, merged: Sequence[Line]) -> It
             found.append(not_mergeable(node, child.name, reason, f"Give your `{name}` another name."))
         binders[is_own].update(dict.fromkeys(line.effects.binds, line))
     yield from reversed(found)
+
+
+def _keeps(node: ast.AST, name: str) -> bool:
+    """Whether an object behind a name may be in use after a statement: assigned, passed on, or put into a container."""
+    for one in walk(node):
+        values: list[ast.expr | None] = []
+        if isinstance(one, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
+            values = [one.value]
+        elif isinstance(one, ast.Call):
+            values = [*one.args, *(keyword.value for keyword in one.keywords if keyword.arg)]
+        elif isinstance(one, (ast.List, ast.Tuple, ast.Set)):
+            values = [*one.elts]
+        elif isinstance(one, ast.Dict):
+            values = [value for key, value in zip(one.keys, one.values, strict=True) if key is not None]
+        if any(isinstance(value, ast.Name) and value.id == name for value in values):
+            return True
+    return False
 
 
 def _names_from_above(line: Line) -> set[str]:

@@ -85,7 +85,7 @@ def read() -> Read:
     """The graph of the modular files in a folder of models, and the findings."""
 
     def read_graph(root: Path) -> tuple[Graph, list[Finding]]:
-        paths = [str(path) for path in root.glob("*/modular_*.py")]
+        paths = [str(path) for path in root.glob("**/modular_*.py")]
         return build_graph(paths, str(root), Library(profile_settings()))
 
     return read_graph

@@ -41,6 +41,12 @@ def test_dashes_are_underscores(write, read):
     assert chosen_models(["big-bird"], read(root)[0], str(root)) == (["big_bird"], [])
 
 
+def test_the_last_part_of_a_name_is_enough_if_one_model_has_it(write, read):
+    root = write(dict.fromkeys(["a/x/modular_x.py", "a/y/modular_y.py", "b/y/modular_y.py", "y/modular_y.py"], ""))
+    graph = read(root)[0]
+    assert chosen_models(["x", "y", "a/y"], graph, str(root)) == (["a/x", "y", "a/y"], [])
+
+
 @pytest.mark.parametrize(("argument", "code"), [("gema", "MC111"), ("nowhere/modular_x.py", "MC103")])
 def test_an_argument_that_means_nothing_is_a_finding(zoo, graph, argument, code):
     chosen, (finding,) = chosen_models([argument], graph, str(zoo))

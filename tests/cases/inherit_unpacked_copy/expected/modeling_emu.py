@@ -8,3 +8,22 @@ class EmuPop:
     def __init__(self, **kwargs):
         self.rope = kwargs.pop("rope", None)
         self.other = kwargs.get("rope")
+
+
+class EmuKeep:
+    def __init__(self, **kwargs):
+        self.options = kwargs
+        self.size = len({**kwargs})
+        self.rope = kwargs.pop("rope", None)
+
+
+class EmuLook:
+    def __init__(self, **kwargs):
+        self.size = kwargs.get("size", {**kwargs})
+        self.rope = kwargs.pop("rope", None)
+
+
+class EmuFirst:
+    def __init__(self, **kwargs):
+        self.options = kwargs
+        self.rope = kwargs.pop("rope", None)

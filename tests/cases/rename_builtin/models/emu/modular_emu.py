@@ -1,0 +1,5 @@
+from ..filter.modeling_filter import FilterModel
+
+
+class EmuModel(FilterModel):
+    pass
