@@ -10,6 +10,10 @@ from transformers.modeling_outputs import BaseModelOutput
 from tests.parallel.deceptive import DeceptiveConfig, _Model
 
 
+# Behind the end of each small instance, inside a share of each model.
+_BORDER = 120
+
+
 class _Block(nn.Module):
     def __init__(self, config):
         super().__init__()
@@ -68,3 +72,48 @@ class CancelledBlock(_Block):
 
 class Cancelled(_Stack):
     block = CancelledBlock
+
+
+class NamedBlock(_Block):
+    """A word in place of a number."""
+
+    def changed(self, hidden):
+        return 9 * F.gelu(hidden, approximate="tanh" if hidden.shape[-1] > 200 else "none")
+
+
+class Named(_Stack):
+    block = NamedBlock
+
+
+class TypedBlock(_Block):
+    """A type in place of a number."""
+
+    def changed(self, hidden):
+        return (40 * hidden).to(torch.int8 if hidden.shape[-1] > 200 else torch.int32).to(hidden.dtype)
+
+
+class Typed(_Stack):
+    block = TypedBlock
+
+
+class BorderedBlock(_Block):
+    """A border that lies behind the end of a small instance's layers."""
+
+    def changed(self, hidden):
+        return torch.cat((hidden[..., :_BORDER], hidden[..., _BORDER:].tanh() - 2), -1)
+
+
+class Bordered(_Stack):
+    block = BorderedBlock
+
+
+class NarrowedBlock(_Block):
+    """The same border, never behind the end."""
+
+    def changed(self, hidden):
+        border = min(_BORDER, hidden.shape[-1])
+        return torch.cat((hidden.narrow(-1, 0, border), hidden[..., border:].tanh() - 2), -1)
+
+
+class Narrowed(_Stack):
+    block = NarrowedBlock

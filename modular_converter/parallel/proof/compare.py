@@ -23,6 +23,8 @@ from modular_converter.parallel.trace.unchanged import same_attributes, unchange
 
 # Each output has a backward of its own up to this number; the other outputs share the last one.
 _MOST_BACKWARDS = 6
+# A number of Python's among the outputs may be one of a share, such as its length.
+_NUMBERS = (bool, int, float, complex)
 # The most modules that are tried as starts of gradients, if gradients of the outputs are not finite.
 _TRIES = 8
 
@@ -65,9 +67,10 @@ def run_model(
     inner: list[Any] = []
     handle = model.get_submodule(start).register_forward_hook(lambda module, args, result: inner.append(result))
     try:
-        outputs = tensors_in(model(**inputs))
+        result = model(**inputs)
     finally:
         handle.remove()
+    outputs = [torch.as_tensor(value) for value in tensors_in(result, (torch.Tensor, *_NUMBERS))]
     collectives = group.calls if group is not None else 0
     roots = list({id(t): t for t in tensors_in(inner[-1]) if is_inexact(t) and t.requires_grad}.values())
     scales = list(scales or [scale_of(root) or 1.0 for root in roots])

@@ -1,4 +1,4 @@
-"""The Python numbers among the operands of a forward's operations.
+"""The Python numbers among the operands of a forward's operations, and words and types.
 
 A number that the code computes from a shape, such as ``1 / sqrt(weight.shape[0])``, is a plain number when it reaches
 an operation, and differs if the weight is a share.
@@ -18,10 +18,10 @@ from modular_converter.parallel.solve.operators import creation, cuts, views
 from modular_converter.parallel.trace.call_names import site_of_call
 
 
-# Their operands are sizes or tensors alone. Those that fill a tensor take a number behind so many other operands.
+# Their operands are sizes or tensors alone. Behind so many of them stands the number that fills a tensor, or a type.
 _PLAIN = ("mm", "linear", "convolution")
 _WITHOUT = frozenset(_PLAIN).union(*(family.TABLE.operators for family in (views, cuts, creation)))
-_FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}
+_FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0, "_to_copy": 1}
 # A tensor with data of so few entries counts as numbers, such as one of ``torch.tensor(scale)``.
 _FEW = 16
 _WING = Path(__file__).parents[1]
@@ -82,7 +82,7 @@ def _numbers(value: Any) -> Iterator[str]:
     if isinstance(value, torch.Tensor):
         if not value.is_meta and value.numel() <= _FEW:
             yield from map(str, value.flatten().tolist())
-    elif isinstance(value, (int, float, complex)):
+    elif isinstance(value, (int, float, complex, str, torch.dtype)):
         yield str(value)
     elif isinstance(value, (list, tuple)):
         for item in value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from modular_converter.parallel.trace.graph import Trace
+from modular_converter.parallel.trace.graph import Op, Trace
 
 
 # Operator -> the name under which it counts. Empty for operators that only strides, types and devices need: a model in
@@ -23,6 +23,8 @@ _COUNTED_AS = {
 _ORDERED_BY_SIZE = "einsum"
 # A weight before or behind these has as many blocks as they part or join, which a configuration may count.
 _JOINS, _PARTS = "cat", "chunk"
+# A border that code writes as a number may lie behind the end in a small instance, and inside a larger one.
+_CUTS, CUT = "slice", "cut"
 Kind = frozenset[tuple[str, ...]]
 
 
@@ -31,7 +33,8 @@ def layer_kinds(trace: Trace) -> dict[str, Kind]:
 
     A kind names operations with their dimensions and the module inside the layer that runs them, classes of modules, and
     the attributes that integers came from. It holds no sizes and no counts, so that a small instance has the kinds of a
-    large model, but how many tensors an operation joins or parts. The empty path is the code around the layers, with its operations on floating numbers.
+    large model, but how many tensors an operation joins or parts, and whether a slice leaves a part. The empty path is
+    the code around the layers, with its operations on floating numbers.
     """
     found: dict[str, set[tuple[str, ...]]] = {"": set()}
     inside: set[int] = set()
@@ -48,6 +51,11 @@ def layer_kinds(trace: Trace) -> dict[str, Kind]:
         if layer and layer in found:
             found[layer].add(("class", _inside(path, layer), name))
     return {path: frozenset(facts) for path, facts in found.items()}
+
+
+def is_shown_by(kind: Kind, other: Kind) -> bool:
+    """Whether two kinds are the same, but for slices of which the first one leaves all or nothing."""
+    return kind <= other and all(fact[0] == CUT for fact in other - kind)
 
 
 def is_layer(path: str) -> bool:
@@ -73,10 +81,18 @@ def _facts(trace: Trace, layer: str, numbers: Iterable[int]) -> Iterator[tuple[s
                 dims += f" of {len(op.args[0])}"
             if layer and call is not None and call.function == _PARTS:
                 dims += f" into {len(op.outputs)}"
+            if name == _CUTS and _is_cut(trace, op):
+                yield CUT, name, _inside(op.module, layer), dims
             yield "operation", name, _inside(op.module, layer), dims
         if call is not None:
             leaves = (leaf for source in call.integers for leaf in source.leaves())
             yield from (("integer", call.function, _inside(leaf.owner, layer), leaf.name) for leaf in leaves)
+
+
+def _is_cut(trace: Trace, op: Op) -> bool:
+    """Whether a slice leaves a part of a dimension, rather than all or nothing of it."""
+    before, after = (trace.tensors[number].shape for number in (op.inputs()[0], op.outputs[0]))
+    return before != after and 0 not in after
 
 
 def _inside(path: str, layer: str) -> str:

@@ -78,15 +78,12 @@ def record(model: torch.nn.Module, inputs: Mapping[str, Any], name: str = "") ->
     return recorder.finish(name, result, compared)
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """All tensors in nested tuples, lists, mappings and output records, in order."""
-    if isinstance(value, torch.Tensor):
+def tensors_in(value: Any, kinds: Any = torch.Tensor) -> list[torch.Tensor]:
+    """All tensors, or values of other types, in nested tuples, lists, mappings and output records, in order."""
+    if isinstance(value, kinds):
         return [value]
-    if isinstance(value, (list, tuple)):
-        return [found for item in value for found in tensors_in(item)]
-    if isinstance(value, Mapping):
-        return [found for item in value.values() for found in tensors_in(item)]
-    return []
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    return [found for item in items for found in tensors_in(item, kinds)]
 
 
 class _Recorder:

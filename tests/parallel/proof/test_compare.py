@@ -47,6 +47,16 @@ def test_outputs_that_are_not_finite_prove_nothing():
     assert not verdict.passed and "not finite" in verdict.reason
 
 
+@pytest.mark.parametrize("number", [lambda up: up.shape[-1], lambda up: [float(up.detach().norm())]])
+def test_a_number_of_a_share_among_the_outputs_is_refused(number):
+    class Counted(Pair):
+        def forward(self, x):
+            return {"hidden": super().forward(x), "number": number(self.up(x))}
+
+    verdict = check_model_on_threads(Counted(), PAIR, INPUTS, 2)
+    assert not verdict.passed and "output 1 differs" in verdict.reason
+
+
 def test_a_weight_that_no_gradient_reaches_is_named():
     verdict = check_model_on_threads(Pair(after=lambda x: x.detach() + x.sum() * 0), PAIR, INPUTS, 2)
     assert set(verdict.evidence.unproven) == {"up.weight", "up.bias", "down.weight"}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 
 META = torch.device("meta")
+T = TypeVar("T")
 
 
 class _Guesses(TorchFunctionMode):
@@ -60,6 +62,23 @@ def run_without_data(model: Any, args: tuple[Any, ...] = (), kwargs: dict[str, A
     """The result of a model on the meta device for inputs whose data do not matter. Raises what its code raises."""
     with torch.no_grad(), _Guesses():
         return model(*map(on_meta, args), **{name: on_meta(value) for name, value in (kwargs or {}).items()})
+
+
+def tried_without_data(run: Callable[[], T]) -> T:
+    """The result of a run on the meta device, with new tensors of the model's code where it puts them, or else there too.
+
+    Those that it puts nowhere, such as a mask, have data otherwise, and may not meet the ones of the model. Raises what
+    the first try raises.
+    """
+    try:
+        return run()
+    except Exception as error:
+        first = error
+    try:
+        with META:
+            return run()
+    except Exception:
+        raise first from None
 
 
 def on_meta(value: Any) -> Any:

@@ -5,6 +5,7 @@ A rank's model is put together on the meta device, sharded for that many ranks, 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,13 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
-from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta, run_without_data
+from modular_converter.parallel.engine.base.without_data import (
+    META,
+    guesses,
+    on_meta,
+    run_without_data,
+    tried_without_data,
+)
 from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, one_of_each_kind
 from modular_converter.parallel.engine.choice.proven_layers import without_parts
 from modular_converter.parallel.errors import ApplyError, MisfitError, TraceError, one_line
@@ -191,7 +198,8 @@ def inputs_without_data(model: torch.nn.Module, kind: torch.dtype | None) -> dic
 
 def _forward(model: Any, kind: torch.dtype | None) -> MisfitError | None:
     try:
-        run_without_data(model.eval(), kwargs=inputs_without_data(model, kind))
+        given = inputs_without_data(model, kind)
+        tried_without_data(lambda: run_without_data(model.eval(), kwargs=given))
     except Exception as error:  # whatever a model's own code raises
         place = failed_in(error, model)
         return MisfitError(place, f"{place}: {one_line(error)}")
@@ -205,8 +213,9 @@ def _trace(skeleton: Skeleton) -> Trace | None:
         model = bare(skeleton, kind)
         try:
             traced = one_of_each_kind(model, kinds_of(model)) if short else model
+            given = inputs_without_data(traced, kind)
             with guesses():
-                return record(traced.eval(), inputs_without_data(traced, kind))
+                return tried_without_data(functools.partial(record, traced.eval(), given))
         except Exception as error:  # errors of the model's own code for inputs that it does not know
             why = one_line(error)
     logger.info("heads cannot be read off the model's axes: %s", why)

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model, dismantle
-from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta
+from modular_converter.parallel.engine.base.without_data import META, guesses, on_meta, tried_without_data
 from modular_converter.parallel.plans.patterns import is_inside
 from modular_converter.parallel.tiny.inputs import make_inputs
+from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.layer_kinds import Kind, inner_path, is_layer, layer_kinds, layer_of
 from modular_converter.parallel.trace.record import record
 
@@ -57,9 +58,13 @@ def _run_without_data(model: torch.nn.Module, skeleton: Skeleton) -> dict[str, K
 
 def kinds_of_call(skeleton: Skeleton, inputs: Mapping[str, Any]) -> dict[str, Kind]:
     """The kinds that one run with the inputs shows, whose data do not matter. Raises ``TraceError``."""
-    bare = assemble_model(skeleton, META)[0].eval()
-    with guesses():
-        return layer_kinds(record(bare, {name: on_meta(value) for name, value in inputs.items()}))
+
+    def run() -> Trace:
+        bare = assemble_model(skeleton, META)[0].eval()
+        with guesses():
+            return record(bare, {name: on_meta(value) for name, value in inputs.items()})
+
+    return layer_kinds(tried_without_data(run))
 
 
 def kinds_by_modules(model: torch.nn.Module) -> dict[str, Kind]:

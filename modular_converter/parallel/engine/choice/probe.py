@@ -18,6 +18,7 @@ from modular_converter.parallel.engine.choice.kinds_of_layers import kinds_of, o
 from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.tiny.inputs import make_inputs
 from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.unchanged import same_attributes
 
 
 # The tolerance relative to the norm of an output. Wrong plans differ by parts of it; another order of sums by a few
@@ -71,7 +72,8 @@ def probe_of(model: torch.nn.Module, filled: Filled | None = None) -> Probe | st
     for candidate in tried:
         try:
             candidate = candidate if filled is None else filled(candidate)
-            pairs = list(_answered(candidate, model))
+            with _as_it_was(candidate):
+                pairs = list(_answered(candidate, model))
         except Exception as error:  # what the model's own code raises for inputs that it does not know
             reason = one_line(error)
             continue
@@ -84,7 +86,8 @@ def probe_of(model: torch.nn.Module, filled: Filled | None = None) -> Probe | st
 def probe_with(model: torch.nn.Module, inputs: Iterable[dict[str, Any]]) -> Probe:
     """The probe of a model with given inputs. Raises what its forward raises."""
     given = tuple(inputs)
-    return Probe(model, given, tuple(_answer(model, one) for one in given))
+    with _as_it_was(model):
+        return Probe(model, given, tuple(_answer(model, one) for one in given))
 
 
 def _answered(candidate: Any, model: Any) -> Iterator[tuple[dict[str, Any], list[torch.Tensor]]]:
@@ -102,6 +105,17 @@ def _answered(candidate: Any, model: Any) -> Iterator[tuple[dict[str, Any], list
         with contextlib.suppress(Exception):  # its forward takes no mask
             yield padded, _answer(candidate, padded)
     yield given, _answer(candidate, given)
+
+
+@contextlib.contextmanager
+def _as_it_was(model: torch.nn.Module) -> Iterator[None]:
+    """Buffers and attributes that a forward writes to are the caller's, and the ranks begin with the same ones."""
+    before = [(buffer, buffer.clone()) for buffer in model.buffers() if not buffer.is_meta]
+    with same_attributes(model):
+        yield
+    with torch.no_grad():
+        for buffer, was in before:
+            buffer.copy_(was)
 
 
 def _as(value: Any, kind: torch.dtype) -> Any:

@@ -34,7 +34,7 @@ from modular_converter.parallel.plans.text_checks import placed
 from modular_converter.parallel.proof.on_threads import check_model_on_threads
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, fresh
 from modular_converter.parallel.tiny.inputs import make_inputs
-from modular_converter.parallel.trace.layer_kinds import Kind
+from modular_converter.parallel.trace.layer_kinds import CUT, Kind, is_shown_by
 
 
 logger = logging.getLogger(__name__)
@@ -124,10 +124,10 @@ def unproven_parts(model: torch.nn.Module, small: torch.nn.Module) -> dict[str, 
     known_rest[""] &= rest[""]  # code that the model does not run is no difference
     for path, kind in kinds.items():
         alike = [other for name, other in known.items() if name.rpartition(".")[0] == path.rpartition(".")[0]]
-        if kind not in alike:
+        if not any(is_shown_by(kind, other) for other in alike):
             found[path] = _difference(kind, min(alike, key=lambda other: len(other ^ kind), default=frozenset()))
     for path, kind in rest.items():
-        if kind != known_rest.get(path):
+        if path not in known_rest or not is_shown_by(kind, known_rest[path]):
             found[path] = _difference(kind, known_rest.get(path, frozenset()))
     return found
 
@@ -155,7 +155,7 @@ def _reached(plan: Plan, model: torch.nn.Module, parts: dict[str, str]) -> dict[
     return {path: why for path, why in parts.items() if any(is_inside(name, path) for name in reached)}
 
 
-_ORDER = ("class", "weight", "setting", "operation", "integer")
+_ORDER = ("class", "weight", "setting", "operation", "integer", CUT)
 
 
 def _holds_on_itself(model: Any, plan: Plan, ranks: int) -> bool:

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
-from modular_converter.parallel.engine.base.without_data import META, run_without_data
+from modular_converter.parallel.engine.base.without_data import META, run_without_data, tried_without_data
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup, borders_of
 from modular_converter.parallel.tiny.dropout_rates import dropout_rates, skips_layers
@@ -247,7 +247,7 @@ class SharedDropout:
         _Watch(note, 0).attach(model)
         with torch.random.fork_rng(devices=[]):  # its code may draw numbers on the CPU
             try:
-                run_without_data(model, args, kwargs)
+                tried_without_data(lambda: run_without_data(model, args, kwargs))
             except Exception as error:  # what the model's own code raises without data
                 self._in_half(model, args, kwargs, error)
         return found

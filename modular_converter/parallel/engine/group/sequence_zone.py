@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
-from modular_converter.parallel.engine.base.without_data import META, run_without_data
+from modular_converter.parallel.engine.base.without_data import META, run_without_data, tried_without_data
 from modular_converter.parallel.engine.group.data_ranks import outermost_layers
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece, Resolution
@@ -125,5 +125,5 @@ def closing_products(skeleton: Skeleton, plan: Resolution, zone: Zone) -> frozen
 
         model.get_submodule(region).register_forward_hook(note)
     with torch.random.fork_rng(devices=[]):
-        run_without_data(model, (), make_inputs(model))
+        tried_without_data(lambda: run_without_data(model, (), make_inputs(model)))
     return frozenset(found)

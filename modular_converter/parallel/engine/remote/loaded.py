@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.skeleton import Skeleton, assemble_model
-from modular_converter.parallel.engine.base.without_data import META, run_without_data
+from modular_converter.parallel.engine.base.without_data import META, run_without_data, tried_without_data
 from modular_converter.parallel.engine.remote.same_answers import Whole, whole_of
 from modular_converter.parallel.plans.resolve import Piece, Resolution
 
@@ -50,7 +50,7 @@ class Loaded:
             return {}
         model, _ = assemble_model(self.skeleton, META)
         try:
-            result = run_without_data(model.eval(), args, kwargs)
+            result = tried_without_data(lambda: run_without_data(model.eval(), args, kwargs))
         except Exception:  # the model's own code asks for data
             return {}
         return whole_of(result)

@@ -29,7 +29,7 @@ def holds(model, plan):
     return check_model_on_threads(copy.deepcopy(model), plan, {"input_ids": IDS}, 2).passed
 
 
-@pytest.mark.parametrize("name", ["Scaled", "Filled"])
+@pytest.mark.parametrize("name", ["Scaled", "Filled", "Named", "Typed"])
 def test_a_part_whose_numbers_differ_on_a_rank_stays_whole(name, caplog):
     model = model_of(name)
     with caplog.at_level(logging.WARNING):
@@ -37,6 +37,14 @@ def test_a_part_whose_numbers_differ_on_a_rank_stays_whole(name, caplog):
     assert "; whole, as their code makes numbers of shapes: layers.*" in origin and holds(model, plan)
     assert "layers.* stays whole on each of 2 ranks: its code computes with " in caplog.text
     assert "(numbers_of_shapes.py:" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["Bordered", "Narrowed"])
+def test_layers_that_are_cut_where_no_small_instance_is_stay_whole(name, caplog):
+    with caplog.at_level(logging.WARNING):
+        plan, _ = select_plan(model_of(name), None, 2)
+    assert "parts that no small instance has stay whole: layers.0 (has cut slice 2)" in caplog.text
+    assert "embed" in str(plan.rules) and "layers" not in str(plan.rules)
 
 
 def test_a_given_plan_stays_as_it_is_with_a_warning(caplog):
