@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from modular_converter.authoring.class_parts import forms_of_parts
+from modular_converter.authoring.lineage import ancestors, models_named
 from modular_converter.authoring.normal_form import Abstraction, squeezed
 from modular_converter.check.cache.store import bound, cache_folder, digest, read_entry, write_entry
 from modular_converter.convert.required_files import required_files
@@ -59,6 +60,8 @@ class LibraryIndex:
     """File -> the year of its copyright notice; models of the same code are told apart by age."""
     by_part: Mapping[int, Sequence[int]] = field(repr=False, default_factory=dict)
     """Hash of a part or of a whole -> places in `entries`."""
+    ancestors: Mapping[str, frozenset[str]] = field(repr=False, default_factory=dict)
+    """Folder of a model -> the folders of the models that it comes from, as its comments, imports and modular file say."""
 
     def places(self, part: int) -> Sequence[int]:
         """The places in `entries` of the definitions with a part; none for a very common part."""
@@ -112,7 +115,7 @@ def read_index(models: str, library: Library, cached: bool = True) -> LibraryInd
 def _tool() -> str:
     """A hash of the files of this tool that decide the content of the index."""
     folder = os.path.dirname(os.path.abspath(__file__))
-    names = ("class_parts.py", "library_index.py", "normal_form.py")
+    names = ("class_parts.py", "library_index.py", "lineage.py", "normal_form.py")
     texts = []
     for name in names:
         with open(os.path.join(folder, name), "rb") as file:
@@ -135,14 +138,15 @@ def _facts(path: str, names: ModelNames, library: Library) -> list[object]:
     try:
         module = library.module(path)
     except ConversionError:
-        return [0, []]
+        return [0, [], []]
     if is_modular_name(os.path.basename(path)):
         folder = os.path.dirname(path)
-        return [0, sorted(os.path.relpath(one, folder) for one in required_files(path, library))]
+        return [0, sorted(os.path.relpath(one, folder) for one in required_files(path, library)), []]
     split = split_stem(os.path.basename(path)[:-3], library.settings.file_kinds)
     assert split is not None
     abstraction = Abstraction(module, split[1], names)
-    return [year_of(module), [facts_of(name, module, abstraction) for name in module.definitions]]
+    facts = [facts_of(name, module, abstraction) for name in module.definitions]
+    return [year_of(module), facts, models_named(library.text(path))]
 
 
 class DefinitionFacts(NamedTuple):
@@ -178,11 +182,15 @@ def _index(facts: Mapping[str, list[object]], settings: Settings) -> LibraryInde
     needs: dict[str, frozenset[str]] = {}
     years: dict[str, int] = {}
     by_part: dict[int, list[int]] = {}
+    named: dict[str, set[str]] = {}
     roles = {role.value for role in DEFINITIONS}
-    for path, (year, items) in facts.items():
+    for path, (year, items, models) in facts.items():
         folder, base = os.path.split(path)
+        origins = named.setdefault(os.path.basename(folder), set())
+        origins.update(models)  # type: ignore[arg-type]
         if is_modular_name(base):
             needs[path] = frozenset(os.path.normpath(os.path.join(folder, one)) for one in items)  # type: ignore[attr-defined]
+            origins.update(os.path.basename(os.path.dirname(one)) for one in needs[path])
             continue
         years[path] = year  # type: ignore[assignment]
         split = split_stem(base[:-3], settings.file_kinds)
@@ -194,7 +202,7 @@ def _index(facts: Mapping[str, list[object]], settings: Settings) -> LibraryInde
             entries.append(IndexEntry(path, split[0], name, split[1], role, lines, whole, tuple(map(tuple, parts))))
             for part in {whole, *(part for part, _ in parts)}:
                 by_part.setdefault(part, []).append(place)
-    return LibraryIndex(entries, needs, years, by_part)
+    return LibraryIndex(entries, needs, years, by_part, ancestors(named))
 
 
 def _load(key: str) -> dict[str, list[object]]:

@@ -164,12 +164,20 @@ def may_give(entry: IndexEntry, flat: FlatModel, forbidden: frozenset[str], libr
 
 
 def is_old_enough(entry: IndexEntry, file: FlatFile, index: LibraryIndex, preferred: Collection[str]) -> bool:
-    """Whether a file written by hand may inherit from a definition: from no younger model, unless a person says so.
+    """Whether a file written by hand may inherit from a definition: from no younger model, unless a person says so, and
+    from none that comes from the file's own model.
 
     Of two similar models the younger one then inherits from the older one, whichever is modularized first.
     """
+    if file.is_generated or entry.model in preferred:
+        return True
     year = index.years.get(file.path, 0)
-    return file.is_generated or not year or index.years[entry.path] <= year or entry.model in preferred
+    is_descendant = _folder_name(file.path) in index.ancestors.get(_folder_name(entry.path), ())
+    return not is_descendant and (not year or index.years[entry.path] <= year)
+
+
+def _folder_name(path: str) -> str:
+    return os.path.basename(os.path.dirname(path))
 
 
 def dotted_name(path: str) -> str:
