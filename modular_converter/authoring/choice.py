@@ -21,6 +21,8 @@ YOUNGER_LINES = 5.0
 """The extra cost of a parent from a younger model."""
 OTHER_PREFIX = 1000.0
 """The cost of a parent whose file is used under another prefix: a file has one prefix."""
+LEAST_SHARE = 20
+"""An heir of a model written by hand saves more than one line in so many."""
 MOST_PARENTS = 6
 """The most sources that are compared in detail for one class."""
 
@@ -95,6 +97,14 @@ def inherit_from(
     given = ParentClass(text, parent, base, flat.no_inherit_module)
     heir = heir_of(statement.text, given, names, library.settings, thorough, exact)
     return Placed(source, parent, heir) if heir is not None else None
+
+
+def is_worth_it(one: Placed, statement: Statement, flat: FlatModel) -> bool:
+    """Whether a class is shorter as an heir. In a model written by hand it has to save a line in twenty: nobody reads a
+    parent's file to see that the child shares one statement with it.
+    """
+    lines = statement.text.count("\n") + 1
+    return one.heir.lines < lines + 2 - (0 if flat.is_generated else lines // LEAST_SHARE)
 
 
 def cost_of_heir(one: Placed, preferred: Collection[str], year: int) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from modular_converter.authoring.attempt import Proof, attempt, format_ahead
-from modular_converter.authoring.choice import Placed, inherit_from
+from modular_converter.authoring.choice import Placed, inherit_from, is_worth_it
 from modular_converter.authoring.class_compare import other_layout
 from modular_converter.authoring.comparison import FileDifference, guarded_keys
 from modular_converter.authoring.complaints import bound_by, complaints
@@ -97,7 +97,7 @@ def _exact_heir(name: str, proof: Proof, library: Library) -> Placed | None:
     if exact == old.heir.exact:
         return None
     heir = inherit_from(wanted, old.source, old.parent, flat, library, exact=exact)
-    return heir if heir is not None and heir.heir.lines < wanted.text.count("\n") + 3 else None
+    return heir if heir is not None and is_worth_it(heir, wanted, flat) else None
 
 
 def _made(name: str, difference: FileDifference, proof: Proof) -> str:
