@@ -30,6 +30,7 @@ from modular_converter.authoring.library_index import LibraryIndex, read_index
 from modular_converter.authoring.modularize import modularize, written_out
 from modular_converter.authoring.report import parents_of
 from modular_converter.authoring.suggest import suggest
+from modular_converter.authoring.unused import without_unused
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.files.packages import find_package
@@ -153,6 +154,7 @@ def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library:
         "human": human.read_text(encoding="utf-8").count("\n") if human.exists() else 0,
         "left": {os.path.basename(path): reason for path, reason in result.left.items()},
         "alone": sorted(os.path.basename(path) for path in result.left if _comes_back_alone(flat, path, library)),
+        "unused": sorted(os.path.basename(path) for path in result.left if _lacks_nothing_used(flat, path, library)),
         "rewritten": {os.path.basename(path): change for path, change in result.rewritten.items()},
         "parents": parents_of(proof) if proof else {},
         "sources": sorted(os.path.relpath(one, flat.models_folder) for one in proof.sources) if proof else [],
@@ -163,6 +165,12 @@ def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library:
 def _comes_back_alone(flat: FlatModel, path: str, library: Library) -> bool:
     """Whether a file comes back when it is the only one of its model and all of it is written out."""
     return written_out(flat.without([one.path for one in flat.files if one.path != path]), library).has_come_back
+
+
+def _lacks_nothing_used(flat: FlatModel, path: str, library: Library) -> bool:
+    """Whether a file would come back alone without definitions that nothing uses, and not with them."""
+    rest, gone = without_unused(flat.without([one.path for one in flat.files if one.path != path]), library)
+    return bool(gone) and written_out(rest, library).has_come_back
 
 
 def _lines_of_kind(proof: Proof, kind: str) -> int:
@@ -230,6 +238,7 @@ def _table_of_flat(flat: Sequence[dict[str, Any]]) -> list[str]:
         f"| no file comes back | {sum(not one['modular'] for one in flat)} |",
         f"| files that stay | {_count(flat, 'left')} |",
         f"| of these, files that no conversion gives, even alone and written out | {unlike} |",
+        f"| of these, files that come back alone with `--allow unused` | {_count(flat, 'unused')} |",
         f"| lines of all their files | {_total(flat, 'flat'):,} |",
         f"| lines of the files that come back | {covered:,} |",
         f"| lines saved in these | {saved:,} ({100 * saved / max(1, covered):.0f} %) |",

@@ -2,7 +2,7 @@
 
 A line could be inherited if it stands in a part (a whole definition, a method, an attribute, a statement of `__init__`)
 that one definition of another model has in the same words but for the names of models and the layout. The other model
-must be no younger and no heir, as for `modular-convert modularize`. An upper bound: the lines that an heir needs, the
+must be no younger and no heir, as for `modular-convert modularize`; with `--younger` it may have any age. An upper bound: the lines that an heir needs, the
 order of definitions and definitions that no class uses are not counted. `--write` puts the table into
 docs/modularize.md; `--models` prints a line for each model.
 """
@@ -40,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--package", default="transformers")
     parser.add_argument("--models", action="store_true")
+    parser.add_argument("--younger", action="store_true")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     folder = find_package(options.package, os.getcwd())
@@ -49,7 +50,7 @@ def main() -> None:
     index = read_index(models, library)
     total: Counter[str] = Counter()
     for models_folder, model in models_of_set(models, "flat", library):
-        counts = count_of_model(read_flat_model(models_folder, model, library), index, library)
+        counts = count_of_model(read_flat_model(models_folder, model, library), index, library, options.younger)
         total += counts
         if options.models:
             print(model, *(f"{name}={number}" for name, number in counts.items()), flush=True)
@@ -61,14 +62,18 @@ def main() -> None:
         print(text)
 
 
-def count_of_model(flat: FlatModel, index: LibraryIndex, library: Library) -> Counter[str]:
-    """The lines of a model by what they could be; keys begin with the kind of file, or `modeling`'s with `modeling`."""
+def count_of_model(flat: FlatModel, index: LibraryIndex, library: Library, younger: bool = False) -> Counter[str]:
+    """The lines of a model by what they could be; keys begin with the kind of file, or `modeling`'s with `modeling`.
+
+    Args:
+        younger: whether younger models may be parents, and those that come from the model.
+    """
     counts: Counter[str] = Counter()
     forbidden = heirs_of(flat, index, library)
     for file in flat.files:
         kind = "modeling" if file.kind == library.settings.default_kind else "other"
         counts[f"{kind} lines"] += file.text.count("\n")
-        for lines, parts, is_whole in _definitions(file, flat, index, forbidden, library):
+        for lines, parts, is_whole in _definitions(file, flat, index, forbidden, library, younger):
             counts[f"{kind} definitions"] += lines
             counts[f"{kind} parts"] += parts
             counts[f"{kind} whole"] += parts if is_whole else 0
@@ -76,7 +81,12 @@ def count_of_model(flat: FlatModel, index: LibraryIndex, library: Library) -> Co
 
 
 def _definitions(
-    file: FlatFile, flat: FlatModel, index: LibraryIndex, forbidden: frozenset[str], library: Library
+    file: FlatFile,
+    flat: FlatModel,
+    index: LibraryIndex,
+    forbidden: frozenset[str],
+    library: Library,
+    younger: bool,
 ) -> Iterator[tuple[int, int, bool]]:
     """The lines of each definition, those that one other definition has, and whether it is all of them."""
     abstraction = Abstraction(file.module, flat.model, library.names(flat.models_folder))
@@ -84,7 +94,8 @@ def _definitions(
     def owners(part: int) -> Iterator[int]:
         for place in index.by_part.get(part, ()):
             entry = index.entries[place]
-            if may_give(entry, flat, forbidden, library) and is_old_enough(entry, file, index, ()):
+            is_parent = may_give(entry, flat, forbidden, library)
+            if is_parent and (younger or is_old_enough(entry, file, index, ())):
                 yield place
 
     for name, statement in file.module.definitions.items():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.authoring.normal_form import ORIGIN, normal, squeezed, texts_of
 from modular_converter.authoring.origins import import_origin
+from modular_converter.authoring.unused import is_idle
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.index import index_module
@@ -32,6 +33,8 @@ class FileDifference:
     """The first place where the order differs: the expected name, and the one found there."""
     exports: bool = False
     """Whether `__all__` differs."""
+    idle: tuple[str, ...] = ()
+    """Statements of a file written by hand that do nothing; no generated file has them."""
     dropped: tuple[str, ...] = ()
     """Usual definitions of a file written by hand, such as a logger, that are unused; no generated file has them."""
     origins: tuple[str, ...] = ()
@@ -136,6 +139,7 @@ def _compare(file: FlatFile, text: str, library: Library) -> FileDifference:
         imports=_other_imports(file, made, dropped, library),
         order=next(((one, other) for one, other in zip(common, places) if one != other), None),
         exports=_exports(file.module) != _exports(made),
+        idle=tuple(one.text.partition("\n")[0] for one in file.module.statements if is_idle(one)),
         dropped=dropped,
         origins=tuple(_with_other_origin(file.module, made)),
         guarded=tuple(sorted(guarded_keys(made) & plain_keys(file.module))),
@@ -167,7 +171,7 @@ def _lost_statements(wanted: Module, made: Module) -> Iterator[str]:
     found = {one.text for one in made.statements}
     last = {id(one) for one in wanted.definitions.values()}
     lost = (one for one in wanted.statements if not one.imports and id(one) not in last and one.text not in found)
-    yield from (f"the statement in line {one.line}" for one in lost)
+    yield from (f"the statement in line {one.line}" for one in lost if not is_idle(one))
 
 
 def _other_imports(file: FlatFile, made: Module, dropped: Collection[str], library: Library) -> tuple[str, ...]:
@@ -177,7 +181,7 @@ def _other_imports(file: FlatFile, made: Module, dropped: Collection[str], libra
     """
     one, other = _imports(file.module), _imports(made)
     if not file.is_generated:
-        kept = (one for one in file.module.statements if not one.imports and one.name not in dropped)
+        kept = (one for one in file.module.statements if not (one.imports or one.name in dropped or is_idle(one)))
         used = _used(tuple(kept), {name.bound for name in one.values()})
         one = {key: name for key, name in one.items() if name.bound in used or name.module == "__future__"}
         other = {key: name for key, name in other.items() if name.bound in used or key in one}

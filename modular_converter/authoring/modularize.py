@@ -23,6 +23,7 @@ from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.proof import prove_draft
 from modular_converter.authoring.relax import Parent, relax
 from modular_converter.authoring.sources import SourceFile, find_sources, open_source
+from modular_converter.authoring.unused import UNUSED, unused_definitions, without_unused
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
@@ -44,6 +45,8 @@ class Modularized:
     """File that stays written by hand -> the reason."""
     accepted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Class whose docstrings or comments become its parent's -> its text before and after."""
+    unused: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """File -> its definitions that nothing uses, and that go."""
 
     @property
     def rewritten(self) -> Mapping[str, str]:
@@ -86,11 +89,17 @@ def modularize_allowing(
     preferred: Collection[str] = (),
     allowed: Collection[str] = (),
 ) -> Modularized:
-    """The same, with docstrings and comments of parents in place of the model's own if that saves lines.
+    """The same, without definitions that nothing uses, and with docstrings and comments of parents in place of the
+    model's own if that saves lines.
 
     Args:
-        allowed: what may differ: `docstrings`, `comments`.
+        allowed: what may differ: `docstrings`, `comments`, `unused`.
     """
+    if UNUSED in allowed:
+        rest, going = without_unused(flat, library)
+        found = modularize_allowing(rest, index, library, preferred, [one for one in allowed if one != UNUSED])
+        gone = {path: names for path, names in going.items() if path not in found.left}
+        return replace(found, flat=flat, unused=gone)
     exact = modularize(flat, index, library, preferred)
     if not allowed or exact.proof is None:
         return exact
@@ -216,8 +225,11 @@ def _shortest_in_the_way(lacking: Sequence[FileDifference], flat: FlatModel, lib
 
 
 def _reason(difference: FileDifference, library: Library) -> str:
-    """The reason why a file is not proven, with the definitions that its formatter would change."""
+    """The reason why a file is not proven, with the definitions that could go or that its formatter would change."""
     file = difference.file
+    unused = unused_definitions(file, library) if difference.missing else []
+    if unused:
+        return f"{difference.reason}; with `--allow {UNUSED}` what nothing uses would go: {', '.join(unused)}"
     if not (difference.other or file.is_generated):
         return difference.reason
     text = format_files({file.path: file.text}, library.settings).texts[file.path]

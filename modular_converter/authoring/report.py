@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from modular_converter.authoring.attempt import Proof
@@ -25,7 +25,7 @@ def summary_values(result: Modularized) -> dict[str, Any]:
         "parents": parents_of(proof) if proof else {},
         "definitions": _definitions(proof) if proof else [],
         "warnings": [f"{one.code} {one.message}" for one in proof.conversion.findings] if proof else [],
-        "changes": [text for one in proof.differences for text in changes_of(one)] if proof else [],
+        "changes": _changes(result),
         "accepted": sorted(result.accepted),
         "left": {os.path.basename(path): reason for path, reason in result.left.items()},
     }
@@ -55,6 +55,17 @@ def _definitions(proof: Proof) -> list[dict[str, Any]]:
     return found
 
 
+def _changes(result: Modularized) -> list[str]:
+    """What the next conversion changes in the files of a model."""
+    found = [change for one in result.proof.differences for change in changes_of(one)] if result.proof else []
+    return found + [_unused(path, names) for path, names in result.unused.items()]
+
+
+def _unused(path: str, names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names)
+    return f"{os.path.basename(path)}: nothing uses {shown}, which {'goes' if len(names) == 1 else 'go'}"
+
+
 def changes_of(difference: FileDifference) -> Iterator[str]:
     """The changes of a file written by hand when it is generated, in a few words each."""
     name = os.path.basename(difference.file.path)
@@ -65,7 +76,9 @@ def changes_of(difference: FileDifference) -> Iterator[str]:
     if change := difference.rewritten or difference.moved:
         yield f"{name}: {change}"
     if difference.dropped:
-        yield f"{name}: nothing uses {', '.join(f'`{one}`' for one in difference.dropped)}, which goes"
+        yield _unused(name, difference.dropped)
+    if difference.idle:
+        yield f"{name}: {', '.join(f'`{one}`' for one in difference.idle)} does nothing, and goes"
     if difference.guarded:
         yield f"{name}: imported on the condition of another file: {', '.join(f'`{one}`' for one in difference.guarded)}"
     if difference.origins:
@@ -86,7 +99,7 @@ def text(result: Modularized) -> str:
         lines = [f"{result.flat.model}: {result.flat.lines:,} lines -> {proof.lines:,}, inherits from {parents}"]
         if proof.conversion.findings:
             lines.append(f"  {count(len(proof.conversion.findings), 'warning')} when it is converted")
-        lines += (f"  {change}" for one in proof.differences for change in changes_of(one))
+        lines += (f"  {change}" for change in _changes(result))
     if result.accepted:
         lines.append(f"  docstrings or comments become those of the parent: {', '.join(result.accepted)}")
     lines += (f"  {os.path.basename(path)} stays as it is: {reason}" for path, reason in result.left.items())

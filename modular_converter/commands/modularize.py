@@ -14,8 +14,8 @@ def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tupl
     """The words of `--allow`; others are refused."""
     words = tuple(word.strip() for word in value.split(",") if word.strip())
     for word in words:
-        if word not in ("docstrings", "comments"):
-            raise click.BadParameter(f"{word!r} is neither `docstrings` nor `comments`.")
+        if word not in ("docstrings", "comments", "unused"):
+            raise click.BadParameter(f"{word!r} is none of `docstrings`, `comments` and `unused`.")
     return words
 
 
@@ -33,7 +33,8 @@ def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tupl
     metavar="WHAT",
     default="",
     callback=_allowed,
-    help="Let docstrings, comments, or docstrings,comments become those of the parents.",
+    help="What may differ, parted by commas: docstrings and comments become those of the parents, unused "
+    "definitions go.",
 )
 @click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="The report.")
 @version_option("modular-convert modularize")
