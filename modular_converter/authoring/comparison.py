@@ -10,7 +10,7 @@ from modular_converter.authoring.normal_form import ORIGIN, normal, squeezed, te
 from modular_converter.authoring.origins import import_origin
 from modular_converter.authoring.unused import is_idle
 from modular_converter.convert.emit.imports import names_in_annotations
-from modular_converter.convert.source.exports import exported_names
+from modular_converter.convert.source.exports import exported_names, has_unread_names
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
@@ -119,7 +119,7 @@ def compare_roughly(flat: FlatModel, texts: Mapping[str, str]) -> tuple[FileDiff
 
 
 def _compare(file: FlatFile, text: str, library: Library) -> FileDifference:
-    if text == file.text:
+    if text == file.text != "":
         return FileDifference(file)
     made = index_module(text, file.path)
     wanted, found = texts_of(file.module, file.is_generated), texts_of(made, file.is_generated)
@@ -131,6 +131,7 @@ def _compare(file: FlatFile, text: str, library: Library) -> FileDifference:
     common = [name for name in wanted if name in found]
     places = [name for name in found if name in wanted]
     missing = [name for name in wanted if name not in found and name not in dropped]
+    missing += ["the file, since it has no class"] * (not text and not missing)
     return FileDifference(
         file,
         missing=(*missing, *_lost_statements(file.module, made)),
@@ -161,9 +162,12 @@ def _with_other_origin(wanted: Module, made: Module) -> Iterator[str]:
             yield name
 
 
-def _exports(module: Module) -> list[str]:
-    """The exported names, sorted: a generated file has those of its own kind, in the order of the modular file."""
-    return sorted(exported_names(module.definitions.get("__all__")))
+def _exports(module: Module) -> tuple[list[str], bool]:
+    """The exported names, sorted: a generated file has those of its own kind, in the order of the modular file. And
+    whether there are more, which only running the file would tell.
+    """
+    exports = module.definitions.get("__all__")
+    return sorted(exported_names(exports)), exports is not None and has_unread_names(exports)
 
 
 def _lost_statements(wanted: Module, made: Module) -> Iterator[str]:

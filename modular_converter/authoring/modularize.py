@@ -22,7 +22,7 @@ from modular_converter.authoring.flat_model import FlatModel
 from modular_converter.authoring.library_index import LibraryIndex
 from modular_converter.authoring.proof import prove_draft
 from modular_converter.authoring.relax import Parent, relax
-from modular_converter.authoring.sources import SourceFile, find_sources, open_source
+from modular_converter.authoring.sources import SourceFile, files_in_circles, find_sources, open_source
 from modular_converter.authoring.unused import UNUSED, unused_definitions, without_unused
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.index import index_module
@@ -63,8 +63,8 @@ def modularize(flat: FlatModel, index: LibraryIndex, library: Library, preferred
 
     Raises `ConversionError` where the formatter cannot be used.
     """
-    left: dict[str, str] = {}
-    rest = flat
+    left = files_in_circles(flat, index, library)
+    rest = flat.without(left)
     while rest.files:
         short = _shortest(rest, index, library, preferred)
         if short.has_come_back:

@@ -1,0 +1,49 @@
+"""Flat files as nobody would write them: what a conversion would lose or could not say stays, with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from modular_converter.api import convert_paths
+from modular_converter.commands.modularize import modularize_command
+from modular_converter.settings.load import load_settings
+from tests.unit.authoring.test_modularize import OLD, library_of, modularized
+
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+def test_a_list_of_exports_that_is_computed_is_not_lost(tmp_path: Path) -> None:
+    new = OLD.replace("Old", "New").replace("2020", "2021").replace('["NewModel"]', '[name for name in ["NewModel"]]')
+    result = modularized(library_of(tmp_path, new=new), "new")
+    assert result.proof is None
+    (reason,) = result.left.values()
+    assert "`__all__`" in reason
+
+
+@pytest.mark.parametrize("text", ["", "# Copyright 2021 New.\n"])
+def test_a_file_without_a_class_stays(text: str, tmp_path: Path) -> None:
+    result = modularized(library_of(tmp_path, new=text), "new")
+    assert result.proof is None
+    assert list(result.left.values()) == ["not generated: the file, since it has no class"]
+
+
+def test_models_that_import_from_each_other_do_not_become_a_circle(tmp_path: Path) -> None:
+    """Both are modularized in one run, and all that was written is converted in one run."""
+    texts = {}
+    for model, other in (("one", "two"), ("two", "one")):
+        imported = f"import torch\nfrom ..{other}.modeling_{other} import {other.title()}Model\n"
+        text = OLD.replace("Old", model.title()).replace("2020", "2021").replace("import torch\n", imported, 1)
+        texts[model] = text.replace("self.size =", f"self.other = {other.title()}Model\n        self.size =")
+    models = library_of(tmp_path, **texts)
+    done = CliRunner().invoke(modularize_command, ["one", "two", "--root", str(models)])
+    assert done.exit_code == 1
+    assert (
+        "modeling_two.py stays as it is: it imports OneModel from ..one.modeling_one, whose model takes" in done.stdout
+    )
+    written = sorted(models.glob("*/modular_*.py"))
+    assert [path.name for path in written] == ["modular_one.py"]
+    assert not any(one.failed for one in convert_paths(written, load_settings(str(models))))
