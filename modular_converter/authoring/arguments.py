@@ -70,8 +70,15 @@ def _expand(argument: str, models: str, settings: Settings) -> Iterator[tuple[st
         return
     folder = os.path.abspath(argument) if os.path.isdir(argument) else os.path.join(models, argument.replace("-", "_"))
     found = models_in(folder, settings)
+    if not found and os.path.isdir(folder):
+        raise ConversionError(missing_file.diagnose(Location(argument), reason="this folder holds no modeling file"))
+    if not found and argument.endswith(".py"):
+        raise ConversionError(missing_file.diagnose(Location(argument)))
     if not found:
-        reason = "no such model" if not os.path.isdir(folder) else "this folder holds no modeling file"
-        known = sorted(entry.name for entry in os.scandir(models) if entry.is_dir())
-        raise ConversionError(missing_file.diagnose(Location(argument), reason=reason, candidates=known))
+        raise ConversionError(missing_file.model(Location(argument), model_folders(models)))
     yield from ((folder, model) for model in found)
+
+
+def model_folders(models: str) -> list[str]:
+    """The names of the folders in the folder of models, sorted."""
+    return sorted(entry.name for entry in os.scandir(models) if entry.is_dir())

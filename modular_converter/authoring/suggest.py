@@ -29,7 +29,7 @@ class Suggestion:
     chosen: Mapping[str, Placed]
     """Class -> its parent in the choice for all classes together."""
     saved: Mapping[str, int]
-    """Model -> the lines that it would save as the only source, the largest number first."""
+    """Model -> the lines that it would save as the only source, the largest number first, then the oldest model."""
 
     def lines(self, name: str) -> int:
         """The lines of a class in the flat file."""
@@ -50,6 +50,7 @@ def suggest(flat: FlatModel, index: LibraryIndex, library: Library) -> Suggestio
 
 def _saved(flat: FlatModel, estimated: Mapping[str, Sequence[Placed]]) -> dict[str, int]:
     totals: dict[str, int] = {}
+    years = {one.source.model: one.source.year for some in estimated.values() for one in some}
     for name, some in estimated.items():
         full = flat.definitions[name][1].text.count("\n") + 3
         best: dict[str, int] = {}
@@ -57,7 +58,7 @@ def _saved(flat: FlatModel, estimated: Mapping[str, Sequence[Placed]]) -> dict[s
             best[one.source.model] = max(best.get(one.source.model, 0), full - one.heir.lines)
         for model, lines in best.items():
             totals[model] = totals.get(model, 0) + lines
-    return dict(sorted(((m, n) for m, n in totals.items() if n > 0), key=lambda one: (-one[1], one[0])))
+    return dict(sorted(((m, n) for m, n in totals.items() if n > 0), key=lambda one: (-one[1], years[one[0]], one[0])))
 
 
 def snippet(text: str, models: str, library: Library) -> FlatModel:

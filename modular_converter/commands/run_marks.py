@@ -94,7 +94,7 @@ def _folder_of(argument: str, options: MarksOptions) -> str:
     folder = os.path.join(models, argument.replace("-", "_"))
     if not os.path.isdir(folder):
         known = sorted(entry.name for entry in os.scandir(models) if entry.is_dir())
-        raise ConversionError(missing_file.diagnose(Location(argument), reason="no such model", candidates=known))
+        raise ConversionError(missing_file.model(Location(argument), known))
     return folder
 
 

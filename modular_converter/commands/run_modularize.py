@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import click
 
-from modular_converter.authoring.arguments import choose_models
+from modular_converter.authoring.arguments import choose_models, model_folders
 from modular_converter.authoring.flat_model import read_flat_model
 from modular_converter.authoring.library_index import read_index
 from modular_converter.authoring.modularize import Modularized, modularize_allowing
@@ -20,7 +20,7 @@ from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.generated_files import current_text, path_of_generated
 from modular_converter.files.links import is_installed
 from modular_converter.findings import ConversionError, Finding, Location
-from modular_converter.rules import read_only_target
+from modular_converter.rules import missing_file, read_only_target
 from modular_converter.settings.values import Settings
 
 
@@ -50,6 +50,9 @@ def run(options: ModularizeOptions) -> int:
         chosen = choose_models(options.models, options.package, options.root)
         if options.writes and not options.output_dir and is_installed(chosen.models):
             raise ConversionError(read_only_target.installed(Location(chosen.models)))
+        for name in options.preferred:
+            if name not in (known := model_folders(chosen.models)):
+                raise ConversionError(missing_file.model(Location(name), known))
         library = Library(chosen.settings)
         index = read_index(chosen.models, library)
     except ConversionError as error:
@@ -60,6 +63,7 @@ def run(options: ModularizeOptions) -> int:
     differs = False
     for folder, model in chosen.named:
         try:
+            _refuse_existing(os.path.join(folder, f"modular_{model}.py"), chosen.settings, options)
             flat = read_flat_model(folder, model, library)
             result = modularize_allowing(flat, index, library, options.preferred, options.allowed)
             differs |= bool(result.left) or result.proof is None
@@ -87,13 +91,22 @@ def _write_or_show(modular: str, text: str, settings: Settings, options: Modular
         print_diff(os.path.relpath(modular), old, text, options.output_format)
         return old != text
     if options.writes:
-        folder = os.path.abspath(options.output_dir) if options.output_dir else ""
-        target = path_of_generated(modular, replace(settings, output_dir=folder))
-        if os.path.lexists(target):
-            reason = "it exists; show the differences with --diff, or give --output-dir"
-            raise ConversionError(read_only_target.diagnose(Location(target), reason))
+        target, folder = _target(modular, settings, options)
         write_atomically(target, text, folder or os.path.dirname(target))
     return False
+
+
+def _target(modular: str, settings: Settings, options: ModularizeOptions) -> tuple[str, str]:
+    """The place of a modular file that is written, and the folder of `--output-dir`."""
+    folder = os.path.abspath(options.output_dir) if options.output_dir else ""
+    return path_of_generated(modular, replace(settings, output_dir=folder)), folder
+
+
+def _refuse_existing(modular: str, settings: Settings, options: ModularizeOptions) -> None:
+    """Raise `ConversionError` for a file that would be written over another one, before the work of finding it."""
+    target, _ = _target(modular, settings, options)
+    if options.writes and os.path.lexists(target):
+        raise ConversionError(read_only_target.modular_exists(Location(target)))
 
 
 def _show_accepted(result: Modularized, options: ModularizeOptions) -> None:

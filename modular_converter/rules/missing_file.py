@@ -33,6 +33,17 @@ def diagnose(location: Location, *, reason: str = "no such file", candidates: It
     )
 
 
+def model(location: Location, candidates: Iterable[str]) -> Finding:
+    """`location` is what stands in place of the name of a model; `candidates` are the names that exist."""
+    return Finding(
+        RULE,
+        location,
+        "there is no model of this name",
+        help=did_you_mean(location.path, candidates)
+        + "Give the name of a folder of models, a folder or a file; `--package` or `--root` say where models are.",
+    )
+
+
 def folder(location: Location, reason: str) -> Finding:
     """A folder that cannot be listed, so its modular files are unknown."""
     return Finding(

@@ -36,6 +36,16 @@ def installed(location: Location) -> Finding:
     return diagnose(location, "it belongs to an installed package; give --output-dir")
 
 
+def modular_exists(location: Location) -> Finding:
+    """`location` is a modular file that people have written, or may have."""
+    return Finding(
+        RULE,
+        location,
+        "this modular file exists, and is not overwritten",
+        help="Show the differences with `--diff`, or write elsewhere with `--output-dir DIR`.",
+    )
+
+
 def same_place(location: Location, other: str, output_dir: str) -> Finding:
     """The files of two modular files would have the same path: below `output_dir`, only the folder of the model counts."""
     return Finding(

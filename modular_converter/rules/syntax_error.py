@@ -35,10 +35,11 @@ class NewMLP(OldMLP)
 
 def diagnose(location: Location, reason: str, *, neighbour_of: str = "") -> Finding:
     """`reason` is the parser's own message; `neighbour_of` the modular file that needed this one, if it is another."""
+    program = location.path if not location.path.startswith("<") else "FILE"  # standard input has no name
     needed = f" (needed by {neighbour_of})" if neighbour_of else ""
     return Finding(
         RULE,
         location,
         f"this is not valid Python: {reason}{needed}",
-        help=f"Correct the file until `python -m py_compile {location.path}` passes.",
+        help=f"Correct the file until `python -m py_compile {program}` passes.",
     )

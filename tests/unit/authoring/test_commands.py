@@ -30,7 +30,7 @@ def test_it_writes_a_modular_file_once(zoo: Path) -> None:
     assert first.exit_code == 0 and "inherits from bert" in first.stdout
     text = modular.read_text()
     second = _modularize(zoo, "roberta")
-    assert second.exit_code == 2 and "it exists" in second.stderr
+    assert second.exit_code == 2 and "exists, and is not overwritten" in second.stderr
     assert modular.read_text() == text
 
 
@@ -54,6 +54,23 @@ def test_it_writes_elsewhere(zoo: Path, tmp_path: Path) -> None:
 def test_an_unknown_model_is_refused_with_a_hint(zoo: Path) -> None:
     done = _modularize(zoo, "gema", "--dry-run")
     assert done.exit_code == 2 and "gemma" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["models/roberta/modeling_robert.py", "--dry-run"], "no such file"),
+        (["models", "--dry-run"], "this folder holds no modeling file"),
+        (["roberta", "--from", "ber", "--dry-run"], "Did you mean `bert`?"),
+        (["roberta", "--allow", "typos"], "none of `docstrings`, `comments` and `unused`"),
+    ],
+)
+def test_bad_arguments_are_refused(
+    arguments: list[str], message: str, zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(zoo)
+    done = CliRunner().invoke(modularize_command, arguments)
+    assert done.exit_code == 2 and message in done.stderr and "Did you mean `models`" not in done.stderr
 
 
 def test_it_suggests_class_by_class(zoo: Path) -> None:
