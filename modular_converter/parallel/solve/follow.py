@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from modular_converter.parallel.errors import TraceError
+from modular_converter.parallel.solve.axes import size
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.operators import operator_of
+from modular_converter.parallel.solve.operators.traits import opaque
 from modular_converter.parallel.trace.graph import Trace
 
 
@@ -28,9 +30,21 @@ def follow(trace: Trace) -> Flow:
         except RecursionError as error:
             said = f"{op.name} in {op.module or 'the model'} ties the entries of an axis one to the next"
             raise TraceError(f"{said}: its axes cannot be followed") from error
+        for number in op.outputs:
+            if not _fits(flow, number):
+                flow.dims.pop(number, None)
+                opaque(flow, op)
         if operator.traits.part:
             flow.carry(op, op.inputs()[0])
     for number in trace.outputs:
         for seq in flow.of(number):
             flow.whole(seq, OUTPUT)
     return flow
+
+
+def _fits(flow: Flow, number: int) -> bool:
+    """Whether a rule has said axes of a result, and those of its shape: a form that it does not know may have another."""
+    dims, shape = flow.dims.get(number), flow.shape(number)
+    if dims is None or len(dims) != len(shape):
+        return False
+    return all(size(seq) == length or not length for seq, length in zip(dims, shape))

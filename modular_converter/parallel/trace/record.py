@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modular_converter.parallel.errors import TraceError
+from modular_converter.parallel.trace.call_integers import READS, stated_integers
 from modular_converter.parallel.trace.call_names import (
     bound_arguments,
     caller_of,
@@ -41,7 +42,7 @@ from modular_converter.parallel.trace.graph import (
     Tensor,
     Trace,
 )
-from modular_converter.parallel.trace.integers import SourcedInt, comparisons, source_of, sourced_attributes
+from modular_converter.parallel.trace.integers import SourcedInt, comparisons, sourced_attributes
 from modular_converter.parallel.trace.unchanged import unchanged
 
 
@@ -122,12 +123,12 @@ class _Recorder:
 
     def number(self, tensor: torch.Tensor, kind: str, name: str = "") -> int:
         found = self.numbers.get(id(tensor))
-        if found is not None:
-            return found
-        self.alive.append(tensor)
-        self.numbers[id(tensor)] = len(self.tensors)
         with torch._C.DisableTorchFunction():
             shape = tuple(int(length) for length in tensor.shape)
+            if found is not None and self.tensors[found].shape == shape:
+                return found  # one whose shape was changed in place counts as another one from then on
+            self.alive.append(tensor)
+            self.numbers[id(tensor)] = len(self.tensors)
             self.tensors.append(Tensor(shape, kind, name, tensor.is_floating_point() or tensor.is_complex()))
         return len(self.tensors) - 1
 
@@ -155,13 +156,21 @@ class _Recorder:
             return value
         return str(value)
 
-    def operation(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+    def operation(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run an operation and note it."""
         operands = tuple(self.argument(value) for value in args)
         named = tuple((key, self.argument(value)) for key, value in sorted(kwargs.items()))
-        outputs = tuple(self.number(tensor, VALUE) for tensor in tensors_in(result))
         name, pointwise, places = _said_of(func)
         dims = _dims(places, args, kwargs)
+        result = func(*args, **kwargs)
+        outputs = tuple(self.number(tensor, VALUE) for tensor in tensors_in(result))
         self.ops.append(Op(name, operands, named, outputs, self.stack[-1][0], self.current_call, pointwise, dims))
+        return result
+
+    def read(self, tensor: torch.Tensor) -> None:
+        """Note that the program takes the values of a tensor, as ``item`` does."""
+        operand = (self.argument(tensor),)
+        self.ops.append(Op("_local_scalar_dense", operand, (), (), self.stack[-1][0], self.current_call))
 
     def hooks(self) -> _ModuleHooks:
         return _ModuleHooks(self)
@@ -229,11 +238,13 @@ class _Calls(TorchFunctionMode):
         if func is _SHAPE_GETTER or (name == "__get__" and func == _SHAPE_GETTER) or name == "size":
             return self._shape(func, args, kwargs)
         if name in ("numel", "nelement"):
-            return math.prod(self._shape(torch.Tensor.size, args, {}))
+            return math.prod(self._shape_of(args[0]))
         outer = self.recorder.current_call
-        integers = tuple(_integers(args)) + tuple(_integers(tuple(kwargs.values())))
-        self.recorder.calls.append(Call(name, integers, site_of_call()))
+        stated, integers = stated_integers(name, args, kwargs, self._shape_of)
+        self.recorder.calls.append(Call(stated, integers, site_of_call()))
         self.recorder.current_call = len(self.recorder.calls) - 1
+        if name in READS:
+            self.recorder.read(args[0])
         try:
             return func(*args, **kwargs)
         finally:
@@ -247,6 +258,9 @@ class _Calls(TorchFunctionMode):
             dim = int(args[1] if len(args) > 1 else kwargs["dim"])
             return self._entry(number, dim % max(tensor.dim(), 1), result)
         return torch.Size([self._entry(number, dim, length) for dim, length in enumerate(result)])
+
+    def _shape_of(self, tensor: torch.Tensor) -> Any:
+        return self._shape(torch.Tensor.size, (tensor,), {})
 
     @staticmethod
     def _entry(number: int, dim: int, length: int) -> int:
@@ -271,18 +285,6 @@ def _dims(places: Sequence[int], args: Sequence[Any], kwargs: Mapping[str, Any])
     )
 
 
-def _integers(value: Any) -> list[Source]:
-    if isinstance(value, bool):
-        return []
-    if isinstance(value, int):
-        return [source_of(value)]
-    if isinstance(value, (list, tuple)):
-        return [found for item in value for found in _integers(item)]
-    if isinstance(value, slice):
-        return _integers((value.start, value.stop, value.step))
-    return []
-
-
 class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records the canonical operations below the calls."""
 
@@ -291,7 +293,4 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        self.recorder.operation(func, args, kwargs, result)
-        return result
+        return self.recorder.operation(func, args, kwargs or {})

@@ -14,7 +14,14 @@ from tests.parallel.solve.operator_cases import A, Call, Draw, _on
 FORMS: dict[str, Callable[[Draw], Call]] = {}
 """``operator: form`` -> its case."""
 # Forms in which everything stays whole.
-MUTE_FORMS = {"view: mixed", "roll: of_all_entries", "index: by_a_mask", "sum: all_at_once", "mean: all_at_once"}
+MUTE_FORMS = {
+    "squeeze: all",
+    "view: mixed",
+    "roll: of_all_entries",
+    "index: by_a_mask",
+    "sum: all_at_once",
+    "mean: all_at_once",
+}
 
 
 def forms(names: str, own: str) -> Callable[[Callable[[Draw, str, str], Call]], Any]:

@@ -21,13 +21,14 @@ def slice_(flow: Flow, op: Op) -> None:
     start = min(integer_argument(argument(op, 2, "start"), 0), length)
     start = max(start + length, 0) if start < 0 else start
     step = integer_argument(argument(op, 4, "step", 1), 1)
+    from_end = integer_argument(argument(op, 2, "start"), 0) < 0
     new = flow.shape(out)[at]
     if step == 1:
         stop = start + new
         if (start, stop) != (0, length):
             _require_cut(flow, op, dims[at], start, stop)
         dims[at] = flow.axes.cut(dims[at], start, stop) if new else ()
-    elif length == new * step:
+    elif length == new * step and not from_end:
         outer, inner = flow.axes.take(dims[at], new)
         flow.whole(inner, "a slice with a step")
         dims[at] = outer or _give_up(flow, dims[at], new)
@@ -37,17 +38,35 @@ def slice_(flow: Flow, op: Op) -> None:
 
 
 def _require_cut(flow: Flow, op: Op, seq: Seq, start: int, stop: int) -> None:
-    given = flow.call_integers(op, "__getitem__", "__setitem__", "narrow") or ()
+    narrowed = flow.call_integers(op, "narrow")
+    if narrowed is not None:
+        flow.require(flow.axes.cut(seq, start, stop), narrowed[1], "a slice length")
+        return _require_border(flow, seq, start, narrowed[:1])
+    given = flow.call_integers(op, "__getitem__", "__setitem__")
+    if given is None:
+        return flow.whole(seq, "a slice that torch works out")
     for point in (start, stop):
-        if 0 < point < size(seq):
-            found = next((source for source in given if source.value == point), Source("const", point))
-            flow.stretches.append(Stretch(seq, 0, point, found))
-            behind = next((source for source in given if source.value == point - size(seq)), None)
-            if found.kind == "const" and behind is not None:
-                tail = flow.axes.cut(seq, point, size(seq))
-                flow.require(tail, _negated(behind), "a slice from the end")
-            else:
-                flow.require(flow.axes.cut(seq, 0, point), found, "a slice border")
+        _require_border(flow, seq, point, given)
+
+
+def _require_border(flow: Flow, seq: Seq, point: int, given: tuple[Source, ...]) -> None:
+    """A border of a slice is one of some integers of the code, counted from the front or from the end."""
+    if not 0 < point < size(seq):
+        return
+    found = _only(given, point) or Source("const", point)
+    flow.stretches.append(Stretch(seq, 0, point, found))
+    behind = _only(given, point - size(seq))
+    if found.kind == "const" and behind is not None:
+        tail = flow.axes.cut(seq, point, size(seq))
+        flow.require(tail, _negated(behind), "a slice from the end")
+    else:
+        flow.require(flow.axes.cut(seq, 0, point), found, "a slice border")
+
+
+def _only(given: tuple[Source, ...], value: int) -> Source | None:
+    """The integer of this value; None where two that are read from different places have it."""
+    found = {source for source in given if source.value == value}
+    return found.pop() if len(found) == 1 else None
 
 
 def _negated(source: Source) -> Source:

@@ -34,7 +34,7 @@ def layer_norm(flow: Flow, op: Op) -> None:
                 flow.axes.unify(left, right)
     flow.set(op.outputs[0], list(dims))
     for out in op.outputs[1:]:
-        flow.fresh(out, "statistics of a norm")
+        flow.set(out, [*dims[:-count], *[()] * count])
 
 
 @TABLE.operator("native_group_norm native_batch_norm _native_batch_norm_legit_no_training")
@@ -42,7 +42,8 @@ def channel_norm(flow: Flow, op: Op) -> None:
     """Group and batch norms: channels and positions stay whole."""
     source = ref(op.args[0])
     dims = flow.of(source)
-    for seq in dims[1:]:
+    in_training = op.name == "native_batch_norm" and op.args[5]
+    for seq in dims if in_training else dims[1:]:
         flow.whole(seq, "a norm over channels")
     for number in op.inputs()[1:]:
         for seq in flow.of(number):
@@ -50,6 +51,8 @@ def channel_norm(flow: Flow, op: Op) -> None:
     flow.set(op.outputs[0], list(dims))
     for out in op.outputs[1:]:
         flow.fresh(out, "statistics of a norm")
+        if op.name == "native_group_norm":
+            flow.dims[out][0] = dims[0]
 
 
 @TABLE.operator("_scaled_dot_product_flash_attention_for_cpu")
@@ -69,7 +72,7 @@ def attention(flow: Flow, op: Op) -> None:
     dims = [q[0], q[1], q[2], v[3]]
     flow.set(out, dims)
     for number in op.outputs[1:]:
-        flow.fresh(number, "statistics of attention")
+        flow.set(number, dims[:3])
     for number in op.inputs()[3:]:
         for back, seq in enumerate(reversed(flow.of(number)), start=1):
             partner = (k[2], q[2], q[1], q[0])[back - 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modular_converter.parallel.solve.axes import Seq, size
 from modular_converter.parallel.solve.flow import Flow, Lookup, argument, integer_argument, ref
-from modular_converter.parallel.solve.operators.traits import Linear, OperatorTable, Traits
+from modular_converter.parallel.solve.operators.traits import Linear, OperatorTable, Traits, opaque
 from modular_converter.parallel.trace.graph import Op, Ref, Source
 
 
@@ -19,7 +19,7 @@ _CONVOLUTIONS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_tra
 @TABLE.operator("dot")
 def mm(flow: Flow, op: Op) -> None:
     """``[m, k] @ [k, n]``; ``addmm`` adds a first operand that is aligned from the right."""
-    shift = 1 if op.name in ("addmm", "baddbmm", "addmv", "addbmm") else 0
+    shift = 1 if op.name.startswith(("add", "badd")) else 0
     a, b = ref(op.args[shift]), ref(op.args[shift + 1])
     left, right = flow.of(a), flow.of(b)
     flow.contract(left[-1], right[-2 if len(right) > 1 else 0], a, b)
@@ -38,6 +38,8 @@ def grouped_mm(flow: Flow, op: Op) -> None:
     """Rows sorted by expert times one matrix an expert: ``[s, k] x [e, k, n]``; the expert axis is looked up."""
     a, b = ref(op.args[0]), ref(op.args[1])
     left, right = flow.of(a), flow.of(b)
+    if (len(left), len(right)) != (2, 3):
+        return opaque(flow, op)
     flow.contract(left[-1], right[-2], a, b)
     offsets = argument(op, 2, "offs")
     flow.whole(left[0], "rows are sorted by expert")

@@ -71,7 +71,7 @@ def _regrouped(flow: Flow, dims: Sequence[Seq], lengths: Sequence[int]) -> list[
         if head is None:
             break
         taken.append(head)
-    if len(taken) == len(lengths):
+    if len(taken) == len(lengths) and not pool:  # what is left over is a part of the bytes of a wider type
         return taken
     fresh = [flow.axes.leaf(length) for length in lengths]
     for seq in [*dims, *fresh]:
@@ -89,7 +89,7 @@ def _sizes_of_view(flow: Flow, op: Op, dims: list[Seq]) -> None:
         _require_free(flow, dims[at : at + len(given) - 1], given[1:])
 
 
-def _require_free(flow: Flow, dims: list[Seq], given: tuple[Source, ...]) -> None:
+def _require_free(flow: Flow, dims: Sequence[Seq], given: Sequence[Source]) -> None:
     for seq, source in zip(dims, given):
         flow.require(seq, source, "a size in a view")
 
@@ -99,7 +99,7 @@ def transpose(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     dims = list(flow.of(source))
     if len(dims) > 1:
-        first, second = (0, 1) if op.name == "t" else (integer_argument(op.args[1]), integer_argument(op.args[2]))
+        first, second = (integer_argument(at) for at in op.args[1:3]) if len(op.args) > 1 else (0, 1)
         dims[first], dims[second] = dims[second], dims[first]
     flow.set(op.outputs[0], dims)
 
@@ -125,6 +125,9 @@ def squeeze(flow: Flow, op: Op) -> None:
     source = ref(op.args[0])
     shape, dims = flow.shape(source), flow.of(source)
     chosen = [at % len(dims) for at in integer_arguments(op.args[1])] if len(op.args) > 1 else list(range(len(dims)))
+    for i in chosen:
+        if shape[i] > 1:
+            flow.whole(dims[i], "a squeeze, which drops a share of one entry")
     kept = [seq for i, seq in enumerate(dims) if not (i in chosen and shape[i] == 1)]
     flow.set(op.outputs[0], kept)
 
@@ -135,15 +138,22 @@ def expand(flow: Flow, op: Op) -> None:
     shape_out = flow.shape(out)
     dims_in = flow.of(source)
     missing = len(shape_out) - len(dims_in)
+    given = flow.call_integers(op, "expand", "broadcast_to") or ()
+    stated = given if len(given) == len(shape_out) else ()
     dims: list[Seq] = []
     for i, length in enumerate(shape_out):
         old = dims_in[i - missing] if i >= missing else ()
         fresh = not old and length > 1
-        dims.append(flow.axes.leaf(length) if fresh else old)
+        dims.append(_stretched(flow, length, stated[i : i + 1]) if fresh else old)
     flow.set(out, dims)
-    given = flow.call_integers(op, "expand", "broadcast_to")
-    if given is not None and len(given) == len(dims):
-        _require_free(flow, dims, given)
+    _require_free(flow, dims, stated)
+
+
+def _stretched(flow: Flow, length: int, stated: Sequence[Source]) -> Seq:
+    """An axis along which all entries are equal: the one of the tensor whose length it takes, if it takes one."""
+    if stated and stated[0].kind == "shape" and stated[0].value == length:
+        return flow.of(stated[0].tensor)[stated[0].dim]
+    return flow.axes.leaf(length)
 
 
 @TABLE.operator("repeat", MOVE)
