@@ -128,12 +128,13 @@ class Tests:
     def of(self, mutant: Mutant) -> list[str]:
         """The tests that execute the changed statement, the quickest first.
 
-        Where none does, as at the top of a module, those that execute anything in its file; else all.
+        Where none does, as at the top of a module, first those that execute anything in its file, then, as a table may
+        be read from another file, all others.
         """
         path = str(mutant.path.relative_to(ROOT))
         inside = {one: files[path] for one, files in self.lines.items() if path in files}
         touching = [one for one, lines in inside.items() if any(line in mutant.header for line in lines)]
-        return sorted(touching or inside or self.lines, key=lambda one: (self.seconds[one], one))
+        return sorted(touching or self.lines, key=lambda one: (one not in inside, self.seconds[one], one))
 
 
 def survives(mutant: Mutant, tree: Path, tests: Tests, limit: float) -> bool:
