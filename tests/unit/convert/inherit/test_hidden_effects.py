@@ -80,3 +80,31 @@ def test_what_the_methods_do_that_a_statement_uses(text: str, reads: str, binds:
 )
 def test_statements_that_give_the_instance_away(text: str, given: bool) -> None:
     assert hands_over(ast.parse(text).body[0], "self") is given
+
+
+@pytest.mark.parametrize(
+    ("body", "sets", "reads"),
+    [
+        ("setattr(self, x, 1)", True, True),
+        ("setattr(self, 'a', 1)", False, True),
+        ("setattr(x, self.a, 1)", False, False),
+        ("setattr(x, y, self.a)", False, False),
+        ("getattr(self, x)", False, True),
+        ("self.__dict__['a'] = 1", True, True),
+        ("self.__dict__.update(x)", True, True),
+        ("vars(self).update(x)", True, True),
+        ("vars(x).update(self.a)", False, False),
+        ("x.__dict__.update(self.a)", False, False),
+        ("return self.__dict__", False, True),
+        ("return vars(self)", False, True),
+        ("self.a = x", False, False),
+    ],
+)
+def test_methods_that_set_or_read_any_attribute(body: str, sets: bool, reads: bool) -> None:
+    (fill, outer) = ast.parse(f"def fill(self, x, y):\n    {body}\ndef outer(self):\n    self.fill(1, 2)\n").body
+    assert isinstance(fill, ast.FunctionDef) and isinstance(outer, ast.FunctionDef)
+    hidden = HiddenEffects({"fill": [fill], "outer": [outer]}, "me")
+    for text in ("me.fill(1, 2)", "me.outer()"):
+        (node,) = ast.parse(text).body
+        assert hidden.may_set_any(node, effects_of(node)) is sets
+        assert hidden.may_read_any(node, effects_of(node)) is reads
