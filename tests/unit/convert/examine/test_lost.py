@@ -246,3 +246,23 @@ def test_a_long_statement_is_shown_in_part(tmp_path):
 def test_names_in_all_that_are_no_strings(tmp_path, exports, is_lost):
     conversion = convert(tmp_path, CHILD + exports, neighbour=NEIGHBOUR)
     assert codes(conversion) == [("MC506", CHILD.count("\n") + 1)] * is_lost
+
+
+@pytest.mark.parametrize(
+    ("statement", "changed"),
+    [
+        ("OldMLP.kinds.append(OldTower)", ["OldMLP"]),
+        ("OldMLP.register(OldTower)", ["OldMLP"]),
+        ("OldMLP.kinds += [OldTower]", ["OldMLP"]),
+        ("del OldTower.kinds", ["OldTower"]),
+        ("register(OldMLP, OldTower)", ["OldMLP", "OldTower"]),
+        ("for one in (OldTower,):\n    one.kind = 1", ["OldTower"]),
+    ],
+)
+def test_what_a_statement_of_the_neighbour_changes(tmp_path, statement, changed):
+    neighbour = f"class OldMLP:\n    kinds = []\n\n\nclass OldTower:\n    kinds = []\n\n\n{statement}\n"
+    modular = (
+        "from ..old.modeling_old import OldMLP, OldTower\nclass NewMLP(OldMLP): ...\nclass NewTower(OldTower): ...\n"
+    )
+    found = [one.message.split("`")[1] for one in convert(tmp_path, modular, neighbour=neighbour).findings]
+    assert found == changed

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from textwrap import indent as indented
+
 import pytest
 
 from tests.unit.convert.inherit.merging import findings, merge
+
+
+def indent(text: str) -> str:
+    return indented(text.removesuffix("\n") + "\n", "    ")
 
 
 def method(child: str, parent: str) -> str:
@@ -134,3 +140,20 @@ def test_bodies_on_the_line_of_their_def_are_merged():
     names: dict[str, object] = {}
     exec("class C:\n" + merged, names)
     assert names["C"]().f(3) == 8
+
+
+@pytest.mark.parametrize(
+    ("parent", "child", "merged"),
+    [
+        ("self.a = 1\nself.b = 2\nself.c = 3", "self.a = self.b = make()", "self.a = self.b = make()\nself.c = 3"),
+        ("self.a = 1\nself.c = 3", "self.a = self.b = make()", "self.a = self.b = make()\nself.c = 3"),
+        ("self.a = 1\nself.b = 2", "del self.x", "self.a = 1\nself.b = 2"),
+        ("self.a = 1\nself.b = 2", "del self.x, self.a", "self.b = 2"),
+        ("if a:\n    self.x = 2", "del self.x", "if a:\n    self.x = 2\ndel self.x"),
+        ("self.a = 1", "del x.y", "self.a = 1\ndel x.y"),
+    ],
+)
+def test_assignments_of_several_names_and_removals_of_others(parent: str, child: str, merged: str) -> None:
+    head = "def f(self, a, x):\n"
+    found = method(f"{head}    super().f(a, x)\n{indent(child)}", head + indent(parent))
+    assert found == indent(head + indent(merged))
