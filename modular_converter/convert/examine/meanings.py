@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from modular_converter.convert.examine.code import globals_read, same_code
+from modular_converter.convert.examine.left_of_parent import left_of_parent
 from modular_converter.convert.examine.meaning import BUILTINS, Meaning, builtin, imported, is_replacement
 from modular_converter.convert.examine.reexports import DefinitionPlace, place_of
 from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inherit.members import Member, parse_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
@@ -73,23 +73,8 @@ def _shared_changes(
     bound = names.bound[built.neighbour] | shadowed
     for name in sorted(built.parent.uses & built.statement.uses & definition.uses & bound):
         change = names.change(name, built.neighbour, definition, file)
-        if change is not None and name in _left_of_parent(built):
+        if change is not None and name in left_of_parent(built.statement.text, built.parent.text, built.pieces):
             yield change
-
-
-def _left_of_parent(built: BuiltClass) -> frozenset[str]:
-    """The globals in those members of a parent that the child does not replace."""
-    assert built.parent is not None
-    own = {
-        name for member in parse_class(built.statement.text).members for name in member.binds if not _extends(member)
-    }
-    left = [member for member in parse_class(built.parent.text).members if not own & member.binds]
-    text = "class _:\n" + "".join(member.text for member in left)
-    return globals_read(text) if left else frozenset()
-
-
-def _extends(member: Member) -> bool:
-    return "super(" in member.text
 
 
 def origin_of(definition: EmittedDefinition, neighbours: Neighbourhood) -> str:

@@ -80,6 +80,41 @@ def test_a_name_in_the_lines_of_both(override: str, told: bool) -> None:
     assert bool(findings(modular, f"from ...one import limit\n\n\n{USER}")) is told
 
 
+LEFT = {
+    "an alias of what is replaced": ("g = 1\ndef f(self, x):\n    return x\n\ndef use(self): return limit(1)", True),
+    "a decorator": ("def d(self, x):\n    return limit(x)", True),
+    "a decorator that gives way": ("@staticmethod\ndef d(x):\n    return limit(x)", False),
+    "a value that gives way": ("v = limit(2)", False),
+    "a value for an annotation": ("v: int\ndef use(self): return limit(1)", True),
+}
+
+
+@pytest.mark.parametrize(("own", "told"), LEFT.values(), ids=LEFT)
+def test_what_is_left_of_the_parent_beside_an_override(own: str, told: bool) -> None:
+    """A name in the lines of both, which the parent has in one member alone."""
+    bodies = {
+        "f": "def f(self, x):\n    return limit(x)\n\nalias = f",
+        "d": "@limit\ndef d(self, x):\n    return x",
+        "v": "v: int = limit(3)",
+    }
+    body = next(text for name, text in bodies.items() if f"def {name}(" in own or own.startswith(name))
+    own, body = (text.replace("\n", "\n    ") for text in (own, body))
+    modular = (
+        f"from ...other import limit\nfrom ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    {own}\n"
+    )
+    assert bool(findings(modular, f"from ...one import limit\n\n\nclass OldMLP:\n    {body}\n")) is told
+
+
+def test_decorators_and_bases_of_a_class_are_left() -> None:
+    modular = (
+        MODULAR.format("other")
+        .replace(", old_scale", "")
+        .replace("from ..older.modeling_older import older_scale\n", "")
+    )
+    for header in ("@limit\nclass OldMLP:", "class OldMLP(limit):"):
+        assert findings(modular, f"from ...one import limit\n\n\n{header}\n    pass\n")
+
+
 @pytest.mark.parametrize(
     ("used", "scale", "told"),
     [("old_scale", "x", False), ("older_scale", "x", True), ("older_scale", "3 * x", False)],
