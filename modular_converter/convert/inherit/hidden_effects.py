@@ -55,6 +55,10 @@ class HiddenEffects:
             return False
         return hands_over(node, self._instance) or self._is_so(_sets_any, node, effects)
 
+    def may_change_any(self, node: ast.AST, effects: Effects) -> bool:
+        """Whether a statement may set any attribute, or calls a method of a base: `self.register_buffer("a", a)`."""
+        return self.may_set_any(node, effects) or (self._is_init and self._calls_base(node))
+
     def may_read_any(self, node: ast.AST, effects: Effects) -> bool:
         """Whether a statement, or a method that it uses, may read any attribute: `count(self)`, `self.__dict__`."""
         if effects.reads.isdisjoint((self._instance, "super")):
@@ -139,7 +143,12 @@ def _sets_any(node: ast.AST, instance: str) -> bool:
         if isinstance(part, ast.Call) and dotted(part.func) == "setattr" and len(part.args) == 3:
             if dotted(part.args[0]) == instance and not isinstance(part.args[1], ast.Constant):
                 return True
-        elif isinstance(part, (ast.Attribute, ast.Subscript)) and _holds_all(part.value, instance):
+        elif (
+            isinstance(part, ast.Attribute)
+            and part.attr == "__setattr__"
+            or isinstance(part, (ast.Attribute, ast.Subscript))
+            and _holds_all(part.value, instance)
+        ):
             return True
     return False
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from modular_converter.convert.inherit.class_findings import ClassFinding, local_name_shared, not_mergeable
 from modular_converter.convert.inherit.effects import captured_by
-from modular_converter.convert.inherit.reaching import History, Order
+from modular_converter.convert.inherit.history import History, Order
 from modular_converter.convert.inherit.scopes import Function, declared_global, own_nodes, parameters_of
 from modular_converter.convert.inherit.statements import Line
 from modular_converter.facts.nodes import walk

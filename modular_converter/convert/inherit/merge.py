@@ -27,6 +27,7 @@ from modular_converter.convert.inherit.pieces import ClassPiece
 from modular_converter.convert.inherit.prefix import common_suffix
 from modular_converter.convert.inherit.special_classes import check_special
 from modular_converter.convert.inherit.taken import pieces_of
+from modular_converter.convert.inherit.taken_expressions import check_taken_expressions
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
@@ -91,6 +92,7 @@ def merge_class(
     merger.findings.extend(check_halves(child, parent))
     merger.findings.extend(check_class_names(child, parent, module_names))
     merger.findings.extend(check_names_of_classes(child, parent, parent_base, bases))
+    merger.findings.extend(check_taken_expressions(child, parent))
     merger.findings.extend(check_special(child, parent))
     members = merge_members(child, parent, merger.override, merger.new)
     decorators = _decorators(child, parent)

@@ -3,135 +3,12 @@
 from __future__ import annotations
 
 import ast
-import heapq
 import itertools
-from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
 
-from modular_converter.convert.inherit.effects import covers
-from modular_converter.convert.inherit.hidden_effects import HiddenEffects
+from modular_converter.convert.inherit.history import History, Order
 from modular_converter.convert.inherit.scopes import own_nodes
 from modular_converter.convert.inherit.statements import Line, only_removes
-
-
-FARTHEST = 50
-"""The most writers of one attribute that are compared, from the last one back, and the most lines that may read any
-attribute.
-
-Time stays proportional to the input.
-"""
-
-
-NO_METHODS = HiddenEffects({}, "")
-
-
-class History:
-    """The lines that write a path above a place in a list of lines."""
-
-    def __init__(self, lines: Sequence[Line], instance: str, hidden: HiddenEffects = NO_METHODS) -> None:
-        """`instance` is the name of the instance: operations on the whole instance are not followed."""
-        self.lines = lines
-        self.turn = {line.origin: place for place, line in enumerate(lines)}
-        self.by_text = {line.original: place for place, line in enumerate(lines)}
-        self._writers: dict[str, list[int]] = {}
-        self._binders: dict[str, list[int]] = {}
-        for place, line in enumerate(lines):
-            for path in line.effects.writes.union(hidden.of(line.effects).writes) - {instance}:
-                self._writers.setdefault(path, []).append(place)
-            for path in line.effects.binds:
-                self._binders.setdefault(path, []).append(place)
-
-    def place(self, line: Line) -> int | None:
-        """The position of a line; for a line that is not repeated, the position of the parent's equal line."""
-        return self.turn.get(line.origin, self.by_text.get(line.original))
-
-    def binder(self, name: str, end: int) -> Line | None:
-        """The last line above a place that binds a name."""
-        found = self._binders.get(name, [])
-        place = bisect_left(found, end)
-        return self.lines[found[place - 1]] if place else None
-
-    def binds_from(self, name: str, start: int) -> bool:
-        """Whether a line at or below a place binds a name."""
-        return self._binders.get(name, [-1])[-1] >= start
-
-    def writers(self, path: str, end: int) -> list[Line]:
-        """The lines that decide the value of a path above a place, the last one first."""
-        found: list[Line] = []
-        for place in itertools.islice(self._places(path, end), FARTHEST):
-            line = self.lines[place]
-            found.append(line)
-            if any(covers(target, path) for target in (*line.targets, *line.deleted)):
-                break
-        return found
-
-    def _places(self, path: str, end: int) -> Iterator[int]:
-        """The places of the lines that write a path or an object that holds it, the last one first."""
-        names = path.split(".")
-        lists = [self._writers.get(".".join(names[:length]), []) for length in range(1, len(names) + 1)]
-        each = [reversed(places[: bisect_left(places, end)][-FARTHEST:]) for places in lists]
-        return (place for place, _ in itertools.groupby(heapq.merge(*each, reverse=True)))
-
-
-@dataclass(frozen=True)
-class Order:
-    """The lines of an override and of the parent's method, as inheritance executes them."""
-
-    before: Sequence[Line]
-    """The child's lines above its `super()` statement."""
-    inherited: Sequence[Line]
-    """The parent's."""
-    after: Sequence[Line]
-    """The child's lines behind its `super()` statement."""
-    instance: str
-    parameters: frozenset[str]
-    """The parameters of the merged method."""
-    hidden: HiddenEffects = NO_METHODS
-    """The effects of the methods that the lines use."""
-
-    @cached_property
-    def written(self) -> History:
-        """All lines."""
-        return History([*self.before, *self.inherited, *self.after], self.instance, self.hidden)
-
-    def gives_the_same(self, one: Line, other: Line) -> bool:
-        """Whether two statements of one text read the same values, as inheritance executes them."""
-        ends = self.written.turn[one.origin], self.written.turn[other.origin]
-        return one.original == other.original and all(
-            self.written.writers(path, ends[0]) == self.written.writers(path, ends[1]) for path in one.effects.reads
-        )
-
-    @cached_property
-    def own(self) -> History:
-        """The child's lines."""
-        return History([*self.before, *self.after], self.instance, self.hidden)
-
-    @cached_property
-    def of_parent(self) -> frozenset[Line]:
-        """The parent's lines."""
-        return frozenset(self.inherited)
-
-    @cached_property
-    def bound_by_parent(self) -> frozenset[str]:
-        """The paths that the parent's lines bind."""
-        return frozenset[str]().union(*(line.effects.binds for line in self.inherited))
-
-    @cached_property
-    def is_too_large(self) -> bool:
-        """Whether there is too much to compare: then the child's lines stay behind the parent's."""
-        effects = (one.effects for one in (*self.before, *self.inherited, *self.after))
-        return len(self.readers_of_all) > FARTHEST or self.hidden.are_too_many(effects)
-
-    @cached_property
-    def readers_of_all(self) -> frozenset[Line]:
-        """The child's lines behind its `super()` statement that may read any attribute."""
-        return frozenset(line for line in self.after if self.hidden.may_read_any(line.node, line.effects))
-
-    def attributes(self, paths: Collection[str]) -> list[str]:
-        """The attributes of the instance among some paths."""
-        return sorted(path for path in paths if path.startswith(f"{self.instance}."))
 
 
 def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
@@ -151,6 +28,7 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
     deleted = {target: line for line in order.after for target in line.deleted}
     found = _needed_above(order, deleted) | _behind_returns(order, merged) | {*_above_changes(order, history)}
     found |= {*_above_own_returns(order, history)} | {*_set_below(order, history)}
+    found |= {*_above_unknown_changes(order, history)}
     found |= {*_set_before_removal(order)} if deleted else set()
     for line in order.after:
         place = history.place(line)
@@ -212,6 +90,7 @@ def _set_below(order: Order, history: History) -> Iterator[Line]:
 def _above_changes(order: Order, history: History) -> Iterator[Line]:
     """The child's lines that would stand above another line that changes in place an object that they read."""
     last: dict[str, int] = {}
+    held_by: dict[str, frozenset[str]] = {}
     for place, line in enumerate(history.lines):
         if line in order.of_parent:
             last.update(dict.fromkeys(line.effects.objects_changed - {order.instance}, place))
@@ -220,8 +99,29 @@ def _above_changes(order: Order, history: History) -> Iterator[Line]:
         if at is not None:
             if any(at < last.get(path, at) for path in line.effects.reads):
                 yield line
-            for path in line.effects.objects_changed - {order.instance}:
+            changed = line.effects.objects_changed - {order.instance}
+            for path in changed.union(*(held_by.get(name, ()) for name in changed)):
                 last[path] = max(at, last.get(path, at))
+            held_by.update(_local_objects(line, order))
+
+
+def _local_objects(line: Line, order: Order) -> Iterator[tuple[str, frozenset[str]]]:
+    """The local names that a line binds, each with the attributes whose objects it may stand for: `h = self.items`."""
+    names = sorted(name for name in line.effects.binds if "." not in name)
+    return ((name, frozenset(order.attributes(line.effects.reads))) for name in names)
+
+
+def _above_unknown_changes(order: Order, history: History) -> Iterator[Line]:
+    """The child's lines that would stand above another one of the child that may set any attribute before them."""
+    last = -1
+    for line in order.after:
+        at = history.place(line)
+        if at is not None:
+            effects = line.effects
+            if at < last and order.attributes(effects.binds | effects.reads | order.hidden.of(effects).reads):
+                yield line
+            if order.hidden.may_change_any(line.node, effects):
+                last = max(at, last)
 
 
 def _needed_above(order: Order, deleted: Mapping[str, Line]) -> set[Line]:

@@ -20,9 +20,10 @@ from modular_converter.convert.inherit.class_findings import (
     replaces_several,
 )
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects
+from modular_converter.convert.inherit.history import Order
 from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.reaching import Order, misplaced, returns_in
+from modular_converter.convert.inherit.reaching import misplaced, returns_in
 from modular_converter.convert.inherit.scopes import Function, parameters_of
 from modular_converter.convert.inherit.statements import (
     Body,
@@ -129,10 +130,12 @@ def _reads_changes(line: Line, before: Sequence[Line], merge: Merge) -> bool:
 
 def _removes_too_much(merge: Merge, order: Order, part: Line) -> bool:
     """Whether removing the parent's `x` for `del self.x` or `self.x = self.x` differs from inheritance. If a base sets
-    it, the base's value would appear. If nothing else sets it, `self.x` cannot be read.
+    it, the base's value would appear. If nothing else sets it, `self.x` cannot be read. A property may do anything.
     """
     if not (part.deleted or only_removes(part)):
         return False
+    if part.targets and any(target.rpartition(".")[2] in merge.shape.methods for target in part.targets):
+        return True
     own = frozenset[str]().union(merge.available, *(line.effects.binds for line in order.before))
     if any(name.isidentifier() and name in own for name in part.deleted):  # a local name or parameter of the child
         return True

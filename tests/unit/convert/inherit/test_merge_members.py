@@ -72,6 +72,43 @@ def test_what_a_line_changes_is_changed_before_the_next_line_reads_it(change: st
     assert merged == inherited
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "self.__dict__.update(a=9)",
+        "self.__dict__['a'] = 9",
+        "vars(self).update(a=9)",
+        "object.__setattr__(self, 'a', 9)",
+        "self.__setattr__('a', 9)",
+        "super().__setattr__('a', 9)",
+        "setattr(self, 'a', 9)",
+        "self.c = (lambda one: vars(one).update(a=9))(self)",
+        "self.put_all()",
+        "h = self.h\n    h.append(9)",
+        "h = self.h[:1] or self.h\n    (k := h).clear()",
+        "for one in self.boxes:\n        one.append(9)",
+    ],
+)
+def test_what_a_line_may_change_without_a_word_is_changed_before_the_next_line_reads_it(change: str) -> None:
+    """Through the dictionary of attributes, code that gets the instance, a method of a base, or another name."""
+    parent = "def __init__(self):\n    self.a = 1\n    self.h = [1]\n    self.boxes = [[2]]\n    self.b = self.a"
+    child = f"def put_all(self):\n    vars(self)['a'] = 9\ndef __init__(self):\n    super().__init__()\n    {change}\n    self.b = self.a, [*self.h], [*self.boxes[0]]\n    self.a = self.b, 2"
+    inherited, merged = run(child, parent, "vars(new)")
+    assert merged == inherited
+
+
+def test_a_method_of_a_base_may_set_any_attribute() -> None:
+    child = "def __init__(self):\n    super().__init__()\n    self.put('a', 9)\n    self.b = self.a"
+    text = merge(child, "def __init__(self):\n    self.a = 1\n    self.b = self.a\n    self.c = 2")
+    assert text.endswith("self.c = 2\n        self.put('a', 9)\n        self.b = self.a\n")
+
+
+def test_a_property_that_is_set_to_itself_is_not_removed() -> None:
+    parent = "def __init__(self):\n    self.a = 1\n@property\ndef a(self):\n    return self._a * 2\n@a.setter\ndef a(self, v):\n    self._a = v + 1"
+    inherited, merged = run("def __init__(self):\n    super().__init__()\n    self.a = self.a", parent, "vars(new)")
+    assert merged == inherited
+
+
 @pytest.mark.parametrize("number", [1, ROUNDS - 2, ROUNDS, ROUNDS + 3])
 def test_lines_that_each_hold_the_next_one_back(number: int) -> None:
     parent = "def f(self):\n    self.a0 = 0\n" + "".join(f"    self.a{i} = {i}\n" for i in range(1, number + 1))
