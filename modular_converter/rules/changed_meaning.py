@@ -46,7 +46,8 @@ A generated file has one name space, but its code comes from several files. Wher
 meanings, only one gets into the generated file: the other file's code then calls a function, inherits from a class or
 reads a constant that it was not written for. Two neighbours with an `eager_attention_forward` each are the usual case.
 A class of a neighbour that you use under its own name, while inherited code has a copy, is two classes there: members
-of the one enumeration are none of the other. Renaming may also make two names one, if both are there.
+of the one enumeration are none of the other. So `isinstance(x, OldMLP)` and `except OldError` do not hold for your heirs, which inherit from no
+`OldMLP` any more. Renaming may also make two names one, if both are there.
 
 Keep the two apart. Classes get other names when the modular file names the heirs of one neighbour with a prefix of
 their own (`NewTextAttention`). A function or constant has to be written out in the modular file under another name,
@@ -132,6 +133,16 @@ def copied(location: Location, user: str, name: str, copy: str, module: str) -> 
         location,
         f"the generated `{user}` would use `{name}` of `{module}`, and inherited code its copy `{copy}`: two classes",
         help=f"Write `class {copy}({name})` with `pass` in the modular file, and `{copy}` where you use it.",
+    )
+
+
+def parent_lost(location: Location, user: str, parent: str, heir: str, module: str) -> Finding:
+    """`user` asks for instances of `parent`, of which the generated `heir` is none."""
+    return Finding(
+        RULE,
+        location,
+        f"the generated `{user}` would ask for `{parent}` of `{module}`, from which the generated `{heir}` does not inherit",
+        help=f"Ask for `{heir}`, or for both.",
     )
 
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from modular_converter.convert.examine.faults import compile_error
-from modular_converter.convert.examine.meanings import origin_of
+from modular_converter.convert.examine.originals import neighbour_behind, statement_behind, written_statements
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFiles
-from modular_converter.convert.source.module import Statement
+from modular_converter.convert.inline.generated import GeneratedFiles
 
 
 class MetNames(NamedTuple):
@@ -28,18 +27,15 @@ def find_met_names(
 ) -> Iterator[MetNames]:
     """The names that meet in the code of one definition, or at the top level of a neighbour; each once."""
     seen: set[tuple[str, str]] = set()
-    written = {
-        dotted: {one.line: one for one in renamed.neighbour.module.statements if one.name}
-        for dotted, renamed in neighbours.neighbours.items()
-    }
+    written = written_statements(neighbours)
     for file in files.files:
         for definition in file.ordered:
-            dotted = _source(definition, neighbours, classes)
+            dotted = neighbour_behind(definition, neighbours, classes)
             if not dotted:
                 continue
             renamed = neighbours.neighbours[dotted]
             module = renamed.neighbour.module
-            original = _original(definition, written[dotted], neighbours)
+            original = statement_behind(definition, written[dotted], neighbours)
             uses = original.uses if original is not None else frozenset[str]()
             for old in sorted(uses):
                 new = renamed.definitions.renamer.name(old)
@@ -50,20 +46,3 @@ def find_met_names(
                 if is_met and compile_error(definition.text) is None:  # two parameters of one name are MC501
                     seen.add((dotted, old))
                     yield MetNames(old, new, dotted, definition.name)
-
-
-def _source(definition: EmittedDefinition, neighbours: Neighbourhood, classes: Mapping[str, BuiltClass]) -> str:
-    """The neighbour that a definition is copied from, or inherits from."""
-    built = classes.get(definition.name)
-    return origin_of(definition, neighbours) or (built.neighbour if built and built.parent else "")
-
-
-def _original(
-    definition: EmittedDefinition, written: Mapping[int, Statement], neighbours: Neighbourhood
-) -> Statement | None:
-    """The neighbour's definition before renaming; `written` holds all by their lines."""
-    if definition.origin.how == "copied":
-        return written.get(definition.origin.line)
-    heir = neighbours.classes.get(definition.name)
-    base = neighbours.resolution.parent(heir) if heir is not None else None
-    return neighbours.resolution.definition(base) if base else None

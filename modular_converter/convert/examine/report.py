@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from modular_converter.convert.conversion import Conversion, Origin
 from modular_converter.convert.emit.format import FormatResult
 from modular_converter.convert.emit.formatters import UndefinedName
-from modular_converter.convert.examine.copied_classes import find_copied_classes
+from modular_converter.convert.examine.copied_classes import find_copied_classes, find_lost_parents
 from modular_converter.convert.examine.definitions import binding_below, definition_at
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.faults import compile_error, find_faults, top_level_names
@@ -20,6 +20,7 @@ from modular_converter.convert.examine.meanings import Change, find_changes
 from modular_converter.convert.examine.met_models import find_met_models
 from modular_converter.convert.examine.met_names import find_met_names
 from modular_converter.convert.examine.other_models import is_of_other_model
+from modular_converter.convert.examine.renamed_words import find_renamed_words
 from modular_converter.convert.examine.undefined import cure, guarded_import, parent_for, resolution_of
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, rename_neighbours
@@ -36,6 +37,7 @@ from modular_converter.rules import (
     inconsistent_bases,
     invalid_result,
     missing_in_sibling,
+    renamed_for_others,
     syntax_error,
     typing_only_name,
     undefined_name,
@@ -79,9 +81,15 @@ def report_changed_meanings(
     for one in find_copied_classes(neighbours, files):
         place = locate_word(path, one.name, text, one.line)
         reported.append(changed_meaning.copied(place, one.user, one.name, one.copy, one.neighbour))
+    for lost in find_lost_parents(neighbours, classes, files):
+        place = locate_word(path, lost.parent, text, lost.line)
+        reported.append(changed_meaning.parent_lost(place, lost.user, lost.parent, lost.heir, lost.neighbour))
     for met in find_met_names(neighbours, classes, files):
         place = locate_word(path, met.neighbour, text)
         reported.append(changed_meaning.renamed_into(place, met.user, met.old, met.new, met.neighbour))
+    for word in find_renamed_words(neighbours, classes, files, library.settings.package):
+        place = _in_modular(path, text, word.user.origin, "")
+        reported.append(renamed_for_others.diagnose(place, word.old, word.new, word.where, word.user.name))
     return [finding.with_source(text) for finding in reported]
 
 

@@ -49,6 +49,7 @@ from modular_converter.rules import (
     remove_unknown_attribute,
     removed_setting_read,
     renamed_attribute,
+    renamed_for_others,
     replaced_dependency,
     several_assignments_replaced,
     shared_local_name,
@@ -124,6 +125,16 @@ WORDED = [
     (formatter_failed.missing("black"), "`black` is not installed", "pip install black"),
     (formatter_failed.diagnose(AT, "ruff", "bad key"), "`ruff` failed: bad key", "--formatter none"),
     (lookup_by_text.diagnose(AT, "NewMLP", "eval(…)"), "`eval(…)` in the generated `NewMLP`", "in code"),
+    (
+        renamed_for_others.diagnose(AT, "old", "new", "f(mode='old')", "NewMLP"),
+        "in the generated `NewMLP`, `old` in `f(mode='old')` becomes `new`, though it may not mean the model",
+        "override what uses it",
+    ),
+    (
+        changed_meaning.parent_lost(AT, "NewTower", "OldMLP", "NewMLP", "..old.modeling_old"),
+        "`NewTower` would ask for `OldMLP` of `..old.modeling_old`, from which the generated `NewMLP` does not inherit",
+        "Ask for `NewMLP`",
+    ),
     (missing_module.diagnose(AT, ".helper", "helper.py"), "no helper.py, and none is generated", "write the module"),
     (
         missing_module.diagnose(AT, ".helper", "helper.py", "modeling_old.py:2"),

@@ -54,6 +54,32 @@ REFUSED = {
     "a call of mro": ("OldMLP:: def f(self):\n    return type(self).mro()", "Root:: a = 1", ["MC204"]),
     "the parent's look": ("OldMLP:: a = 1", "Root:: def f(cls):\n    return getmro(cls)", ["MC204"]),
     "a look that goes": ("OldMLP:: def f(cls): ...", "Root:: def f(cls):\n    return cls.__bases__", []),
+    "the members of its class": ("OldMLP:: def f(self):\n    return vars(type(self))", "Root:: a = 1", ["MC204"]),
+    "the members by the name of its class": (
+        "OldMLP:: def f(self):\n    return NewMLP.__dict__",
+        "Root:: a = 1",
+        ["MC204"],
+    ),
+    "the parent's look at its annotations": (
+        "OldMLP:: a = 1",
+        "Root:: def f(self):\n    return self.__annotations__",
+        ["MC204"],
+    ),
+    "annotations by text": (
+        "OldMLP:: a = 1",
+        "Root:: def f(cls):\n    return getattr(cls, '__annotations__', {})",
+        ["MC204"],
+    ),
+    "the attributes of an instance": (
+        "OldMLP:: def f(self):\n    return vars(self), self.__dict__, vars()",
+        "Root:: a = 1",
+        [],
+    ),
+    "another class's members": (
+        "OldMLP:: def f(self):\n    return vars(self.a), self.a.__annotations__",
+        "Root:: a = 1",
+        [],
+    ),
     "another name of the kind": ("OldMLP:: def f(self):\n    return self.mro_of, '__mro__'", "Root:: a = 1", []),
     "a keyword of the parent": ("OldMLP:: b = 1", "Root, tag='a':: a = 1", ["MC204"]),
     "another keyword of the child": ("OldMLP, other=1:: b = 1", "Root, tag='a':: a = 1", ["MC204"]),

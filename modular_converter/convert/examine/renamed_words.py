@@ -1,0 +1,109 @@
+"""Words of inherited code that renaming changes although other code than the model's reads them.
+
+Renaming goes by the text. A string that a function of another library gets, bytes, and a method of an object that need not
+be the model's (`x.clip(0, 1)` in a model that sets `self.clip`) may have had another meaning than the model's name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from modular_converter.convert.examine.originals import neighbour_behind, statement_behind, written_statements
+from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.inherit.calls import is_super
+from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
+from modular_converter.convert.inherit.scopes import dotted
+from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFiles
+from modular_converter.convert.source.module import Module
+from modular_converter.convert.source.rename import Renamer
+from modular_converter.facts.nodes import walk
+
+
+BYTES = re.compile(r"""(?<!\w)(?:[bB][rR]?|[rR][bB])["']""")
+
+
+class RenamedWord(NamedTuple):
+    """A word for other code, in a definition of a generated file."""
+
+    old: str
+    new: str
+    where: str
+    """The code around it, as the neighbour has it."""
+    neighbour: str
+    user: EmittedDefinition
+
+
+def find_renamed_words(
+    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, package: str
+) -> Iterator[RenamedWord]:
+    """The words in question, each once for a definition. `package` is the one that the models are part of."""
+    written = written_statements(neighbours)
+    foreign = {source: _other_libraries(one, package) for source, one in neighbours.neighbours.items()}
+    for definition in (one for file in files.files for one in file.ordered):
+        source = neighbour_behind(definition, neighbours, classes)
+        original = statement_behind(definition, written[source], neighbours) if source else None
+        if original is None:
+            continue
+        renamed = neighbours.neighbours[source]
+        if _may_hold_words(original.text, original.uses & foreign[source], renamed.neighbour.model):
+            renamer, left = renamed.definitions.renamer, {*map(ast.unparse, _parts(definition.text))}
+            for node in _parts(original.text):
+                words = {old: renamer.name(old) for old in _words(node, foreign[source], renamed.neighbour.module)}
+                changed = {old: new for old, new in words.items() if new != old}
+                if changed and _renamed_code(node, renamer) in left:
+                    yield from (
+                        RenamedWord(old, new, ast.unparse(node), source, definition) for old, new in changed.items()
+                    )
+
+
+def _other_libraries(renamed: RenamedNeighbour, package: str) -> frozenset[str]:
+    """The names that a neighbour imports from other packages than its own."""
+    own = {package, renamed.neighbour.package}
+    imported = renamed.neighbour.module.imported.values()
+    return frozenset(one.bound for one in imported if not one.is_relative and one.module.partition(".")[0] not in own)
+
+
+def _may_hold_words(text: str, foreign: frozenset[str], model: str) -> bool:
+    """A quick test, since parsing all definitions takes long."""
+    if model not in text.lower():
+        return False
+    named = rf"(?i:{re.escape(model)})"
+    if re.search(rf"\.\w*{named}\w*\(", text):
+        return True
+    return bool((foreign or BYTES.search(text)) and re.search(rf"""["'][^"'\s]*{named}[^"'\s]*["']""", text))
+
+
+def _parts(text: str) -> list[ast.Call | ast.Constant]:
+    """The calls and bytes of a definition."""
+    nodes = (node for node in walk(ast.parse(text)) if isinstance(node, (ast.Call, ast.Constant)))
+    return [node for node in nodes if isinstance(node, ast.Call) or isinstance(node.value, bytes)]
+
+
+def _renamed_code(node: ast.AST, renamer: Renamer) -> str:
+    return ast.unparse(ast.parse(renamer.code(ast.unparse(node))).body[0])
+
+
+def _words(node: ast.Call | ast.Constant, foreign: frozenset[str], module: Module) -> Iterator[str]:
+    """The words of a call, or of bytes, that other code reads."""
+    if isinstance(node, ast.Constant):
+        yield node.value.decode("latin-1") if isinstance(node.value, bytes) else ""
+        return
+    if isinstance(node.func, ast.Attribute) and not _is_of_model(node.func, module):
+        yield node.func.attr
+    if dotted(node.func).partition(".")[0] in foreign:
+        given = (*node.args, *(keyword.value for keyword in node.keywords))
+        words = (one.value for one in given if isinstance(one, ast.Constant))
+        yield from (word for word in words if isinstance(word, str) and not re.search(r"\s", word))
+
+
+def _is_of_model(function: ast.Attribute, module: Module) -> bool:
+    """Whether a method is one that a class of the model defines, or that is looked up in the instance or a class."""
+    receiver = function.value
+    root = dotted(receiver).partition(".")[0]
+    if root in ("self", "cls") or root in module.names or (isinstance(receiver, ast.Call) and is_super(receiver.func)):
+        return True
+    defines = re.compile(rf"^[ \t]+(?:async )?def {re.escape(function.attr)}\b", re.MULTILINE)
+    return any(defines.search(one.text) for one in module.statements)
