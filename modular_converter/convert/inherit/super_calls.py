@@ -134,13 +134,11 @@ def _removes_too_much(merge: Merge, order: Order, part: Line) -> bool:
     """
     if not (part.deleted or only_removes(part)):
         return False
-    if part.targets and any(target.rpartition(".")[2] in merge.shape.methods for target in part.targets):
-        return True
     own = frozenset[str]().union(merge.available, *(line.effects.binds for line in order.before))
     if any(name.isidentifier() and name in own for name in part.deleted):  # a local name or parameter of the child
         return True
     attributes = {path.removeprefix(f"{order.instance}.") for path in (*part.deleted, *part.targets)}
-    if part.targets and not attributes & merge.shape.attributes:
+    if part.targets and not attributes & (merge.shape.attributes - merge.shape.methods.keys()):
         return True
     calls_base = any("super" in line.reads for line in (*order.before, *order.inherited))
     return calls_base and any(merge.shape.is_set_above(merge.name, attribute) for attribute in attributes)

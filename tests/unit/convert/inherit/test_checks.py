@@ -77,31 +77,6 @@ def test_what_python_keeps_apart(child: str, parent: str, bases: str, line: int 
     assert told(child, parent, bases) == ([("MC204", line)] if line else [])
 
 
-TAKEN = {
-    "a decorator": ("n = 3\ndef f(self): ...", "n = 2\n@times(n)\ndef f(self): ...", 3),
-    "a decorator of its own": ("n = 3\n@times(n)\ndef f(self): ...", "n = 2\n@times(n)\ndef f(self): ...", None),
-    "a decorator that it does not take": (
-        "n = 3\n@no_inherit_decorator\ndef f(self): ...",
-        "n = 2\n@times(n)\ndef f(self): ...",
-        None,
-    ),
-    "a decorator that reads what stays": ("m = 3\ndef f(self): ...", "n = 2\n@times(n)\ndef f(self): ...", None),
-    "a default": ("n = 3\ndef f(self, **super_kwargs): ...", "n = 2\ndef f(self, x=n): ...", 3),
-    "a keyword's default": ("n = 3\ndef f(self, **super_kwargs): ...", "n = 2\ndef f(self, *, x=n): ...", 3),
-    "a default that it does not take": ("n = 3\ndef f(self, **kwargs): ...", "n = 2\ndef f(self, x=n): ...", None),
-    "a setter": (
-        "@property\ndef f(self): ...\n@f.setter\ndef f(self, v): ...",
-        "@property\ndef f(self): ...\n@f.setter\ndef f(self, v): ...",
-        None,
-    ),
-}
-
-
-@pytest.mark.parametrize(("child", "parent", "line"), TAKEN.values(), ids=TAKEN)
-def test_what_an_override_takes_from_the_parents_header(child: str, parent: str, line: int | None) -> None:
-    assert told(child, parent, "X") == ([("MC204", line)] if line else [])
-
-
 CLASS_NAMES = {
     "an attribute": ("b = max(1, 2)", "max = 3", ["MC204"]),
     "a method": ("b = max(1, 2)", "def max(self): ...", ["MC204"]),
