@@ -15,6 +15,7 @@ from modular_converter.convert.inherit.class_findings import (
     not_mergeable,
     replaces_decorator,
 )
+from modular_converter.convert.inherit.looks_at_classes import check_looks_at_classes
 from modular_converter.convert.inherit.members import ClassBlock, Member
 from modular_converter.convert.inherit.scopes import attributes_set
 from modular_converter.facts.nodes import walk
@@ -30,12 +31,6 @@ OF_NAMED_TUPLES = frozenset(
     + ("_fields", "_field_defaults", "_field_types", "_make", "_replace", "_asdict", "_source")
 )
 """The names that the body of a named tuple may not bind."""
-GETMRO = "getmro"
-ANCESTRY = ("__subclasses__", "__mro__", "__base__", "__bases__", "mro", GETMRO)
-"""Attributes that hold the classes above one, and functions that give them."""
-ANNOTATIONS = "__annotations__"
-NAMESPACES = ("__dict__", ANNOTATIONS, "vars(")
-OWN_CLASS = ("cls", "type(self)", "self.__class__", "__class__")
 KEYWORD_ONLY, MARKER = "kw_only", "KW_ONLY"
 COMPARED, FROZEN = "order", "frozen"
 MADE = ("init", "repr", "eq", "match_args")
@@ -91,43 +86,6 @@ def _reads_own_class(member: Member) -> bool:
     nodes = list(walk(member.node))
     known = {id(node.args[0]) for node in nodes if isinstance(node, ast.Call) and node.args and is_super(node.func)}
     return any(isinstance(node, ast.Name) and node.id == "__class__" and id(node) not in known for node in nodes)
-
-
-def check_ancestry(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
-    """Code that inspects its base classes, of which the parent is no longer one, or the members of its class alone."""
-    own = child.binds_anew
-    for member in (*child.members, *(one for one in parent.members if not one.binds <= own)):
-        if not any(name in member.text for name in (*ANCESTRY, *NAMESPACES)):
-            continue
-        nodes = list(walk(member.node))
-        looked = {node.attr for node in nodes if isinstance(node, ast.Attribute)} & {*ANCESTRY}
-        if any(isinstance(node, ast.Name) and node.id == GETMRO for node in nodes):
-            looked.add(GETMRO)
-        place = member.node if member in child.members else child.node
-        reasons = {
-            name: f"`{name}` leads to the parent, from which the generated class does not inherit" for name in looked
-        }
-        for node in nodes:
-            if _is_own_namespace(node, child.node.name):
-                seen = ast.unparse(node)
-                reasons[seen] = (
-                    f"`{seen}` has the members of your class alone, but in the generated class the parent's too"
-                )
-        for name, reason in sorted(reasons.items()):
-            method = min(member.binds, default=name)
-            yield not_mergeable(place, method, reason, f"Write `{method}` in your class without `{name}`.")
-
-
-def _is_own_namespace(node: ast.AST, name: str) -> bool:
-    """Whether this is the dictionary of a class's members or annotations: `vars(cls)`, `type(self).__dict__`."""
-    owner, found = "", ""
-    if isinstance(node, ast.Attribute):
-        owner, found = ast.unparse(node.value), node.attr
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("vars", "getattr"):
-        owner = ast.unparse(node.args[0]) if node.args else ""
-        found = str(getattr(node.args[1], "value", "")) if node.func.id == "getattr" and node.args[1:] else "__dict__"
-    is_class = owner in OWN_CLASS or owner == name or (owner == "self" and found == ANNOTATIONS)
-    return is_class and found in ("__dict__", ANNOTATIONS)
 
 
 def check_named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding]:
@@ -285,7 +243,7 @@ def _listed(names: frozenset[str]) -> str:
 
 CHECKS = (
     check_making,
-    check_ancestry,
+    check_looks_at_classes,
     check_named_tuple,
     check_protocol,
     check_total,
