@@ -126,15 +126,11 @@ WORDED = [
     (formatter_failed.diagnose(AT, "ruff", "bad key"), "`ruff` failed: bad key", "--formatter none"),
     (lookup_by_text.diagnose(AT, "NewMLP", "eval(…)"), "`eval(…)` in the generated `NewMLP`", "in code"),
     (
-        renamed_for_others.diagnose(AT, "old", "new", "f(mode='old')", "NewMLP"),
-        "in the generated `NewMLP`, `old` in `f(mode='old')` becomes `new`, though it may not mean the model",
-        "override what uses it",
+        renamed_for_others.diagnose(AT, "old", "new", "f('old')", "X"),
+        "`X`, `old` in `f('old')` becomes `new`",
+        "override",
     ),
-    (
-        changed_meaning.parent_lost(AT, "NewTower", "OldMLP", "NewMLP", "..old.modeling_old"),
-        "`NewTower` would ask for `OldMLP` of `..old.modeling_old`, from which the generated `NewMLP` does not inherit",
-        "Ask for `NewMLP`",
-    ),
+    (changed_meaning.parent_lost(AT, "X", "P", "H", ".o"), "`X` would ask for `P` of `.o`, from which", "Ask for `H`"),
     (missing_module.diagnose(AT, ".helper", "helper.py"), "no helper.py, and none is generated", "write the module"),
     (
         missing_module.diagnose(AT, ".helper", "helper.py", "modeling_old.py:2"),
