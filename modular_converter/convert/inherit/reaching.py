@@ -173,10 +173,11 @@ def _too_early_removals(order: Order, history: History, deleted: Mapping[str, Li
 
 
 def _set_before_removal(order: Order) -> Iterator[Line]:
-    """The `del` statements of attributes that the child's lines above may set again: in a block, by a method, by a
-    computed name. A plain assignment above is left out, since the corpus has one (bamba), and a finding reports it.
+    """The `del` statements of attributes that lines above may set again: in a block, by a method, by a computed name; of
+    the parent's lines only by a method. A plain assignment of the child above is left out, since the corpus has one
+    (bamba), and a finding reports it.
     """
-    bound: set[str] = set()
+    bound = frozenset[str]().union(*(order.hidden.of(line.effects).binds for line in order.inherited))
     is_any = False
     for line in (*order.before, *order.after):
         if line.deleted:

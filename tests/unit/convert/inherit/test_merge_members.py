@@ -103,6 +103,12 @@ def test_a_method_of_a_base_may_set_any_attribute() -> None:
     assert text.endswith("self.c = 2\n        self.put('a', 9)\n        self.b = self.a\n")
 
 
+def test_a_removed_attribute_that_a_method_of_the_parent_sets_again_is_deleted_behind_it() -> None:
+    parent = "def __init__(self):\n    self.a = 1\n    self.fill()\ndef fill(self):\n    self.a = 2"
+    inherited, merged = run("def __init__(self):\n    super().__init__()\n    del self.a", parent, "vars(new)")
+    assert merged == inherited == {}
+
+
 def test_a_property_that_is_set_to_itself_is_not_removed() -> None:
     parent = "def __init__(self):\n    self.a = 1\n@property\ndef a(self):\n    return self._a * 2\n@a.setter\ndef a(self, v):\n    self._a = v + 1"
     inherited, merged = run("def __init__(self):\n    super().__init__()\n    self.a = self.a", parent, "vars(new)")
