@@ -15,6 +15,7 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -47,10 +48,10 @@ def main() -> None:
     assert folder is not None
     models = os.path.join(folder, "models")
     library = Library(load_settings(models))
-    index = read_index(models, library)
+    index = replace(read_index(models, library), any_age=options.younger)
     total: Counter[str] = Counter()
     for models_folder, model in models_of_set(models, "flat", library):
-        counts = count_of_model(read_flat_model(models_folder, model, library), index, library, options.younger)
+        counts = count_of_model(read_flat_model(models_folder, model, library), index, library)
         total += counts
         if options.models:
             print(model, *(f"{name}={number}" for name, number in counts.items()), flush=True)
@@ -62,18 +63,14 @@ def main() -> None:
         print(text)
 
 
-def count_of_model(flat: FlatModel, index: LibraryIndex, library: Library, younger: bool = False) -> Counter[str]:
-    """The lines of a model by what they could be; keys begin with the kind of file, or `modeling`'s with `modeling`.
-
-    Args:
-        younger: whether younger models may be parents, and those that come from the model.
-    """
+def count_of_model(flat: FlatModel, index: LibraryIndex, library: Library) -> Counter[str]:
+    """The lines of a model by what they could be; keys begin with the kind of file, or `modeling`'s with `modeling`."""
     counts: Counter[str] = Counter()
     forbidden = heirs_of(flat, index, library)
     for file in flat.files:
         kind = "modeling" if file.kind == library.settings.default_kind else "other"
         counts[f"{kind} lines"] += file.text.count("\n")
-        for lines, parts, is_whole in _definitions(file, flat, index, forbidden, library, younger):
+        for lines, parts, is_whole in _definitions(file, flat, index, forbidden, library):
             counts[f"{kind} definitions"] += lines
             counts[f"{kind} parts"] += parts
             counts[f"{kind} whole"] += parts if is_whole else 0
@@ -81,12 +78,7 @@ def count_of_model(flat: FlatModel, index: LibraryIndex, library: Library, young
 
 
 def _definitions(
-    file: FlatFile,
-    flat: FlatModel,
-    index: LibraryIndex,
-    forbidden: frozenset[str],
-    library: Library,
-    younger: bool,
+    file: FlatFile, flat: FlatModel, index: LibraryIndex, forbidden: frozenset[str], library: Library
 ) -> Iterator[tuple[int, int, bool]]:
     """The lines of each definition, those that one other definition has, and whether it is all of them."""
     abstraction = Abstraction(file.module, flat.model, library.names(flat.models_folder))
@@ -94,8 +86,7 @@ def _definitions(
     def owners(part: int) -> Iterator[int]:
         for place in index.by_part.get(part, ()):
             entry = index.entries[place]
-            is_parent = may_give(entry, flat, forbidden, library)
-            if is_parent and (younger or is_old_enough(entry, file, index, ())):
+            if may_give(entry, flat, forbidden, library) and is_old_enough(entry, file, index, ()):
                 yield place
 
     for name, statement in file.module.definitions.items():

@@ -62,6 +62,8 @@ class LibraryIndex:
     """Hash of a part or of a whole -> places in `entries`."""
     ancestors: Mapping[str, frozenset[str]] = field(repr=False, default_factory=dict)
     """Folder of a model -> the folders of the models that it comes from, as its comments, imports and modular file say."""
+    any_age: bool = False
+    """Whether a model may inherit from younger models, and from those that come from it."""
 
     def places(self, part: int) -> Sequence[int]:
         """The places in `entries` of the definitions with a part; none for a very common part."""

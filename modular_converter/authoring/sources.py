@@ -183,7 +183,7 @@ def is_old_enough(entry: IndexEntry, file: FlatFile, index: LibraryIndex, prefer
 
     Of two similar models the younger one then inherits from the older one, whichever is modularized first.
     """
-    if file.is_generated or entry.model in preferred:
+    if file.is_generated or index.any_age or entry.model in preferred:
         return True
     year = index.years.get(file.path, 0)
     is_descendant = _folder_name(file.path) in index.ancestors.get(_folder_name(entry.path), ())

@@ -28,6 +28,9 @@ def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tupl
 @click.option("--dry-run", is_flag=True, help="Only report, and write nothing.")
 @click.option("--from", "preferred", multiple=True, metavar="MODEL", help="Prefer this model as a parent.")
 @click.option(
+    "--younger", is_flag=True, help="Take from younger models, too, and from those that come from the model."
+)
+@click.option(
     "--allow",
     "allowed",
     metavar="WHAT",

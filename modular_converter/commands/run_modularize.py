@@ -35,6 +35,7 @@ class ModularizeOptions:
     diff: bool = False
     dry_run: bool = False
     preferred: Sequence[str] = ()
+    younger: bool = False
     allowed: Sequence[str] = ()
     output_format: str = "text"
 
@@ -54,7 +55,7 @@ def run(options: ModularizeOptions) -> int:
             if name not in (known := model_folders(chosen.models)):
                 raise ConversionError(missing_file.model(Location(name), known))
         library = Library(chosen.settings)
-        index = read_index(chosen.models, library)
+        index = replace(read_index(chosen.models, library), any_age=options.younger)
     except ConversionError as error:
         report(error.findings)
         return 2

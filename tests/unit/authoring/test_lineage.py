@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,6 @@ def test_a_model_takes_nothing_from_one_that_comes_from_it(origin: str, tmp_path
     assert result.proof is not None and "..old" not in result.proof.text
     asked = modularize(*opened(models, "new"), ["old"])
     assert asked.proof is not None and "..old" in asked.proof.text
+    flat, index, library = opened(models, "new")
+    of_any_age = modularize(flat, replace(index, any_age=True), library)
+    assert of_any_age.proof is not None and "..old" in of_any_age.proof.text
