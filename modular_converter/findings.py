@@ -10,7 +10,7 @@ import bisect
 import enum
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -195,8 +195,12 @@ def character_column(line: str, column: int) -> int:
     return column if line.isascii() else len(line.encode("utf-8")[:column].decode("utf-8"))
 
 
+UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""The exceptions of `ast.parse` for a text that is not Python, or is nested too deeply."""
+
+
 def locate_parse_error(path: str, error: Exception) -> tuple[Location, str]:
-    """The place and the reason of an exception of `ast.parse`; only a `SyntaxError` has a place of its own."""
+    """The place and the reason of an exception of `UNPARSABLE`; only a `SyntaxError` has a place of its own."""
     line, column = getattr(error, "lineno", 1) or 1, getattr(error, "offset", 1) or 1
     return Location(path, line, column), getattr(error, "msg", "") or str(error) or type(error).__name__
 
@@ -228,6 +232,11 @@ def _word_places(source: str) -> dict[str, list[tuple[int, int]]]:
         for match in _WORD.finditer(text):
             places.setdefault(match[0], []).append((number, match.start()))
     return places
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """The first names, and the number of those that are left out: `a, b, c and 2 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:

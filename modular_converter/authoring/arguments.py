@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from modular_converter.authoring.flat_model import models_in
-from modular_converter.files.arguments import ALL, models_folder
+from modular_converter.files.arguments import ALL, model_folder, required_models_folder
 from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import missing_file
 from modular_converter.settings.kinds import split_stem
@@ -46,12 +46,7 @@ def _folder(arguments: Sequence[str], package: str | None, root: str | None) -> 
                 return models_folder_of(os.path.abspath(argument))
             if os.path.isdir(argument):
                 return os.path.dirname(os.path.abspath(argument))
-    configured = "" if package or root else load_settings(os.getcwd()).root
-    folder = models_folder(package, root, configured)
-    if folder is None or not os.path.isdir(folder):
-        reason = "no folder of models found from here; give `--root DIR`"
-        raise ConversionError(missing_file.diagnose(Location(folder or os.getcwd()), reason=reason))
-    return folder
+    return required_models_folder(package, root)
 
 
 def _expand(argument: str, models: str, settings: Settings) -> Iterator[tuple[str, str]]:
@@ -68,17 +63,13 @@ def _expand(argument: str, models: str, settings: Settings) -> Iterator[tuple[st
             raise ConversionError(missing_file.diagnose(Location(argument), reason=reason))
         yield folder, split[1]
         return
-    folder = os.path.abspath(argument) if os.path.isdir(argument) else os.path.join(models, argument.replace("-", "_"))
-    found = models_in(folder, settings)
-    if not found and os.path.isdir(folder):
-        raise ConversionError(missing_file.diagnose(Location(argument), reason="this folder holds no modeling file"))
-    if not found and argument.endswith(".py"):
+    if os.path.isdir(argument):
+        folder = os.path.abspath(argument)
+    elif argument.endswith(".py"):
         raise ConversionError(missing_file.diagnose(Location(argument)))
+    else:
+        folder = model_folder(argument, models)
+    found = models_in(folder, settings)
     if not found:
-        raise ConversionError(missing_file.model(Location(argument), model_folders(models)))
+        raise ConversionError(missing_file.diagnose(Location(argument), reason="this folder holds no modeling file"))
     yield from ((folder, model) for model in found)
-
-
-def model_folders(models: str) -> list[str]:
-    """The names of the folders in the folder of models, sorted."""
-    return sorted(entry.name for entry in os.scandir(models) if entry.is_dir())

@@ -10,10 +10,10 @@ from modular_converter.authoring.normal_form import ORIGIN, normal, squeezed, te
 from modular_converter.authoring.origins import import_origin
 from modular_converter.authoring.unused import is_idle
 from modular_converter.convert.emit.imports import names_in_annotations
-from modular_converter.convert.source.exports import exported_names, has_unread_names
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
+from modular_converter.facts.exports import has_unread_names
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _exports(module: Module) -> tuple[list[str], bool]:
     whether there are more, which only running the file would tell.
     """
     exports = module.definitions.get("__all__")
-    return sorted(exported_names(exports)), exports is not None and has_unread_names(exports)
+    return sorted(module.exported), exports is not None and has_unread_names(exports.text)
 
 
 def _lost_statements(wanted: Module, made: Module) -> Iterator[str]:

@@ -11,8 +11,8 @@ from modular_converter.authoring.choice import Placed
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source import lexer
-from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.module import ImportedName, Role, Statement
+from modular_converter.facts.exports import exported_names
 from modular_converter.settings.kinds import module_name
 
 
@@ -147,7 +147,7 @@ def _exports(draft: Draft) -> str:
     """
     flat = draft.flat
     found = [one for file in flat.files if (one := file.module.definitions.get("__all__")) is not None]
-    names = dict.fromkeys(name for one in found for name in exported_names(one))
+    names = dict.fromkeys(name for one in found for name in exported_names(one.text))
     if not names:
         return ""
     lead = min((one.lead for one in found), key=len)

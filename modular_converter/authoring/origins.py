@@ -8,11 +8,10 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from modular_converter.convert.inherit.resolve import neighbour_module
-from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Module, Role
-from modular_converter.findings import ConversionError
+from modular_converter.findings import UNPARSABLE, ConversionError
 
 
 MOST_STEPS = 8
@@ -118,7 +117,7 @@ def _read_exported(module: str, path: str, library: Library) -> frozenset[str]:
         return frozenset()
     stars = [one for statement in found.statements for one in statement.imports if one.name == "*"]
     below = (_exported(one.module, file, library) for one in stars) if _is_package(file) else ()
-    return frozenset(exported_names(found.definitions.get("__all__"))).union(*below)
+    return frozenset(found.exported).union(*below)
 
 
 def _end_of(file: str, library: Library) -> Module:
@@ -127,7 +126,7 @@ def _end_of(file: str, library: Library) -> Module:
     start = text.find("\n__all__")
     try:
         return index_module(text[start:] if start >= 0 else "", file)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # such as a line of a docstring
+    except UNPARSABLE:  # such as a line of a docstring
         return library.module(file)
 
 

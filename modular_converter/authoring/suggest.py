@@ -13,7 +13,7 @@ from modular_converter.authoring.sources import find_sources
 from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
-from modular_converter.findings import ConversionError, locate_parse_error
+from modular_converter.findings import UNPARSABLE, ConversionError, locate_parse_error
 from modular_converter.rules import syntax_error
 
 
@@ -71,7 +71,7 @@ def snippet(text: str, models: str, library: Library) -> FlatModel:
     path = os.path.join(folder, f"{kind}_{SNIPPET}.py")
     try:
         module = index_module(text, path)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except UNPARSABLE as error:
         raise ConversionError(syntax_error.diagnose(*locate_parse_error("<stdin>", error))) from None
     names = [one.name for one in module.definitions.values() if one.role is Role.CLASS]
     common = os.path.commonprefix(names)

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.convert.emit.imports import names_in_annotations
-from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Role, Statement
 
@@ -42,11 +41,10 @@ def unused_definitions(file: FlatFile, library: Library) -> list[str]:
     `__all__` does not name them, they have no effect when they are defined, and no file of the package imports them.
     """
     definitions = file.module.definitions
-    exports = definitions.get("__all__")
-    if file.is_generated or exports is None:  # without `__all__`, `import *` takes every name
+    if file.is_generated or "__all__" not in definitions:  # without `__all__`, `import *` takes every name
         return []
     in_strings = {name for name in definitions if f'"{name}"' in file.text or f"'{name}'" in file.text}
-    used = _needed(file.module, {*exported_names(exports), *in_strings})
+    used = _needed(file.module, {*file.module.exported, *in_strings})
     kept = {name for name, one in definitions.items() if name in used or not _may_go(one)}
     kept |= _named_elsewhere(file.path, definitions.keys() - kept, library)
     kept = _needed(file.module, kept)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Sequence
 
 from modular_converter.files.links import is_installed
+from modular_converter.findings import first_of
 from modular_converter.git.snapshot import Snapshot, Touched, through_folder_links
 from modular_converter.git.work_tree import GitError, GitTimeout, Repository, WorkTrees
 
@@ -123,5 +124,4 @@ def _made_from(moved: Sequence[str], outdated: Sequence[str]) -> str:
 
 
 def _named(paths: Sequence[str]) -> str:
-    named = ", ".join(os.path.basename(path) for path in paths[:NAMED])
-    return f"{named} and {len(paths) - NAMED} more" if len(paths) > NAMED else named
+    return first_of([os.path.basename(path) for path in paths], NAMED)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.convert.conversion import EXISTS, MISSING, Conversion
 from modular_converter.files.generated_files import current_text, path_of_generated
-from modular_converter.findings import ConversionError, Finding, Location
+from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Location
 from modular_converter.rules import generated_file_differs, generated_file_missing
 from modular_converter.settings.values import Settings
 
@@ -128,5 +128,5 @@ def _definitions(text: str) -> dict[str, str] | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return {name: one.text for name, one in index_module(text, "").definitions.items()}
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNPARSABLE:
         return None

@@ -11,6 +11,8 @@ import tokenize
 import warnings
 from collections.abc import Sequence
 
+from modular_converter.findings import UNPARSABLE
+
 
 _BETWEEN = re.compile(r"\n\n\n(?=\S)")
 """The blank lines above a definition of a formatted file."""
@@ -27,7 +29,7 @@ def differ_by_layout_alone(old: str, new: str) -> bool:
         for before, after in (_differing_parts(old, new), (old, new)):
             try:
                 return _tree(before) == _tree(after) and _comments(before) == _comments(after)
-            except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
+            except (*UNPARSABLE, tokenize.TokenError):
                 continue  # cut within a statement, or no Python at all
     return False
 
@@ -43,7 +45,7 @@ def _differing_parts(old: str, new: str) -> tuple[str, str]:
     last = _number_of_same(olds[:first:-1], news[:first:-1])
     try:
         ast.parse("\n\n\n".join(olds[:first]))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNPARSABLE:
         return old, new
     before, after = ("\n\n\n".join(some[first : len(some) - last]) for some in (olds, news))
     return before, after

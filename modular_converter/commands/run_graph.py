@@ -58,8 +58,7 @@ def _refuse_missing_folder(output: str | None) -> None:
 
 def _read(arguments: Sequence[str], package: str | None, root: str | None) -> tuple[Graph | None, list[Finding]]:
     """The graph of the models that the arguments mean, None where they mean none; and the findings."""
-    configured = load_settings(root or os.getcwd()).root
-    folder, paths = modular_files(arguments, models_folder(package, root, configured))
+    folder, paths = modular_files(arguments, models_folder(package, root))
     graph, findings = build_graph(paths, folder, Library(load_settings(folder)))
     if not arguments:
         return graph, findings

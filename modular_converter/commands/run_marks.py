@@ -11,7 +11,7 @@ import click
 
 from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.source.library import Library
-from modular_converter.files.arguments import ALL, models_folder
+from modular_converter.files.arguments import ALL, model_folder, required_models_folder
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.links import is_installed, root_of
 from modular_converter.files.listing import Listings
@@ -22,7 +22,7 @@ from modular_converter.marks.audit import Audited, MarkVerdict, audit
 from modular_converter.marks.compare import differing
 from modular_converter.marks.fix import Repair, repair
 from modular_converter.reporting.counts import count
-from modular_converter.rules import dangling_copy, drifted_copy, invisible_copy, missing_file, read_only_target
+from modular_converter.rules import dangling_copy, drifted_copy, invisible_copy, read_only_target
 from modular_converter.settings.load import load_settings
 
 
@@ -75,27 +75,14 @@ def _files(options: MarksOptions) -> tuple[str, list[str]]:
             found[os.path.abspath(argument)] = None
             start = os.path.dirname(argument) or start
             continue
-        folder = argument if os.path.isdir(argument) else _folder_of(argument, options)
+        folder = argument
+        if not os.path.isdir(argument):
+            models = required_models_folder(options.package, options.root)
+            folder = models if argument == ALL else model_folder(argument, models)
         start = folder
         files = ModelFolders(Listings(), lambda name: name.endswith(".py")).files_below(os.path.abspath(folder))
         found.update(dict.fromkeys(files))
     return os.path.abspath(start), sorted(found)
-
-
-def _folder_of(argument: str, options: MarksOptions) -> str:
-    """The folder of all models or of one. Raises `ConversionError` where there is none."""
-    configured = "" if options.package or options.root else load_settings(os.getcwd()).root
-    models = models_folder(options.package, options.root, configured)
-    if models is None or not os.path.isdir(models):
-        reason = "no folder of models found from here; give a folder or `--root DIR`"
-        raise ConversionError(missing_file.diagnose(Location(models or argument), reason=reason))
-    if argument == ALL:
-        return models
-    folder = os.path.join(models, argument.replace("-", "_"))
-    if not os.path.isdir(folder):
-        known = sorted(entry.name for entry in os.scandir(models) if entry.is_dir())
-        raise ConversionError(missing_file.model(Location(argument), known))
-    return folder
 
 
 def _refuse_installed(marks: Sequence[Audited]) -> None:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 
 import click
 
-from modular_converter.authoring.arguments import choose_models, model_folders
+from modular_converter.authoring.arguments import choose_models
 from modular_converter.authoring.flat_model import read_flat_model
 from modular_converter.authoring.library_index import read_index
 from modular_converter.authoring.modularize import Modularized, modularize_allowing
 from modular_converter.authoring.report import summary_values, text
 from modular_converter.commands.output import print_diff, report
 from modular_converter.convert.source.library import Library
+from modular_converter.files.arguments import names_of_models
 from modular_converter.files.atomic_write import write_atomically
 from modular_converter.files.generated_files import current_text, path_of_generated
 from modular_converter.files.links import is_installed
@@ -52,7 +53,7 @@ def run(options: ModularizeOptions) -> int:
         if options.writes and not options.output_dir and is_installed(chosen.models):
             raise ConversionError(read_only_target.installed(Location(chosen.models)))
         for name in options.preferred:
-            if name not in (known := model_folders(chosen.models)):
+            if name not in (known := names_of_models(chosen.models)):
                 raise ConversionError(missing_file.model(Location(name), known))
         library = Library(chosen.settings)
         index = replace(read_index(chosen.models, library), any_age=options.younger)

@@ -28,7 +28,7 @@ from modular_converter.files.arguments import ALL
 from modular_converter.files.generated_files import current_text, path_of_generated, put_in_place
 from modular_converter.files.links import is_installed
 from modular_converter.files.selection import Selection
-from modular_converter.findings import ConversionError, Finding
+from modular_converter.findings import ConversionError, Finding, first_of
 from modular_converter.git.affected import SETTINGS_FILES, affected, named_settings
 from modular_converter.reporting.counts import count
 from modular_converter.reporting.paths import shown_path
@@ -265,5 +265,4 @@ def _label(saved: Sequence[str]) -> str:
 
 
 def _named(paths: Sequence[str]) -> str:
-    names = ", ".join(shown_path(path, os.getcwd()) for path in paths[:NAMED])
-    return f"{names} and {len(paths) - NAMED} more" if len(paths) > NAMED else names
+    return first_of([shown_path(path, os.getcwd()) for path in paths], NAMED)

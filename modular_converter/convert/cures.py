@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 
-from modular_converter.findings import Edit, Finding
+from modular_converter.findings import UNPARSABLE, Edit, Finding
 
 
 MOST_CURES = 50
@@ -40,7 +40,7 @@ def _with_cure(finding: Finding, text: str) -> Finding:
 
     try:
         return replace(finding, fix=fixes()[finding.code](text, finding))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a text that Python cannot read has no cure
+    except UNPARSABLE:  # a text that Python cannot read has no cure
         return finding
 
 

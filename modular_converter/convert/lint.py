@@ -12,7 +12,6 @@ from modular_converter.convert.inherit.missing_modules import missing_modules
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
-from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Role
 from modular_converter.facts.conversion import (
@@ -56,10 +55,10 @@ def gather_facts(
             name: ModularDefinition(name, one.line, one.role is Role.CLASS) for name, one in definitions.items()
         },
         imported=target.module.imported,
-        exported=dict.fromkeys(exported_names(definitions.get("__all__"))),
+        exported=dict.fromkeys(target.module.exported),
         neighbours=tuple(seen.values()),
         files={file.kind: _file(file) for file in collection.files},
-        exports_of=lambda neighbour: exported_names(originals[neighbour.dotted].definitions.get("__all__")),
+        exports_of=lambda neighbour: originals[neighbour.dotted].exported,
         attributes_of=lambda parent: _renamed_attributes(parent, renamed[parent.neighbour.dotted], library),
         renamed=lambda parent, name: renamed[parent.neighbour.dotted].definitions.renamer.name(name),
         missing_modules=[

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from modular_converter.facts.nodes import walk
+from modular_converter.facts.nodes import parse, walk
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -179,9 +178,7 @@ def makes_attribute_error(value: ast.AST | None) -> bool:
 @functools.lru_cache(maxsize=128)
 def class_node(text: str) -> ast.ClassDef:
     """The syntax tree of a class, which must not be changed: the merge and the checks of rules share it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is no finding
-        (node,) = ast.parse(text).body
+    (node,) = parse(text).body
     assert isinstance(node, ast.ClassDef)
     return node
 

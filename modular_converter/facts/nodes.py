@@ -1,8 +1,9 @@
-"""Walk over syntax trees."""
+"""Parse texts, and walk over their syntax trees."""
 
 from __future__ import annotations
 
 import ast
+import warnings
 from functools import cache
 
 
@@ -13,6 +14,13 @@ _NO_NODES = frozenset(
     + ["type_comment"]
 )
 """Fields that hold texts, numbers or a context, whatever the node."""
+
+
+def parse(text: str) -> ast.Module:
+    """The syntax tree of a text. An invalid escape in a stranger's string gives no warning. Raises `UNPARSABLE`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
 
 
 def walk(*roots: ast.AST) -> list[ast.AST]:

@@ -11,6 +11,7 @@ from modular_converter.files.listing import Listings
 from modular_converter.files.model_folders import ModelFolders
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import missing_file, nothing_to_convert
+from modular_converter.settings.load import load_settings
 from modular_converter.settings.parent_folders import project_above
 
 
@@ -45,18 +46,15 @@ def discover(arguments: Iterable[str], models: str | None, listings: Listings | 
     return Found(tuple(sorted(paths)), tuple(findings))
 
 
-def models_folder(
-    package: str | None, root: str | None, configured: str, listings: Listings | None = None
-) -> str | None:
+def models_folder(package: str | None, root: str | None, listings: Listings | None = None) -> str | None:
     """The folder of models: named by `--package`, `--root` or the settings, else found below here or below the project.
 
     Args:
         package: the value of `--package`.
         root: the value of `--root`.
-        configured: the setting `root`, or "".
         listings: folders that the caller has listed already.
 
-    Raises `ConversionError` for a package or folder that does not exist.
+    Raises `ConversionError` for a wrong setting, and for a package or folder that does not exist.
     """
     if package:
         from modular_converter.files.packages import find_package
@@ -65,7 +63,7 @@ def models_folder(
         if folder is None:
             raise ConversionError(nothing_to_convert.diagnose(package, reason="no such package is installed"))
         return os.path.join(folder, "models")
-    named = root or configured
+    named = root or load_settings(os.getcwd()).root
     if named:
         folder = os.path.abspath(named)
         if not os.path.isdir(folder):
@@ -83,6 +81,28 @@ def _model_folders_below(folder: str) -> Iterator[str]:
     for pattern in ("models", "src/*/models", "*/models"):
         found = sorted(glob.glob(os.path.join(glob.escape(folder), *pattern.split("/"))))
         yield from (path for path in found if os.path.isdir(path))
+
+
+def required_models_folder(package: str | None, root: str | None) -> str:
+    """The same for a command that needs the folder. Raises `ConversionError` where there is none."""
+    folder = models_folder(package, root)
+    if folder is None or not os.path.isdir(folder):
+        reason = "no folder of models found from here; give `--root DIR`"
+        raise ConversionError(missing_file.diagnose(Location(folder or os.getcwd()), reason=reason))
+    return folder
+
+
+def model_folder(name: str, models: str) -> str:
+    """The folder of a model, by its name with `-` or `_`. Raises `ConversionError` where there is none."""
+    folder = os.path.join(models, name.replace("-", "_"))
+    if not os.path.isdir(folder):
+        raise ConversionError(missing_file.model(Location(name), names_of_models(models)))
+    return folder
+
+
+def names_of_models(models: str) -> list[str]:
+    """The names of the folders in the folder of models, sorted."""
+    return sorted(entry.name for entry in os.scandir(models) if entry.is_dir())
 
 
 def _expand(argument: str, models: str | None, listings: Listings) -> Sequence[str]:

@@ -54,7 +54,7 @@ def select_files(
     """
     listings = listings or Listings()
     here = functools.partial(load_settings, root or os.getcwd())
-    models = models_folder(package, root, "" if package or root else here().root, listings)
+    models = models_folder(package, root, listings)
     found = discover(arguments, models, listings)
     settings = _project_settings(found.paths, arguments, listings) if found.paths else here()
     given = {name: value for name, value in (overrides or {}).items() if value is not None and value is not False}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from modular_converter.findings import first_of
 from modular_converter.graph.records import Edge, Graph, Model
 
 
@@ -25,8 +26,7 @@ def _table(graph: Graph, sort: str) -> str:
     }
     rows = [("model", "heirs", "direct", "modular", "generated", "saved", "inherits from")]
     for model in sorted(graph.models.values(), key=keys[sort]):
-        parents = [edge.parent for edge in graph.parents[model.name]]
-        shown = ", ".join(parents[:3]) + (f" and {len(parents) - 3} more" if len(parents) > 3 else "")
+        shown = first_of([edge.parent for edge in graph.parents[model.name]], 3)
         rows.append(
             (
                 model.name,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from modular_converter.convert.emit.banner import is_generated
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import ConversionError, Finding, locate_parse_error
+from modular_converter.findings import UNPARSABLE, ConversionError, Finding, locate_parse_error
 from modular_converter.marks.comments import CopyMark, find_marks
 from modular_converter.marks.compare import agree, same_lines
 from modular_converter.marks.sources import NotFoundError, Sources
@@ -97,7 +97,7 @@ def _in_file(path: str, text: str, marks: Sequence[CopyMark], sources: Sources) 
     """The verdicts of one file, before anything is formatted."""
     try:
         places = {one.first: one for one in sources.places(path)}
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except UNPARSABLE as error:
         raise ConversionError(syntax_error.diagnose(*locate_parse_error(path, error))) from None
     for mark in marks:
         place = places.get(mark.line + 1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import ConversionError, did_you_mean
+from modular_converter.findings import UNPARSABLE, ConversionError, did_you_mean
 from modular_converter.marks.units import DefinitionLines, dedented, definition_places
 
 
@@ -70,7 +70,7 @@ class Sources:
         name = ".".join(names)
         try:
             places = [one for one in self.places(module) if one.name == name]
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        except UNPARSABLE:
             return ()
         return tuple(dedented(text, one.first, one.last) for one in places)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from modular_converter.convert.source.index import end_with_footer, first_line
-from modular_converter.findings import split_lines
+from modular_converter.facts.nodes import parse
+from modular_converter.findings import UNPARSABLE, split_lines
 from modular_converter.marks.comments import is_end, is_ignored, mark_lines, without_ignored
 
 
@@ -48,13 +48,6 @@ class DefinitionUnits:
         """The definition at the top level of a module."""
         lines = (*self.header, *(line for unit in self.body for line in unit.lines))
         return "".join(f"{line}\n" for line in lines)
-
-
-def parse(text: str) -> ast.Module:
-    """The syntax tree of a text, without warnings. Raises what `ast.parse` does."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(text)
 
 
 @dataclass(frozen=True)
@@ -157,7 +150,7 @@ def _definition(text: str) -> Definition | None:
     """The only definition of a text; None for any other text."""
     try:
         body = parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNPARSABLE:
         return None
     return body[0] if len(body) == 1 and isinstance(body[0], _DEFINITIONS) else None
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterator
 
+from modular_converter.facts.exports import exported_constants
+from modular_converter.facts.nodes import parse
 from modular_converter.findings import Edit, Finding, Fix, character_column, split_lines
 
 
@@ -42,7 +43,7 @@ def remove_lines(text: str, first: int, last: int) -> Edit:
 def _statement_at(text: str, line: int, column: int) -> tuple[ast.stmt, list[ast.stmt]] | None:
     """The innermost statement that covers a place, and the block that it stands in."""
     found = None
-    for block in _blocks(_parse(text)):
+    for block in _blocks(parse(text)):
         for node in block:
             start, end = _extent(text, node)
             if start <= (line, column) < end:
@@ -64,19 +65,11 @@ def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
                 yield block
 
 
-def _parse(text: str) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(text)
-
-
 def exports(text: str) -> tuple[list[ast.Constant], ast.expr] | None:
     """The names in `__all__ = […]` and the list itself; None where it is no list of names."""
-    for node in _parse(text).body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
-            value = node.value  # type: ignore[attr-defined]
-            names = [one for one in getattr(value, "elts", []) if isinstance(one, ast.Constant)]
+    for node in parse(text).body:
+        if isinstance(node, ast.Assign) and any(ast.unparse(target) == "__all__" for target in node.targets):
+            names, value = [*exported_constants(node)], node.value
             is_list = isinstance(value, (ast.List, ast.Tuple)) and len(names) == len(value.elts)
             return (names, value) if is_list else None
     return None

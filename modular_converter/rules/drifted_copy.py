@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity, first_of
 
 
 NAMED = 3
@@ -28,9 +28,7 @@ cannot drift: `modular-convert modularize` writes it.
 
 def diagnose(location: Location, name: str, source: str, members: Sequence[str], refusal: str = "") -> Finding:
     """`members` are the names that differ; `refusal` is the reason why `--fix` leaves the copy, if it does."""
-    named = ", ".join(f"`{member}`" for member in members[:NAMED])
-    more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
-    where = f" in {named}{more}" if named else ""
+    where = f" in {first_of([f'`{member}`' for member in members], NAMED)}" if members else ""
     cure = f"It cannot be put right automatically: {refusal}." if refusal else "`--diff` shows how, `--fix` writes it."
     return Finding(
         RULE,

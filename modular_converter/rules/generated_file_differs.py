@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modular_converter.findings import Finding, Location, Rule, Severity
+from modular_converter.findings import Finding, Location, Rule, Severity, first_of
 
 
 NAMED = 3
@@ -44,6 +44,5 @@ def diagnose(
 def _said(definitions: Sequence[str] | None, in_layout: bool) -> str:
     if definitions is None:
         return "only line ends differ (`\\r\\n`, or none at the end of the file)"
-    named = ", ".join(f"`{name}`" for name in definitions[:NAMED]) or "text outside of definitions"
-    more = f" and {len(definitions) - NAMED} more" if len(definitions) > NAMED else ""
-    return f"{named}{more} differ{'' if len(definitions) > 1 else 's'}{' in layout alone' if in_layout else ''}"
+    named = first_of([f"`{name}`" for name in definitions], NAMED) or "text outside of definitions"
+    return f"{named} differ{'' if len(definitions) > 1 else 's'}{' in layout alone' if in_layout else ''}"

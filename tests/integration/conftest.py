@@ -45,7 +45,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path]:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path]:
     """The graph of transformers, and its page."""
-    folder = models_folder("transformers", None, "")
+    folder = models_folder("transformers", None)
     assert folder is not None
     graph = read(folder)
     path = tmp_path_factory.mktemp("large") / "graph.html"

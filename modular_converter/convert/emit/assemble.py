@@ -18,7 +18,6 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, R
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFile, GeneratedFiles
 from modular_converter.convert.source import lexer
-from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Role
 from modular_converter.settings.kinds import kind_of, module_name
@@ -94,7 +93,7 @@ class _Assembler:
 
     def _all(self, kind: str) -> str:
         statement = self.target.module.definitions.get("__all__")
-        names = [name for name in exported_names(statement) if self._home(name) == kind]
+        names = [name for name in self.target.module.exported if self._home(name) == kind]
         return statement.lead + render_all(names) if statement and names else ""
 
     def _optional_libraries(self) -> OptionalLibraries:

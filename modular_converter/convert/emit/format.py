@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from modular_converter.convert.emit.format_ruff import undefined_names
 from modular_converter.convert.emit.formatter_version import wrong_version
 from modular_converter.convert.emit.formatters import UndefinedName, load_formatter
-from modular_converter.findings import ConversionError, Finding, Location, locate_parse_error
+from modular_converter.facts.nodes import parse
+from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Location, locate_parse_error
 from modular_converter.rules import invalid_result, not_utf8
 from modular_converter.settings.values import Settings
 
@@ -93,10 +92,8 @@ def _unwritable(name: str, text: str) -> Finding | None:
 def _unreadable(name: str, text: str) -> Finding | None:
     """The error for a text that is not valid Python; None for others."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        parse(text)
+    except UNPARSABLE as error:
         place, reason = locate_parse_error(name, error)
         return invalid_result.diagnose(place, reason, os.path.basename(name)).with_source(text)
     return None

@@ -10,6 +10,8 @@ import functools
 import sys
 from collections.abc import Mapping, Sequence
 
+from modular_converter.findings import UNPARSABLE
+
 
 _NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -26,7 +28,7 @@ def definition_at(text: str, line: int, word: str) -> tuple[str, int]:
     """
     try:
         spans = _spans(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNPARSABLE:
         starts, names = _headings(text)
         above = bisect.bisect_right(starts, line)
         return (names[above - 1] if above else ""), line

@@ -11,6 +11,8 @@ from modular_converter.convert.examine.bases import base_faults
 from modular_converter.convert.examine.fault import Fault, FaultKind
 from modular_converter.convert.examine.statements import statements_in
 from modular_converter.convert.examine.typing_only import bound_names, is_type_checking, typing_only_faults
+from modular_converter.facts.nodes import parse
+from modular_converter.findings import UNPARSABLE
 
 
 def find_faults(
@@ -26,9 +28,7 @@ def find_faults(
         line = getattr(error, "lineno", 0) or 0
         yield Fault(FaultKind.INVALID, "", reason, line)
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(text)
+    tree = parse(text)
     yield from base_faults(tree, is_neighbour)
     yield from typing_only_faults(tree)
     for node in _imports(tree):
@@ -45,7 +45,7 @@ def compile_error(text: str) -> Exception | None:
         warnings.simplefilter("ignore")  # invalid escapes and the like are the author's own
         try:
             compile(text, "<text>", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        except UNPARSABLE as error:
             return error
     return None
 
@@ -58,7 +58,7 @@ def top_level_names(text: str, module: str = "") -> frozenset[str] | None:
     """
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNPARSABLE:
         return None
     names = {name for one in tree.body if not _imports_from(one, module) for name in bound_names(one)}
     return None if names & {"*", "__getattr__"} else frozenset(names)

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
-from modular_converter.convert.source.exports import has_unread_names
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Role, Statement
+from modular_converter.facts.exports import has_unread_names
 from modular_converter.facts.nodes import walk
 from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.rules import lost_statement
@@ -48,7 +48,7 @@ def report_lost_statements(neighbours: Neighbourhood, files: GeneratedFiles, lib
                 is_class = role is Role.CLASS
                 yield lost_statement.of_neighbours(place, shown, statement.name, is_class=is_class).with_source(text)
     exports = target.module.definitions.get("__all__")
-    if exports is not None and has_unread_names(exports):
+    if exports is not None and has_unread_names(exports.text):
         yield lost_statement.computed_names(Location(target.path, exports.line)).with_source(text)
     yield from _changed_parents(neighbours, files, text)
 

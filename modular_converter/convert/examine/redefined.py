@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 
@@ -12,7 +11,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import DEFINITIONS, ImportedName, Module, Statement
-from modular_converter.facts.nodes import children
+from modular_converter.facts.nodes import children, parse
 from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.rules import changed_meaning, imported_again
 
@@ -105,9 +104,7 @@ def _defined_again(module: Module) -> frozenset[str]:
 
 def _read_at_once(statement: Statement) -> frozenset[str]:
     """The names that a definition reads when it is created: in decorators, bases, defaults and values, not in bodies."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        waiting: list[ast.AST] = [ast.parse(statement.text)]
+    waiting: list[ast.AST] = [parse(statement.text)]
     found: set[str] = set()
     while waiting:
         node = waiting.pop()

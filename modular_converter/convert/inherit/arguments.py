@@ -8,14 +8,14 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from modular_converter.convert.inherit.calls import SUPER_KWARGS, first_parameter, mappings, method_call, starred
 from modular_converter.convert.inherit.class_findings import (
     ClassFinding,
-    argument_ignored,
-    argument_not_passed,
     argument_unpacked,
+    finding_at,
     parameter_missing,
 )
 from modular_converter.convert.inherit.scopes import Function, all_reads, names_of, parameters_of
 from modular_converter.convert.inherit.statements import Line, line
 from modular_converter.facts.nodes import children, walk
+from modular_converter.rules import super_argument_ignored
 
 
 def bind_arguments(
@@ -46,9 +46,10 @@ def bind_arguments(
     defaults = _defaults(parent.args) if not (starred(call) or mappings(call)) else {}
     found = {name: argument_unpacked(statement, child.name, name) for name in _unpacked(call, given, parent)}
     for name in _left_out(call, given, parent) & (parameters_of(child) | assigned):
-        found[name] = argument_not_passed(statement, child.name, _as_passed(name, parent))
+        passed = _as_passed(name, parent)
+        found[name] = finding_at(statement, super_argument_ignored.not_passed, child.name, passed)
     lacking = [
-        name for name in _parameters(parent) if name in found or not _has_its_name(given.get(name), name, names)
+        name for name in parameters_of(parent) if name in found or not _has_its_name(given.get(name), name, names)
     ]
     read = frozenset[str]().union(*(part.reads for part in body)) if lacking else ()
     lacking = [name for name in lacking if name in read]
@@ -86,7 +87,8 @@ def _tell_ignored(
         assigned = together or {name: value}
         values = ", ".join(map(ast.unparse, assigned.values()))
         passed = [_as_passed(one, parent) for one in assigned]
-        yield argument_ignored(value, method, name, f"{', '.join(assigned)} = {values}", passed)
+        cure = f"{', '.join(assigned)} = {values}"
+        yield finding_at(value, super_argument_ignored.diagnose, method, name, ast.unparse(value), cure, passed)
 
 
 def _as_passed(name: str, function: Function) -> str:
@@ -221,13 +223,6 @@ def _optional(arguments: ast.arguments) -> frozenset[str]:
 
 def _is_super_kwargs(value: ast.expr) -> bool:
     return isinstance(value, ast.Name) and value.id == SUPER_KWARGS
-
-
-def _parameters(function: Function) -> list[str]:
-    arguments = function.args
-    variadic = [parameter for parameter in (arguments.vararg, arguments.kwarg) if parameter is not None]
-    parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *variadic]
-    return [parameter.arg for parameter in parameters]
 
 
 def _defaults(arguments: ast.arguments) -> dict[str, ast.expr]:

@@ -10,18 +10,13 @@ from typing import NamedTuple
 
 from modular_converter.convert.inherit.bases import replaced_base
 from modular_converter.convert.inherit.calls import is_super, super_attribute
-from modular_converter.convert.inherit.class_findings import (
-    ClassFinding,
-    keeps_accessor,
-    loses_annotation,
-    not_mergeable,
-    value_of_super,
-)
+from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
 from modular_converter.convert.inherit.members import ClassBlock, Member, parse_class
 from modular_converter.convert.inherit.merge_members import decorated_by, is_property, is_removal, method_key
 from modular_converter.convert.inherit.scopes import Function, declared_global, is_generator, parameters_of
 from modular_converter.convert.source.global_names import scopes
 from modular_converter.facts.nodes import walk
+from modular_converter.rules import half_overridden, super_call_not_a_statement
 
 
 SLOTS = "__slots__"
@@ -39,7 +34,7 @@ def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iter
         for node in nodes:
             name = super_attribute(node)
             if name in parent.binds and id(node) not in calls:
-                yield value_of_super(node, name, base)
+                yield finding_at(node, super_call_not_a_statement.diagnose, name, base, is_call=False)
             elif isinstance(node, ast.Call) and is_super(node.func) and id(node) not in objects:
                 reason = f"`super()` is used as a value, which would not reach `{base}`"
                 cure = "Call the method in a statement of its own: `super().<method>(…)`."
@@ -171,14 +166,16 @@ def check_halves(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding
         node = member.node
         for target in node.targets if isinstance(node, ast.Assign) and not is_removal(member) else ():
             if isinstance(target, ast.Name) and target.id in annotations:
-                yield loses_annotation(node, target.id, ast.unparse(annotations[target.id]))
+                annotation = ast.unparse(annotations[target.id])
+                yield finding_at(node, half_overridden.annotation_lost, target.id, annotation)
     for accessor in (member.function for member in parent.members if member.is_function):
         name = accessor.name
         getter = next((one for one in methods if one.name == name and not decorated_by(one)), None)
         if getter is None or not is_property(getter) or decorated_by(accessor) != name:
             continue
         if method_key(accessor) not in own:
-            yield keeps_accessor(getter, name, method_key(accessor).rpartition(".")[2])
+            kept = method_key(accessor).rpartition(".")[2]
+            yield finding_at(getter, half_overridden.accessor_kept, name, kept)
 
 
 def check_kinds(child: Function, parent: Function, statement: ast.stmt, around: int) -> Iterator[ClassFinding]:

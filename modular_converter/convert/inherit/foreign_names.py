@@ -17,7 +17,7 @@ from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Statement
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.facts.nodes import children, walk
-from modular_converter.findings import ConversionError
+from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.settings.kinds import module_name
 
 
@@ -151,7 +151,7 @@ def uses_of_words(texts: tuple[str, ...], words: frozenset[str], own: frozenset[
     """
     try:
         nodes = walk(*(node for text in texts for node in ast.parse(text).body))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNPARSABLE:
         return WordUses()
     statements = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
     imports = {name.bound: is_outside(name, own) for node in statements for name in imported_names(node)}

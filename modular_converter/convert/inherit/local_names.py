@@ -6,12 +6,13 @@ import ast
 import builtins
 from collections.abc import Iterator, Sequence, Set
 
-from modular_converter.convert.inherit.class_findings import ClassFinding, local_name_shared, not_mergeable
+from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
 from modular_converter.convert.inherit.effects import captured_by
 from modular_converter.convert.inherit.history import History, Order
 from modular_converter.convert.inherit.scopes import Function, declared_global, own_nodes, parameters_of
 from modular_converter.convert.inherit.statements import Line
 from modular_converter.facts.nodes import walk
+from modular_converter.rules import shared_local_name
 
 
 def check_names(
@@ -38,11 +39,13 @@ def check_names(
         for name in sorted(_names_from_above(line)):
             is_changed = name in copied and name in line.effects.changes and line in order.after
             if is_changed and any(_keeps(one.node, name) for one in order.inherited if one in kept):
-                yield local_name_shared(line.node, name, "is the one that the parent's lines keep", child.name)
+                state = "is the one that the parent's lines keep"
+                yield finding_at(line.node, shared_local_name.diagnose, name, state, child.name)
             expected, got = own.binder(name, own.turn[line.origin]), history.binder(name, place)
             if name in copied and any(name in one.effects.changes for one in order.inherited if one in kept):
                 if line in order.after or _keeps(line.node, name):
-                    yield local_name_shared(line.node, name, "is what the parent's lines have left of it", child.name)
+                    state = "is what the parent's lines have left of it"
+                    yield finding_at(line.node, shared_local_name.diagnose, name, state, child.name)
             elif expected is not None or name in order.parameters:
                 yield from _check_own(child, line, name, expected, got, order)
             elif name in theirs and (name in module_names or hasattr(builtins, name)):
@@ -106,15 +109,16 @@ def _check_own(
     if got is expected or (got is not None and expected is not None and order.gives_the_same(got, expected)):
         return
     if got is None or got not in order.inherited:
-        yield local_name_shared(line.node, name, "does not have your value yet", child.name)
+        yield finding_at(line.node, shared_local_name.diagnose, name, "does not have your value yet", child.name)
     elif expected is None or expected in order.after:
-        yield local_name_shared(line.node, name, "has the value that the parent's lines give it", child.name)
+        state = "has the value that the parent's lines give it"
+        yield finding_at(line.node, shared_local_name.diagnose, name, state, child.name)
     else:
         reason = f"the parent's lines assign to a local `{name}` too"
         yield not_mergeable(line.node, child.name, reason, f"Give your `{name}` another name.")
 
 
-def _local(function: Function, lines: Sequence[Line]) -> frozenset[str]:
+def _local(function: Function, lines: Sequence[Line]) -> set[str]:
     """The local names of a method, as far as some of its lines bind them; also those with an annotation alone."""
     bound = {path for line in lines for path in line.effects.binds if "." not in path}
     annotated = {node.target for node in own_nodes(function) if isinstance(node, ast.AnnAssign)}

@@ -18,13 +18,7 @@ from modular_converter.convert.inherit.calls import (
     inherited_decorators,
     is_super_statement,
 )
-from modular_converter.convert.inherit.class_findings import (
-    ClassFinding,
-    bad_signature,
-    decorator_not_applied,
-    takes_decorator,
-    unknown_syntax,
-)
+from modular_converter.convert.inherit.class_findings import ClassFinding, bad_signature, finding_at, unknown_syntax
 from modular_converter.convert.inherit.members import Member
 from modular_converter.convert.inherit.overrides import Overrides
 from modular_converter.convert.inherit.scopes import Function
@@ -33,6 +27,7 @@ from modular_converter.convert.inherit.signature import merge_signature
 from modular_converter.convert.inherit.statements import body_of, with_body
 from modular_converter.convert.inherit.super_calls import Merge, merge_statements
 from modular_converter.convert.inherit.taken import taken_statements
+from modular_converter.rules import half_overridden
 
 
 HOLDER = "class _:\n"
@@ -141,12 +136,12 @@ def _check_decorators(child: Function, parent: Function) -> Iterator[ClassFindin
     if not child.decorator_list:
         for one in inherited_decorators(child, parent):
             if _decorator_name(one) in CHANGING and not takes_body:
-                yield takes_decorator(child, child.name, ast.unparse(one))
+                yield finding_at(child, half_overridden.decorator_taken, child.name, ast.unparse(one))
     elif takes_body:
         applied = {*WITHOUT_EFFECT, *map(_decorator_name, child.decorator_list)}
         for one in () if NO_DECORATORS in applied else parent.decorator_list:
             if _decorator_name(one) not in applied:
-                yield decorator_not_applied(child, child.name, ast.unparse(one))
+                yield finding_at(child, half_overridden.decorator_lost, child.name, ast.unparse(one))
 
 
 def _decorator_name(decorator: ast.expr) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import KeysView, Sequence
 from typing import NamedTuple
 
 from modular_converter.facts.nodes import walk, walk_until
@@ -125,12 +125,12 @@ def targets_of(node: ast.stmt) -> tuple[str, ...]:
     return (written(node.target),) if isinstance(node, ast.AnnAssign) and node.value is not None else ()
 
 
-def parameters_of(function: Function | ast.Lambda) -> frozenset[str]:
-    """The names of all parameters."""
+def parameters_of(function: Function | ast.Lambda) -> KeysView[str]:
+    """The names of all parameters in their order, those with stars last."""
     arguments = function.args
     variadic = [parameter for parameter in (arguments.vararg, arguments.kwarg) if parameter is not None]
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *variadic]
-    return frozenset(parameter.arg for parameter in named)
+    return dict.fromkeys(parameter.arg for parameter in named).keys()
 
 
 def declared_global(function: Function | ast.ClassDef) -> frozenset[str]:

@@ -9,16 +9,12 @@ from collections.abc import Iterator, Set
 
 from modular_converter.convert.inherit.bases import INHERITED_KEYWORDS
 from modular_converter.convert.inherit.calls import NO_DECORATORS, is_super
-from modular_converter.convert.inherit.class_findings import (
-    ClassFinding,
-    counts_for_both,
-    not_mergeable,
-    replaces_decorator,
-)
+from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
 from modular_converter.convert.inherit.looks_at_classes import check_looks_at_classes
 from modular_converter.convert.inherit.members import ClassBlock, Member
 from modular_converter.convert.inherit.scopes import attributes_set
 from modular_converter.facts.nodes import walk
+from modular_converter.rules.half_overridden import decorator_differs, decorator_replaced
 
 
 INIT_SUBCLASS = "__init_subclass__"
@@ -161,11 +157,11 @@ def check_dataclass(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFind
     if theirs is None:
         if own is not None and inherited:
             cure = "Write the class out, and annotate only its fields."
-            yield counts_for_both(place, f"makes fields of the parent's {_listed(inherited)}", cure)
+            yield finding_at(place, decorator_differs, f"makes fields of the parent's {_listed(inherited)}", cure)
     elif own is None:
         if inherited and child.node.decorator_list:
             cure = "Write the class out." if _has_no_decorators(child) else "Add `@dataclass` to your decorators."
-            yield counts_for_both(place, "of the parent is replaced by your decorators", cure)
+            yield finding_at(place, decorator_differs, "of the parent is replaced by your decorators", cure)
     else:
         yield from _check_options(child, own, theirs, fields, inherited, _has_marker(parent))
 
@@ -176,7 +172,7 @@ def check_replaced_decorators(child: ClassBlock, parent: ClassBlock) -> Iterator
     for decorator in parent.node.decorator_list if own else ():
         text = ast.unparse(decorator)
         if text.rpartition(".")[2] in MAKE_METHODS and text not in own:
-            yield replaces_decorator(child.node, text)
+            yield finding_at(child.node, decorator_replaced, text)
 
 
 def _has_no_decorators(child: ClassBlock) -> bool:
@@ -195,18 +191,22 @@ def _check_options(
     if own.get(KEYWORD_ONLY, "False") != theirs.get(KEYWORD_ONLY, "False") and inherited - fields:
         value = own.get(KEYWORD_ONLY, "False")
         cure = f"Write `@dataclass({KEYWORD_ONLY}={theirs.get(KEYWORD_ONLY, 'False')})`, or write the class out."
-        yield counts_for_both(child.node, f"applies `{KEYWORD_ONLY}={value}` to the parent's fields too", cure)
+        yield finding_at(
+            child.node, decorator_differs, f"applies `{KEYWORD_ONLY}={value}` to the parent's fields too", cure
+        )
     elif has_marker and fields - inherited:
         cure = "Write the class out."
-        yield counts_for_both(child.node, f"applies the parent's `{MARKER}` to your fields too", cure)
+        yield finding_at(child.node, decorator_differs, f"applies the parent's `{MARKER}` to your fields too", cure)
     for option in (COMPARED, FROZEN):
         if theirs.get(option, "False") != "False" and own.get(option, "False") == "False":
             cure = f"Write `@dataclass({option}={theirs[option]})`."
-            yield counts_for_both(child.node, f"drops the parent's `{option}={theirs[option]}`", cure)
+            yield finding_at(child.node, decorator_differs, f"drops the parent's `{option}={theirs[option]}`", cure)
     for option in MADE:
         if own.get(option, "True") == "False" and theirs.get(option, "True") != "False":
             cure = f"Leave `{option}=False` out, or write the method out."
-            yield counts_for_both(child.node, f"has `{option}=False`, and drops what the parent's makes", cure)
+            yield finding_at(
+                child.node, decorator_differs, f"has `{option}=False`, and drops what the parent's makes", cure
+            )
 
 
 def _options(block: ClassBlock) -> dict[str, str] | None:

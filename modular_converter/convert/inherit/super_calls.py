@@ -13,12 +13,7 @@ from modular_converter.convert.inherit.arguments import bind_arguments
 from modular_converter.convert.inherit.bases import ClassShape
 from modular_converter.convert.inherit.calls import first_parameter, is_super_statement, mappings, method_call
 from modular_converter.convert.inherit.checks import check_captures, check_kinds, check_scopes
-from modular_converter.convert.inherit.class_findings import (
-    ClassFinding,
-    not_mergeable,
-    not_repeated,
-    replaces_several,
-)
+from modular_converter.convert.inherit.class_findings import ClassFinding, finding_at, not_mergeable
 from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.history import Order
 from modular_converter.convert.inherit.local_names import check_names
@@ -33,6 +28,7 @@ from modular_converter.convert.inherit.statements import (
     deleted_again,
     only_removes,
 )
+from modular_converter.rules import several_assignments_replaced, statement_not_repeated
 
 
 ROUNDS = 10
@@ -238,7 +234,8 @@ def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
     instance = first_parameter(merge.child, merge.parent)
     repeated = [part for part in after if part.normal in there and counts_twice(part, instance)]
     last = merge.shape.last_statement
-    merge.findings.extend(not_repeated(part.node, part.normal) for part in repeated if part.normal != last)
+    dropped = (part for part in repeated if part.normal != last)
+    merge.findings.extend(finding_at(part.node, statement_not_repeated.diagnose, part.normal) for part in dropped)
     return [part for part in after if part not in repeated]
 
 
@@ -248,12 +245,12 @@ def _check_replacements(merge: Merge, replaced: dict[str, list[Line]]) -> Iterat
         override, method = merge.overrides.lines[target]
         others = [part for part in parts if part.normal != override.normal]
         if method != merge.name and others:
-            yield replaces_several(override.node, target, method, merge.name)
+            yield finding_at(override.node, several_assignments_replaced.diagnose, target, method, merge.name)
         elif len(parts) > 1 and others and target in override.reads:
             reason = f"the parent assigns `{target}` {len(parts)} times, and each would become this statement"
             yield not_mergeable(override.node, merge.name, reason)
         elif len(parts) > 1 and others:
-            yield replaces_several(override.node, target, merge.name, merge.name)
+            yield finding_at(override.node, several_assignments_replaced.diagnose, target, merge.name, merge.name)
 
 
 def _with_footer(

@@ -18,7 +18,7 @@ from modular_converter.convert.source.names import ModelNames, read_model_names
 from modular_converter.convert.source.observations import Observations
 from modular_converter.files import packages
 from modular_converter.files.read import read_inside
-from modular_converter.findings import ConversionError, Location, locate_parse_error
+from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
 from modular_converter.rules import missing_file, not_utf8, syntax_error, too_large
 from modular_converter.settings.regular_file import FileTooLarge
 from modular_converter.settings.values import Settings
@@ -162,7 +162,7 @@ class Library:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is no finding
                 return _index_of(content, path)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        except UNPARSABLE as error:
             finding = syntax_error.diagnose(*locate_parse_error(path, error))
             raise ConversionError(finding.with_source(text)) from None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from modular_converter.convert.source import lexer
+from modular_converter.facts.exports import exported_names
 
 
 class Role(enum.Enum):
@@ -94,6 +95,12 @@ class Module:
     def definitions(self) -> Mapping[str, Statement]:
         """Functions, classes and assignments by name, in order; the last of several with one name."""
         return {statement.name: statement for statement in self.statements if statement.role in DEFINITIONS}
+
+    @property
+    def exported(self) -> tuple[str, ...]:
+        """The names in its `__all__`."""
+        listed = self.definitions.get("__all__")
+        return exported_names(listed.text) if listed is not None else ()
 
     @cached_property
     def imported(self) -> Mapping[str, ImportedName]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
+
+from modular_converter.findings import first_of
 
 
 # Names of a kind that are printed before "and N more".
@@ -67,8 +68,8 @@ class Evidence:
     def _gaps_in_runs(self) -> tuple[str, ...]:
         """The same without the form and the types, which a model in use may be tried in on its ranks."""
         found = list(self.gaps)
-        found += [f"gradients of {_few(self.unproven)}"] if self.unproven else []
-        found += [f"{_few(self.idle)}: no run called them"] if self.idle else []
+        found += [f"gradients of {first_of([*self.unproven], NAMED)}"] if self.unproven else []
+        found += [f"{first_of([*self.idle], NAMED)}: no run called them"] if self.idle else []
         found += [situation for situation in self.possible if situation not in self.situations]
         return tuple(found)
 
@@ -123,9 +124,3 @@ class Evidence:
 
 
 UNKNOWN = Evidence()
-
-
-def _few(names: Iterable[str]) -> str:
-    found = list(names)
-    more = "" if len(found) <= NAMED else f" and {len(found) - NAMED} more"
-    return f"{', '.join(found[:NAMED])}{more}"

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from modular_converter.findings import first_of
 from modular_converter.parallel.engine.base.refused_weights import refuse_quantised
 from modular_converter.parallel.engine.checkpoint.files import stored_tensors
 from modular_converter.parallel.engine.checkpoint.model_class import class_of, generation_config
@@ -100,10 +101,9 @@ def open_checkpoint(folder: str | os.PathLike[str], dtype: torch.dtype | None, m
         raise BuildError(f"{path}: {kind.__name__} cannot be loaded: {one_line(error, 400)}") from error
     _refuse_other_shapes(kind, stored, report["mismatched_keys"])
     if missing := sorted(report["missing_keys"]):
-        more_said = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         raise BuildError(
             f"{path}: its files ({', '.join(sorted({Path(one.file).name for one in stored.values()}))}) lack weights of "
-            f"{kind.__name__}: {', '.join(missing[:_NAMED])}{more_said}; give model_class= if the folder holds another "
+            f"{kind.__name__}: {first_of(missing, _NAMED)}; give model_class= if the folder holds another "
             "one, or load it with from_pretrained, which draws new values, and save it"
         )
     recipes = _taken_out(model)

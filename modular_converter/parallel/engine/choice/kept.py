@@ -8,6 +8,7 @@ from math import prod
 
 import torch
 
+from modular_converter.findings import first_of
 from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.plans.patterns import matches
 from modular_converter.parallel.plans.plan import Plan
@@ -76,16 +77,9 @@ def log_kept(model: torch.nn.Module, plan: Plan, ranks: int) -> None:
     name = type(model).__name__
     logger.info("%s: each of %d ranks keeps %.1f %% of the weights", name, ranks, 100 * found.share)
     if ranks > 1 and found.share > _CLEARLY_MORE / ranks:
-        said = ", ".join(f"{weight} ({_reason(plan, weight)})" for weight in found.whole[:_NAMED])
-        more = f" and {len(found.whole) - _NAMED} more" if len(found.whole) > _NAMED else ""
-        logger.warning(
-            "%s: each of %d ranks keeps %.1f %% of the weights; whole: %s%s",
-            name,
-            ranks,
-            100 * found.share,
-            said,
-            more,
-        )
+        said = first_of([f"{weight} ({_reason(plan, weight)})" for weight in found.whole], _NAMED)
+        share = 100 * found.share
+        logger.warning("%s: each of %d ranks keeps %.1f %% of the weights; whole: %s", name, ranks, share, said)
 
 
 def _reason(plan: Plan, weight: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from modular_converter.findings import first_of
 from modular_converter.parallel.engine.choice.kinds_of_layers import (
     kinds_by_modules,
     kinds_of,
@@ -109,8 +110,7 @@ def _proven_too(model: Any, plan: Plan, ranks: int, anew: bool) -> _Held:
 
 def _few(parts: dict[str, str]) -> str:
     """The first parts, each with its difference."""
-    said = ", ".join(f"{path or 'the code around the layers'} ({why})" for path, why in list(parts.items())[:_NAMED])
-    return said + (f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else "")
+    return first_of([f"{path or 'the code around the layers'} ({why})" for path, why in parts.items()], _NAMED)
 
 
 def unproven_parts(model: torch.nn.Module, small: torch.nn.Module) -> dict[str, str]:

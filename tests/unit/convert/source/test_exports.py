@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.convert.source.exports import exported_names, has_unread_names
-from modular_converter.convert.source.module import Role, Statement
+from modular_converter.facts.exports import exported_names, has_unread_names
 
 
 @pytest.mark.parametrize(
@@ -33,6 +32,5 @@ from modular_converter.convert.source.module import Role, Statement
     ],
 )
 def test_names_and_whether_there_are_more(text: str, names: str, is_unread: bool) -> None:
-    statement = Statement(Role.ASSIGNMENT, "__all__", text, 1)
-    assert exported_names(statement) == names.split()
-    assert has_unread_names(statement) is is_unread
+    assert exported_names(text) == tuple(names.split())
+    assert has_unread_names(text) is is_unread

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from modular_converter.convert.source.exports import exported_names
 from modular_converter.convert.source.index import imports_within, index_module
 from modular_converter.convert.source.module import ImportedName, Role, Statement
+from modular_converter.facts.exports import exported_names
 
 
 def statements(text: str) -> tuple[Statement, ...]:
@@ -155,4 +155,4 @@ def test_imports_in_a_body(text: str, bound: list[str]) -> None:
     ],
 )
 def test_exports(text: str, names: str) -> None:
-    assert exported_names(statements(text)[0]) == names.split()
+    assert exported_names(statements(text)[0].text) == tuple(names.split())

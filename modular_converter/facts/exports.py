@@ -6,23 +6,24 @@ import ast
 import functools
 from collections.abc import Iterator
 
-from modular_converter.convert.source.module import Statement
+from modular_converter.facts.nodes import parse
 
 
-def exported_names(statement: Statement | None) -> list[str]:
+@functools.lru_cache(maxsize=1024)  # the checks ask for the names of one neighbour once for each of its heirs
+def exported_names(text: str) -> tuple[str, ...]:
     """The names in `__all__ = […]` and in the statements that extend it; lists may be added, and computed names are
     left out.
     """
-    return list(_names_in(statement.text)) if statement is not None else []
+    return tuple(str(one.value) for node in parse(text).body for one in exported_constants(node))
 
 
-def has_unread_names(statement: Statement) -> bool:
+def has_unread_names(text: str) -> bool:
     """Whether an `__all__` holds names that `exported_names` cannot read, such as computed ones."""
-    return any(not _is_read(node) for node in ast.parse(statement.text).body)
+    return any(not _is_read(node) for node in parse(text).body)
 
 
 def _is_read(node: ast.stmt) -> bool:
-    """Whether `_strings_of` reads all that a statement adds: only strings."""
+    """Whether `exported_constants` reads all that a statement adds: only strings."""
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
         return node.value is None or _are_strings(node.value)
     call = node.value if isinstance(node, ast.Expr) else None
@@ -41,12 +42,7 @@ def _are_strings(node: ast.expr) -> bool:
     return all(isinstance(item, ast.Constant) and isinstance(item.value, str) for item in node.elts)
 
 
-@functools.lru_cache(maxsize=1024)  # the checks ask for the names of one neighbour once for each of its heirs
-def _names_in(text: str) -> tuple[str, ...]:
-    return tuple(name for node in ast.parse(text).body for name in _strings_of(node))
-
-
-def _strings_of(node: ast.stmt) -> Iterator[str]:
+def exported_constants(node: ast.stmt) -> Iterator[ast.Constant]:
     """The names that `__all__ = […]`, `__all__ += […]`, `__all__.extend([…])` or `__all__.append("…")` adds."""
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value is not None:
         yield from _strings(node.value)
@@ -59,10 +55,10 @@ def _strings_of(node: ast.stmt) -> Iterator[str]:
             yield from (name for argument in node.value.args for name in _strings(argument))
 
 
-def _strings(node: ast.expr) -> Iterator[str]:
+def _strings(node: ast.expr) -> Iterator[ast.Constant]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         yield from _strings(node.left)
         yield from _strings(node.right)
     for item in node.elts if isinstance(node, (ast.List, ast.Tuple)) else []:
         if isinstance(item, ast.Constant) and isinstance(item.value, str):
-            yield item.value
+            yield item
