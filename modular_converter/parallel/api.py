@@ -77,8 +77,8 @@ def parallelize(
             ``tp`` if None. Batches differ between data ranks (``model.data_rank`` of ``model.layout.data``).
         training: under torchrun, how the layers are trained: recomputed, compiled, in another type.
 
-    Raises:
-        PlanError: the model or the machine does not allow it, or a process failed; none that was started here is left.
+    Raises ``PlanError`` if the model or the machine does not allow it, or a process failed; none that was started here
+    is left.
     """
     if isinstance(layout, str):
         layout = Layout.parse(layout)

@@ -45,8 +45,7 @@ class Layout:
     def parse(cls, text: str) -> Layout:
         """The layout of a text: ``ddp``, ``fsdp`` and ``tp`` with numbers, joined by dots, in any order.
 
-        Raises:
-            ApplyError: the text is none; the message says what to write.
+        Raises ``ApplyError`` if the text is none; the message says what to write.
         """
         found: dict[str, int] = {}
         for part in text.split("."):

@@ -136,8 +136,7 @@ def print_json(model: str, how: str, verdict: Verdict) -> bool:
 def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", needed: bool = True) -> Derived:
     """Build, trace, derive the expert plan and check it on threads, in all uses.
 
-    Raises:
-        PlanError: the model cannot be built, or has no experts that can be divided (if a plan is ``needed``).
+    Raises ``PlanError`` if the model cannot be built, or has no experts that can be divided (if a plan is ``needed``).
     """
     from modular_converter.parallel.proof.in_use import Instance
     from modular_converter.parallel.proof.prove import Derived
@@ -161,8 +160,7 @@ def pipeline_derived(
 ) -> tuple[Small, dict[str, Any], PipelinePlan]:
     """Build and trace, with an attention mask where the model takes one; the derived plan, or the one of a file.
 
-    Raises:
-        PlanError: the model cannot be built, or is no chain; the reason is in the message.
+    Raises ``PlanError`` if the model cannot be built, or is no chain; the reason is in the message.
     """
     from modular_converter.parallel.pipeline.derive import derive_pipeline
     from modular_converter.parallel.proof.situations import with_mask

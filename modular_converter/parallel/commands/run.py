@@ -103,8 +103,7 @@ def load(model: str, settings: tuple[str, ...], dtype: Any = None) -> tuple[Any,
     Args:
         dtype: of the weights; as they are if None.
 
-    Raises:
-        PlanError: it is none of the four kinds, or cannot be built.
+    Raises ``PlanError`` if it is none of the four kinds, or cannot be built.
     """
     import torch
 

@@ -31,8 +31,7 @@ def costs_from_options(
     Args:
         measured: the model to time; its times replace the times from counted operations.
 
-    Raises:
-        PlanError: no source of costs, or two of them; or as reading the model or the file does.
+    Raises ``PlanError`` if there is no source of costs or there are two, and as reading the model or the file does.
     """
     even, file, transfer = options["even"], options["layer_times"], options["transfer"]
     if even is not None and (model is not None or file is not None):

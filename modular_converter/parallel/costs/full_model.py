@@ -60,8 +60,8 @@ class FullModel(NamedTuple):
 def chain_work(request: CountRequest) -> ChainWork:
     """The work of each layer of a model, and of the parts before and after the layers.
 
-    Raises:
-        PlanError: the model is unknown, cannot be built, or is no chain; or its work cannot be counted without data.
+    Raises ``PlanError`` if the model is unknown, cannot be built, or is no chain; or its work cannot be counted without
+    data.
     """
     model, path, inputs = model_at_size(request, torch.device("meta"))
     length = inputs["input_ids"].shape[1] if "input_ids" in inputs else 0
@@ -71,8 +71,7 @@ def chain_work(request: CountRequest) -> ChainWork:
 def model_at_size(request: CountRequest, device: torch.device) -> FullModel:
     """A model with the weights of its own initialization, the same for each call, and random inputs.
 
-    Raises:
-        PlanError: the model is unknown, cannot be built, or is no chain.
+    Raises ``PlanError`` if the model is unknown, cannot be built, or is no chain.
     """
     target, config = _subject(request)
     path = _layers_of(target)

@@ -20,8 +20,7 @@ def balanced(costs: Sequence[int], stages: int, head: int = 0, tail: int = 0) ->
     Returns:
         ``stages - 1`` rising positions; of several best ones those whose other stages are cheapest, then the first.
 
-    Raises:
-        ValueError: fewer layers than stages, or no stage.
+    Raises ``ValueError`` for fewer layers than stages, and for no stage.
     """
     if not 1 <= stages <= len(costs):
         raise ValueError(f"{len(costs)} layers cannot be cut into {stages} stages of at least one layer each")
@@ -48,8 +47,7 @@ def balanced(costs: Sequence[int], stages: int, head: int = 0, tail: int = 0) ->
 def cuts_of_balance(balance: Sequence[int], layers: int, stages: int) -> tuple[int, ...]:
     """The first layer of each stage after the first, from the number of layers of each.
 
-    Raises:
-        ScheduleError: the numbers are not as many as stages, do not add up to the layers, or one is below 1.
+    Raises ``ScheduleError`` if the numbers are not as many as stages, do not add up to the layers, or one is below 1.
     """
     said = f"balance {','.join(map(str, balance))}"
     if len(balance) != stages:

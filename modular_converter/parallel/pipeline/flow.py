@@ -47,8 +47,7 @@ class LayerFlow:
 def layers_entry(model: torch.nn.Module, plan: PipelinePlan) -> Entry:
     """The entry whose module is the list of layers that stages divide.
 
-    Raises:
-        ApplyError: a module of the plan that the model lacks, or no list of layers, or several.
+    Raises ``ApplyError`` if the model lacks a module of the plan, or has no list of layers, or several.
     """
     modules = dict(model.named_modules())
     unknown = [entry.module for entry in plan.entries if entry.module not in modules]
@@ -94,8 +93,7 @@ def flow_of(
         skips: whether to look for what layers and the modules behind them take of earlier stages, though the plan does not
             name it; of the output counts what the last layer has part in.
 
-    Raises:
-        ApplyError: as ``layers_entry``, or the layers do not take a value that the plan names.
+    Raises ``ApplyError`` as ``layers_entry`` does, and if the layers do not take a value that the plan names.
     """
     layers, places = layer_paths(model, plan), _places(model, plan)
     watch = _Watch(model, plan, {*inputs, *forward_names(model)}, skips)
@@ -238,8 +236,7 @@ def handed_over(
     Args:
         given: the names of the model's own inputs, such as `attention_mask`, whether or not the batch has them.
 
-    Raises:
-        ApplyError: the layer takes no such argument.
+    Raises ``ApplyError`` if the layer takes no such argument.
     """
     bound = bound_arguments(layer, args, kwargs)
     names = [name for name in layers.inputs if name in layers.outputs or name not in given]

@@ -24,8 +24,7 @@ from modular_converter.parallel.proof.subject import scope_of
 def cuts_of(model: torch.nn.Module, plan: PipelinePlan, stages: int) -> tuple[int, ...]:
     """The cuts between layers for which the stages hold about the same bytes of parameters.
 
-    Raises:
-        ApplyError: as ``layers_entry``, or fewer layers than stages.
+    Raises ``ApplyError`` as ``layers_entry`` does, and for fewer layers than stages.
     """
     layers = layers_entry(model, plan)
     at = plan.entries.index(layers)

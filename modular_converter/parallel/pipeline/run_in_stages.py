@@ -52,8 +52,7 @@ def run_in_stages(
         cuts: the first layer of each stage after the first.
         whole_batch: whether stages get all inputs of the model, or only those that the plan names for them.
 
-    Raises:
-        ApplyError: the plan does not fit the model, or names something that no layer takes.
+    Raises ``ApplyError`` if the plan does not fit the model, or names something that no layer takes.
     """
     with unchanged(model), torch.no_grad():
         flow = flow_of(model, plan, inputs, asks=True, skips=whole_batch)

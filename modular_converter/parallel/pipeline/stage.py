@@ -120,8 +120,7 @@ class StageModule(torch.nn.Module):
         Returns:
             The tensors for the next stage; the model's own result for the last stage.
 
-        Raises:
-            ApplyError: ``prepare`` was not called, or the run did not reach the end of the stage.
+        Raises ``ApplyError`` if ``prepare`` was not called, or the run did not reach the end of the stage.
         """
         if self._flow is None:
             raise ApplyError("the stage knows no shapes yet: call prepare() with the flow of a run")
@@ -194,8 +193,8 @@ class StageModule(torch.nn.Module):
     def _renew(self) -> None:
         """Renew blanks to which the model's code has written: they would no longer reveal a forgotten value.
 
-        Raises:
-            ApplyError: several layers have given the same blank in this run, so one may have gone unseen already.
+        Raises ``ApplyError`` if several layers have given the same blank in this run, so one may have gone unseen
+        already.
         """
         uses, self._uses = self._uses, Counter()
         written = [one for one in self._shared.values() if one._version]

@@ -45,8 +45,7 @@ def base_settings(model: torch.nn.Module, entries: Mapping[str, str]) -> list[Se
     The entry that the loader adds by itself (the vocabulary of ``embed_tokens``) is left out. A part without entries
     is in the result only if it holds some now.
 
-    Raises:
-        WriteError: two sub-models share a configuration class and need different styles for one entry.
+    Raises ``WriteError`` if two sub-models share a configuration class and need different styles for one entry.
     """
     parts = list(_parts(model))
     shares: dict[type[Any], dict[str, str]] = {type(part.config): {} for _, part in parts}

@@ -23,8 +23,7 @@ def to_library(plan: Plan, model: torch.nn.Module | None = None) -> dict[str, st
     Args:
         model: to look whether its layers that have no rule in the plan would have one then.
 
-    Raises:
-        PlanFormatError: that vocabulary cannot express some rules; each is named.
+    Raises ``PlanFormatError`` if that vocabulary cannot express some rules; each is named.
     """
     reasons = plan.library_reasons()
     if reasons:
@@ -63,8 +62,7 @@ def _is_parameter(rule: PlanRule, model: torch.nn.Module) -> bool:
 def to_torch(plan: Plan, model: torch.nn.Module) -> dict[str, Any]:
     """Styles for ``torch.distributed.tensor.parallel.parallelize_module``.
 
-    Raises:
-        PlanFormatError: rules that torch's styles cannot say; they are named.
+    Raises ``PlanFormatError`` for rules that torch's styles cannot say; they are named.
     """
     from torch.distributed.tensor import Replicate, parallel
 

@@ -28,8 +28,7 @@ T = TypeVar("T", bound=_Parsed)
 def read_plan(path: str | os.PathLike[str], kind: type[T]) -> T:
     """A plan file, JSON or text.
 
-    Raises:
-        PlanFormatError: it cannot be read, or what is wrong in it; the file is named.
+    Raises ``PlanFormatError`` if the file cannot be read or is wrong; the file is named.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")

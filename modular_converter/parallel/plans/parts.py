@@ -38,8 +38,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 def checked_parts(values: Sequence[Any], pattern: str) -> tuple[Part, ...]:
     """Parts as read from a plan, expressions without blanks and needless brackets.
 
-    Raises:
-        PlanFormatError: a part is neither a length nor an expression.
+    Raises ``PlanFormatError`` if a part is neither a length nor an expression.
     """
     return tuple(_checked(value, pattern) for value in values)
 
@@ -107,8 +106,7 @@ def lengths_of(parts: Sequence[Part], length: int, look_up: Callable[[str], int]
         look_up: attribute name -> its value in the model.
         where: the weight, for messages.
 
-    Raises:
-        ApplyError: the parts do not add up to the axis.
+    Raises ``ApplyError`` if the parts do not add up to the axis.
     """
     if len(parts) == 1:
         return _equal(parts[0], length, look_up, where)

@@ -53,8 +53,7 @@ class Resolution:
 def resolve(plan: Plan, model: torch.nn.Module) -> Resolution:
     """Match a plan with a model.
 
-    Raises:
-        ApplyError: a key matches nothing, or two rules want different things of one parameter; both are named.
+    Raises ``ApplyError`` if a key matches nothing, or two rules want different things of one parameter; both are named.
     """
     modules = dict(model.named_modules())
     parameters = dict(model.named_parameters(remove_duplicate=False))

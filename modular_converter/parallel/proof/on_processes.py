@@ -88,8 +88,8 @@ class RankPool:
     def run(self, task: Task) -> list[Any]:
         """The answers of all ranks, in order.
 
-        Raises:
-            RankError: a rank died or the time limit passed; all ranks have been ended, the next call starts anew.
+        Raises ``RankError`` if a rank died or the time limit passed; all ranks have been ended, the next call starts
+        anew.
         """
         try:
             if not self.processes:

@@ -28,8 +28,7 @@ def derive(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any], r
         ``plan`` for ``parallelize(model, plan=…)``, ``verdict.evidence`` with the scope of the proof, and
         ``hindrances``: why weights stay whole, with the line of code and the cure.
 
-    Raises:
-        PlanError: the module is too large or not on the CPU, its forward fails, or the plan does not hold.
+    Raises ``PlanError`` if the module is too large or not on the CPU, its forward fails, or the plan does not hold.
     """
     name = type(module).__name__
     if any(tensor.device.type != "cpu" for tensor in (*module.parameters(), *module.buffers())):

@@ -91,8 +91,7 @@ def derive_model(
         uses: whether it must hold in other uses than one plain forward: lengths, padding, state, training.
         known: the small instance of these settings, if there is one already.
 
-    Raises:
-        PlanError: the model cannot be built or traced.
+    Raises ``PlanError`` if the model cannot be built or traced.
     """
     options = dict(overrides or {})
     known = known or Instance(target, build(target, overrides), options)
@@ -214,8 +213,7 @@ def prove(derived: Derived, plan: Plan, pool: RankPool, library: bool = False, c
     Returns:
         The first failing verdict of a rank, or the worst passing one.
 
-    Raises:
-        RankError: a rank died or hung.
+    Raises ``RankError`` if a rank died or hung.
     """
     route = "committed" if committed else "library" if library else "ours"
     folder = ""

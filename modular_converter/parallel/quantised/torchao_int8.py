@@ -68,8 +68,7 @@ def int8_layers_of(model: torch.nn.Module) -> Int8Layers | None:
 def unpack_layers(model: torch.nn.Module) -> None:
     """Turn the quantised layers of a model into plain ones in place; no number is copied.
 
-    Raises:
-        ApplyError: a weight is quantised in another way; the model is as it was.
+    Raises ``ApplyError`` if a weight is quantised in another way; the model is as it was.
     """
     if SCHEME not in sys.modules:
         return

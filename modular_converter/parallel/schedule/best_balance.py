@@ -18,8 +18,7 @@ MOST_ACTIONS = 150_000
 def even_balance(layers: int, stages: int) -> tuple[int, ...]:
     """Layers of each stage, as equal as can be, the first ones one more.
 
-    Raises:
-        ScheduleError: fewer layers than stages.
+    Raises ``ScheduleError`` for fewer layers than stages.
     """
     if stages > layers:
         raise ScheduleError(f"{layers} layers do not make {stages} stages; give at most {layers} stages in all")

@@ -80,8 +80,7 @@ def forecast(setting: PipelineSetting, costs: ChainCosts, balance: Sequence[int]
     Args:
         balance: layers of each stage; evenly if empty.
 
-    Raises:
-        ScheduleError: sizes that the schedule does not allow, or a balance that does not fit the layers.
+    Raises ``ScheduleError`` for sizes that the schedule does not allow, and for a balance that does not fit the layers.
     """
     order = setting.order()
     if balance:

@@ -21,8 +21,7 @@ def read_layer_times(path: str) -> ChainCosts:
     Three numbers are forward, backward of inputs and backward of weights; two divide the backward in equal parts.
     ``before`` and ``after`` may be absent.
 
-    Raises:
-        ScheduleError: the file cannot be read or has another form.
+    Raises ``ScheduleError`` if the file cannot be read or has another form.
     """
     try:
         if os.path.getsize(path) > 10**7:

@@ -69,8 +69,7 @@ def order_of(schedule: PipelineSchedule, ranks: int, per_rank: int, chunks: int)
         per_rank: stages of each rank.
         chunks: micro-batches of a step.
 
-    Raises:
-        ScheduleError: the schedule does not allow these sizes; the message names sizes that it allows.
+    Raises ``ScheduleError`` if the schedule does not allow these sizes; the message names sizes that it allows.
     """
     check_sizes(schedule, ranks, per_rank, chunks)
     stages = ranks * per_rank

@@ -73,8 +73,7 @@ def simulate(order: ActionOrder, costs: Sequence[StageCost], transfer: float = 0
             carries one transfer at a time.
         overlaps: whether a rank computes while it sends; else it waits until its transfer has arrived.
 
-    Raises:
-        ScheduleError: an order in which ranks wait for each other; the actions that wait are named.
+    Raises ``ScheduleError`` for an order in which ranks wait for each other; the actions that wait are named.
     """
     done = _finished(order, costs, transfer, overlaps)
     step = _last_end(done)

@@ -76,8 +76,7 @@ class ChainCosts:
     def stages(self, balance: Sequence[int]) -> tuple[StageCost, ...]:
         """The cost of each stage, from its number of layers.
 
-        Raises:
-            ScheduleError: the numbers do not add up to the layers, or one is below 1.
+        Raises ``ScheduleError`` if the numbers do not add up to the layers, or one is below 1.
         """
         cuts = cuts_of_balance(balance, len(self.layers), len(balance))
         found = [sum((self.layers[i] for i in span), NOTHING) for span in spans(cuts, len(self.layers))]

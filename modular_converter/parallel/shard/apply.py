@@ -47,8 +47,8 @@ def apply(model: torch.nn.Module, plan: Plan | Resolution, group: Group, share: 
         group: the ranks; no more than a sharded block has units.
         share: where a rank's part of a parameter comes from, for a model without weights; cut out of it by default.
 
-    Raises:
-        ApplyError: a key that matches nothing, an axis or integer that does not divide; the name is in the message.
+    Raises ``ApplyError`` for a key that matches nothing, and an axis or integer that does not divide; the message has
+    its name.
     """
     applied = Applied(model, resolve(plan, model) if isinstance(plan, Plan) else plan, group)
     _check(applied)
@@ -196,8 +196,7 @@ def attach(applied: Applied, path: str, name: str, group: Group) -> list[Any]:
     Returns:
         The handles of the hooks.
 
-    Raises:
-        ApplyError: the style cannot serve this module.
+    Raises ``ApplyError`` if the style cannot serve this module.
     """
     style, module = STYLES[name], applied.model.get_submodule(path)
     firsts: dict[str, tuple[int, int]] = {}

@@ -36,8 +36,7 @@ def own_integer(pieces: Mapping[str, Piece], label: str, value: int, rank: int, 
     Args:
         label: ``module path:name``.
 
-    Raises:
-        MisfitError: the weights do not show the meaning of the integer.
+    Raises ``MisfitError`` if the weights do not show the meaning of the integer.
     """
     path = label.partition(":")[0]
     near = _near(pieces, path)

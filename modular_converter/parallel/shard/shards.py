@@ -21,8 +21,8 @@ def shard(
         parts: relative lengths of packed blocks, ``()`` for one block.
         units: see ``stretches``.
 
-    Raises:
-        ApplyError: the dimension does not divide into the parts or units, or they are too few for ``size`` ranks.
+    Raises ``ApplyError`` if the dimension does not divide into the parts or units, or they are too few for ``size``
+    ranks.
     """
     own = stretches(tensor.shape[dim], parts, rank, size, units)
     return torch.cat([tensor.narrow(dim, start, length) for start, _, length in own], dim).contiguous()

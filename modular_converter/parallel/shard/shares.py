@@ -28,8 +28,7 @@ class Split(Protocol):
 def block_lengths(length: int, parts: Sequence[int]) -> list[int]:
     """The lengths of the packed blocks of an axis, from their relative lengths.
 
-    Raises:
-        ApplyError: the axis does not divide into such parts.
+    Raises ``ApplyError`` if the axis does not divide into such parts.
     """
     if not parts:
         return [length]
@@ -48,9 +47,8 @@ def stretches(
     Args:
         units: those of each block; None for single entries.
 
-    Raises:
-        ApplyError: a block is not made of so many units, has fewer than there are ranks, or blocks of several lengths
-            have no common units and do not divide.
+    Raises ``ApplyError`` if a block is not made of so many units, has fewer than there are ranks, or blocks of several
+    lengths have no common units and do not divide.
     """
     blocks = block_lengths(length, parts)
     if units is None and len(set(blocks)) > 1 and any(block % size for block in blocks):

@@ -58,8 +58,7 @@ def with_units(plan: Plan, model: torch.nn.Module, trace: Trace, ranks: int) -> 
     Args:
         trace: a forward of the model, or of a part of it with the same names.
 
-    Raises:
-        ApplyError: a rule does not fit the model.
+    Raises ``ApplyError`` if a rule does not fit the model.
     """
     flow = follow(trace)
     own = {(name, p.shape): flow.of(p.tensor) for p in trace.parameters for name in p.names}

@@ -16,8 +16,8 @@ OUTPUT = "an output of the model"
 def follow(trace: Trace) -> Flow:
     """The axes of a recorded forward; those of an unknown operator and of the model's outputs stay whole.
 
-    Raises:
-        TraceError: an operation ties the entries of a long axis one to the next, as the difference of neighbours does.
+    Raises ``TraceError`` if an operation ties the entries of a long axis one to the next, as the difference of
+    neighbours does.
     """
     flow = Flow(trace)
     for flow.index, op in enumerate(trace.ops):

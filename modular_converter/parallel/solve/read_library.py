@@ -26,8 +26,7 @@ def from_library(model: str, rules: Mapping[str, str], trace: Trace | None = Non
         rules: layer pattern -> style.
         trace: of the model; it tells where the output of a module is cut, for the styles that leave this out.
 
-    Raises:
-        PlanFormatError: a style that this wing does not know, or one that needs the trace.
+    Raises ``PlanFormatError`` for a style that this wing does not know, and for one that needs the trace.
     """
     flow = follow(trace) if trace is not None and any(map(_cuts_output, rules.values())) else None
     lines = [f"plan {model}"]

@@ -23,8 +23,7 @@ def set_dictionary(text: str, class_name: str, attribute: str, entries: Mapping[
     Lines of entries that stay are kept with their comments; new ones follow the entry that they follow in ``entries``.
     Without the attribute, it goes below the plain attributes at the top of the class.
 
-    Raises:
-        WriteError: no such class, or a value that is computed and cannot be edited as text.
+    Raises ``WriteError`` if there is no such class, or a value is computed and cannot be edited as text.
     """
     if text.startswith(BOM):
         return BOM + set_dictionary(text.removeprefix(BOM), class_name, attribute, entries)

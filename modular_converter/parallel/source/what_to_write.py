@@ -43,8 +43,8 @@ def settings_to_write(
         pool: the ranks to prove on, both with our application and through the library's loader; None to skip that.
         say: gets a line about each class.
 
-    Raises:
-        WriteError: a plan that is refused, empty, or that transformers' vocabulary cannot say; the reasons are named.
+    Raises ``WriteError`` for a plan that is refused or empty, or that transformers' vocabulary cannot say; the reasons
+    are named.
     """
     found: list[Setting] = []
     for base in bases:

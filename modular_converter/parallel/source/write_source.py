@@ -39,8 +39,8 @@ def changes(file: ModelingFile, settings: Sequence[Setting], convert: bool = Tru
     Args:
         convert: also the generated files that follow from the modular file.
 
-    Raises:
-        WriteError: a class is defined elsewhere, cannot be edited, or the edited modular file does not convert.
+    Raises ``WriteError`` if a class is defined elsewhere, cannot be edited, or the edited modular file does not
+    convert.
     """
     texts: dict[str, str] = {}
     for setting in settings:
@@ -59,8 +59,7 @@ def changes(file: ModelingFile, settings: Sequence[Setting], convert: bool = Tru
 def write_changes(found: Sequence[SourceChange]) -> None:
     """Put the changes in place, each file at once and none outside its folder.
 
-    Raises:
-        WriteError: a file belongs to an installed package or cannot be written.
+    Raises ``WriteError`` if a file belongs to an installed package or cannot be written.
     """
     for change in found:
         refuse_installed(change.path)

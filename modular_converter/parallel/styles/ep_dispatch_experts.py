@@ -39,8 +39,7 @@ def routing_of(arguments: dict[int | str, Any]) -> Routing | None:
 def local_experts(site: Site) -> tuple[int, int]:
     """The first expert that a rank holds, and the one behind the last, from the shares' first dimensions.
 
-    Raises:
-        ApplyError: no parameter of the module is sharded by expert, or they hold different numbers.
+    Raises ``ApplyError`` if no parameter of the module is sharded by expert, or they hold different numbers.
     """
     lengths = site.firsts
     if not lengths:

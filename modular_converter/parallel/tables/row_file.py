@@ -19,8 +19,7 @@ class RowFile:
     A last line that is cut off, because the run was killed while it wrote, is left out, and so are the other rows of
     its folder, which is done anew; the next write replaces them.
 
-    Raises:
-        PlanError: the file cannot be read, or a line is no row; it is named.
+    Raises ``PlanError`` if the file cannot be read, or a line is no row; it is named.
     """
 
     def __init__(self, path: Path) -> None:

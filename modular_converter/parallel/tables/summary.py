@@ -66,8 +66,7 @@ def rows(plan: Plan, model: torch.nn.Module, ranks: int, width: int) -> list[Rul
     Args:
         width: bytes of a number.
 
-    Raises:
-        ApplyError: a key of the plan matches nothing in the model.
+    Raises ``ApplyError`` if a key of the plan matches nothing in the model.
     """
     pieces = resolve(plan, model).pieces
     parameters = dict(model.named_parameters(remove_duplicate=False))

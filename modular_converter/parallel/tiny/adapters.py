@@ -104,8 +104,8 @@ def has_adapters(model: torch.nn.Module) -> bool:
 def adapters_of(model: Any) -> Adapters | None:
     """The adapters in a model; None for none.
 
-    Raises:
-        ApplyError: they are of a kind that no small instance can have, or their layers are in different states.
+    Raises ``ApplyError`` if they are of a kind that no small instance can have, or their layers are in different
+    states.
     """
     if not has_adapters(model):
         return None

@@ -52,8 +52,7 @@ def build(target: Target, overrides: Mapping[str, Any] | None = None, strategy: 
         overrides: configuration values that win over rules and table.
         strategy: only this one, instead of the first that works.
 
-    Raises:
-        BuildError: no strategy gave a model that runs; the message has one reason a strategy.
+    Raises ``BuildError`` if no strategy gave a model that runs; the message has one reason a strategy.
     """
     model_class, config_class = target.load()
     check_fields(config_class, list(overrides or {}))
@@ -77,8 +76,7 @@ def _attempt(target: Target, strategy: str, overrides: Mapping[str, Any], text_a
 def fresh(target: Target, overrides: Mapping[str, Any], strategy: str) -> torch.nn.Module:
     """The model of a small instance before its first forward, which may change switches of the model.
 
-    Raises:
-        Exception: what the model's own constructor raises.
+    Raises what the model's own constructor raises.
     """
     model_class, config_class = target.load()
     config = shrink(config_class, strategy, overrides)

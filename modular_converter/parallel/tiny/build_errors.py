@@ -46,8 +46,7 @@ def _names(text: str, field: str) -> bool:
 def check_fields(config_class: type[Any], names: Sequence[str]) -> None:
     """Refuse a value for a field that the configuration does not have; a dotted name is checked up to the first dot.
 
-    Raises:
-        BuildError: with the nearest names.
+    Raises ``BuildError`` with the nearest names.
     """
     fields = config_fields(config_class)
     if not fields:

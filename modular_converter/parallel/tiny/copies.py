@@ -28,8 +28,7 @@ def copy_of(model: _Model) -> _Model:
     `copy` finds out for each value how to take it apart. Nearly all values of a model are modules that say nothing of
     it, plain dictionaries, mostly empty ones of hooks, and numbers.
 
-    Raises:
-        BuildError: something in it cannot be copied, such as a lock, an open file, a generator that has begun.
+    Raises ``BuildError`` if something in it cannot be copied, such as a lock, an open file, a generator that has begun.
     """
     try:
         made: _Model = _copied(model, {})

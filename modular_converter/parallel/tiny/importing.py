@@ -70,8 +70,7 @@ def reach(folder: str) -> None:
 def import_file(name: str, path: str) -> ModuleType:
     """Import the module ``name`` and make sure that it is the one at ``path``.
 
-    Raises:
-        BuildError: the module's code fails, or another package of that name has been imported already.
+    Raises ``BuildError`` if the module's code fails, or another package of that name has been imported already.
     """
     try:
         module = importlib.import_module(name)

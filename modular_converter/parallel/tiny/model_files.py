@@ -49,8 +49,7 @@ class ModelingFile:
     def classes(self) -> list[type[Any]]:
         """The model classes that the file defines and that can run, in its order.
 
-        Raises:
-            BuildError: the file cannot be imported.
+        Raises ``BuildError`` if the file cannot be imported.
         """
         from transformers import PreTrainedModel
 
@@ -82,8 +81,7 @@ def split_class(model: str) -> tuple[str, str]:
 def open_file(path: str) -> ModelingFile:
     """The model of a modeling or modular file, or of a model's folder. A modular file is converted in memory.
 
-    Raises:
-        BuildError: there is no such file, it is of another kind, or its conversion has errors.
+    Raises ``BuildError`` if there is no such file, it is of another kind, or its conversion has errors.
     """
     path = os.path.abspath(path)
     if os.path.isdir(path):
@@ -165,8 +163,7 @@ def base_classes(file: ModelingFile) -> list[type[Any]]:
 
     Of the classes with one configuration that is the one called like it (``XConfig``, ``XModel``), else the only one.
 
-    Raises:
-        BuildError: no model class, or several that could be meant; they are listed.
+    Raises ``BuildError`` if there is no model class, or several could be meant; they are listed.
     """
     classes = file.classes()
     if not classes:
@@ -191,8 +188,8 @@ def base_classes(file: ModelingFile) -> list[type[Any]]:
 def file_target(model: str) -> Target:
     """The target of ``FILE`` or ``FILE:Class``.
 
-    Raises:
-        BuildError: the file or class does not exist, or the file has several base models; the choices are listed.
+    Raises ``BuildError`` if the file or class does not exist, or the file has several base models; the choices are
+    listed.
     """
     path, name = split_class(model)
     file = open_file(path)

@@ -22,8 +22,7 @@ def published(target: Target, overrides: Mapping[str, Any] | None = None) -> tor
     Args:
         overrides: configuration values that win over the default ones.
 
-    Raises:
-        Exception: what the model's own classes raise.
+    Raises what the model's own classes raise.
     """
     kind, config = target.load()
     made = shrink(config, "depth", {**dict(_wide(config())), **(overrides or {})})

@@ -35,8 +35,7 @@ def shrink(config_class: type[Any], strategy: str, overrides: Mapping[str, Any] 
         strategy: one of ``STRATEGIES``.
         overrides: values that win over the rules; dotted names reach sub-configurations.
 
-    Raises:
-        Exception: whatever the configuration's own validation raises for the small values.
+    Raises what the configuration's own validation raises for the small values.
     """
     given = overrides or {}
     needed = (

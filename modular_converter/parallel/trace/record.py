@@ -58,8 +58,7 @@ def record(model: torch.nn.Module, inputs: Mapping[str, Any], name: str = "") ->
         inputs: keyword arguments for its forward.
         name: what to call it in messages.
 
-    Raises:
-        TraceError: the forward fails under recording; the module that was running is named.
+    Raises ``TraceError`` if the forward fails under recording; the module that was running is named.
     """
     recorder = _Recorder(model, inputs)
     try:

@@ -51,8 +51,7 @@ def is_wrapper(model: Any) -> bool:
 def base_of(model: Any) -> Any:
     """The model that goes to the ranks: the one inside of peft's wrapper, or the model itself.
 
-    Raises:
-        ApplyError: the wrapper computes something itself, such as the tokens of a prompt.
+    Raises ``ApplyError`` if the wrapper computes something itself, such as the tokens of a prompt.
     """
     if not is_wrapper(model):
         return model

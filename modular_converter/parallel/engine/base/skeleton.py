@@ -144,8 +144,7 @@ def dismantle(
     Args:
         kept: from name and tensor to the type that it shall have on the ranks.
 
-    Raises:
-        ApplyError: something in the model cannot be pickled; it is named.
+    Raises ``ApplyError`` if something in the model cannot be pickled; it is named.
     """
     file = io.BytesIO()
     dismantler = _Dismantler(file, model)
@@ -185,8 +184,8 @@ class _Assembler(pickle.Unpickler):
 def assemble_model(skeleton: Skeleton, device: torch.device) -> tuple[torch.nn.Module, dict[int, torch.Tensor]]:
     """The model with parameters on the meta device and all other tensors empty on ``device``; tensors by number.
 
-    Raises:
-        ApplyError: something in the model can be pickled but not restored, such as a method that was set on a module.
+    Raises ``ApplyError`` if something in the model can be pickled but not restored, such as a method that was set on a
+    module.
     """
     assembler = _Assembler(skeleton, device)
     try:

@@ -43,8 +43,7 @@ def open_adapter(folder: str | os.PathLike[str], dtype: torch.dtype | None, mode
         model_class: a class of a model or an Auto class; the one of the adapter's task, or that the model's
             ``config.json`` names, if None.
 
-    Raises:
-        BuildError: the adapter or its model cannot be read; nothing is downloaded.
+    Raises ``BuildError`` if the adapter or its model cannot be read; nothing is downloaded.
     """
     path = Path(folder)
     try:

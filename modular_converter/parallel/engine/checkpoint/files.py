@@ -41,8 +41,8 @@ def stored_tensors(folder: Path, named: str | None = None, more: Iterable[str] =
         named: the file or index, if the configuration names one.
         more: other files that belong to the checkpoint where they exist.
 
-    Raises:
-        ApplyError: there are no safetensors files, or one is damaged or lacks a key of the index; file and key are named.
+    Raises ``ApplyError`` if there are no safetensors files, or one is damaged or lacks a key of the index; file and key
+    are named.
     """
     first = named or next((name for name in (ONE_FILE, INDEX) if (folder / name).is_file()), None)
     if first is None:

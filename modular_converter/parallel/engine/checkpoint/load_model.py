@@ -77,8 +77,7 @@ def open_checkpoint(folder: str | os.PathLike[str], dtype: torch.dtype | None, m
         dtype: of the weights; the one of the configuration if None.
         model_class: a class of a model or an Auto class; the class that ``config.json`` names if None.
 
-    Raises:
-        PlanError: the folder holds no model that can be read, or lacks weights; file and key are named.
+    Raises ``PlanError`` if the folder holds no model that can be read, or lacks weights; file and key are named.
     """
     path = Path(folder)
     config, kind = class_of(path, model_class)

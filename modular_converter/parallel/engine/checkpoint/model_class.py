@@ -16,8 +16,7 @@ def class_of(folder: Path, model_class: Any) -> tuple[Any, Any]:
     Args:
         model_class: a class of a model or an Auto class; the class that ``config.json`` names if None.
 
-    Raises:
-        BuildError: there is no such class, the folder is none of a model, or its model has code of its own.
+    Raises ``BuildError`` if there is no such class, the folder is none of a model, or its model has code of its own.
     """
     from transformers import AutoConfig, PreTrainedModel
 
@@ -97,8 +96,7 @@ def _auto_class(kind: Any, config: Any) -> Any:
 def generation_config(folder: Path) -> Any:
     """The settings of ``generate`` that were saved, else those of ``config.json``.
 
-    Raises:
-        BuildError: the file is damaged.
+    Raises ``BuildError`` if the file is damaged.
     """
     from transformers import GenerationConfig
 

@@ -17,8 +17,7 @@ def read_share(
 
     A weight that is computed is read whole first.
 
-    Raises:
-        ApplyError: a file cannot be read; it and the key are named.
+    Raises ``ApplyError`` if a file cannot be read; it and the key are named.
     """
     if piece is None or piece.dim < 0:
         for first, rows in reader.chunks(recipe, recipe.whole()):

@@ -73,8 +73,7 @@ class Reader:
     def read(self, recipe: Recipe, box: Box) -> torch.Tensor:
         """The entries of a box, on the CPU; the result may share memory with nothing.
 
-        Raises:
-            ApplyError: a file cannot be read; it and the key are named.
+        Raises ``ApplyError`` if a file cannot be read; it and the key are named.
         """
         if isinstance(recipe, Stored):
             return self._stored(recipe, box)

@@ -51,8 +51,7 @@ def save_model(
         folder: None in processes that only take part in fetching.
         ranks: a file holds at most one of so many parts of the model, unless ``max_shard_size`` says otherwise.
 
-    Raises:
-        OSError: a file could not be written; all weights have been fetched all the same, as the others expect.
+    Raises ``OSError`` if a file could not be written; all weights have been fetched all the same, as the others expect.
     """
     from huggingface_hub import split_torch_state_dict_into_shards
 

@@ -22,8 +22,8 @@ from modular_converter.parallel.trace.record import record
 def expert_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> tuple[Plan, str]:
     """The plan that shares out the experts of a model over ``size`` ranks, and where it is from.
 
-    Raises:
-        PlanError: no experts can be shared out, numbers differ on a small instance, or the given plan is another kind.
+    Raises ``PlanError`` if no experts can be shared out, numbers differ on a small instance, or the given plan is
+    another kind.
     """
     name = type(model).__name__
     if given is not None:

@@ -82,8 +82,7 @@ class Fit:
 def fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
     """The plan as it fits a model on ``size`` ranks.
 
-    Raises:
-        ApplyError: a rule does not fit the model, or nothing is left to share out.
+    Raises ``ApplyError`` if a rule does not fit the model, or nothing is left to share out.
     """
     key = (skeleton, str(plan), size)
     if key not in _LATEST:

@@ -39,8 +39,7 @@ class Kept:
 def kept(model: torch.nn.Module, plan: Plan, ranks: int) -> Kept:
     """The bytes that a plan leaves on one of several ranks, the one with most.
 
-    Raises:
-        PlanError: a rule of the plan does not fit the model.
+    Raises ``PlanError`` if a rule of the plan does not fit the model.
     """
     pieces = resolve(plan, model).pieces
     names: dict[int, list[str]] = {}

@@ -17,8 +17,7 @@ def devices_for(number: int, device: str | None) -> tuple[str, ...]:
     Args:
         device: ``cpu`` or ``cuda``; GPUs where there are some if None.
 
-    Raises:
-        ApplyError: there are fewer, or none.
+    Raises ``ApplyError`` if there are fewer, or none.
     """
     if number < 1:
         raise ApplyError(f"num_gpus={number}: at least one device is needed")
@@ -53,8 +52,7 @@ def check_text(plan: Plan) -> None:
 def check_fit(skeleton: Skeleton, plan: Plan, size: int) -> tuple[Plan, dict[int, Piece]]:
     """The plan as it fits, and how each item is split, by number.
 
-    Raises:
-        ApplyError: the plan does not fit the model on ``size`` ranks.
+    Raises ``ApplyError`` if the plan does not fit the model on ``size`` ranks.
     """
     found = fit(skeleton, plan, size)
     named = enumerate(skeleton.items)

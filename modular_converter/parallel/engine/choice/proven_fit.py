@@ -30,8 +30,8 @@ def fitted(model: Any, plan: Plan, origin: str, size: int, ranks: int, given: bo
         ranks: those of the small instance that has proven the plan.
         given: whether the plan is the caller's, which a small instance may refuse with a warning.
 
-    Raises:
-        ApplyError: nothing would be left to share out, or the rest of the plan is wrong without its whole parts.
+    Raises ``ApplyError`` if nothing would be left to share out, or the rest of the plan is wrong without its whole
+    parts.
     """
     skeleton = dismantle(model, lambda name, tensor: tensor.dtype)[0]
     found, whole = fit(skeleton, plan, size), dict[str, str]()

@@ -62,8 +62,8 @@ def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) 
         ranks: those of the small instance that has proven the plan.
         given: whether the plan is the caller's, which stays as it is, with a warning.
 
-    Raises:
-        ApplyError: such code stands in no part that can stay whole, or the rest of the plan does not hold without it.
+    Raises ``ApplyError`` if such code stands in no part that can stay whole, or the rest of the plan does not hold
+    without it.
     """
     skeleton, name = _skeleton(model), type(model).__name__
     whole = _numbers(skeleton, None, 1, 0)

@@ -45,8 +45,7 @@ GivenPlan = Plan | Mapping[str, str] | str | os.PathLike[str]
 def given_plan(given: GivenPlan, name: str) -> Plan:
     """A plan from a ``Plan``, transformers' ``{layer pattern: style}``, the path of a file, or its text (or JSON).
 
-    Raises:
-        PlanFormatError: it is none of these, or the file cannot be read.
+    Raises ``PlanFormatError`` if it is none of these, or the file cannot be read.
     """
     if isinstance(given, Plan):
         return given
@@ -66,8 +65,7 @@ def select_plan(model: torch.nn.Module, given: GivenPlan | None, size: int) -> t
     classes is taken if it verifies and leaves no more bytes on a rank than the derived one. What a rank keeps is
     logged.
 
-    Raises:
-        PlanError: there is none: the model is not the library's, or neither plan verifies; with the reasons.
+    Raises ``PlanError`` if there is none: the model is not the library's, or neither plan verifies; with the reasons.
     """
     ranks = 4 if size % 4 == 0 else 2
     if given is not None:

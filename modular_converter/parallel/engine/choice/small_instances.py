@@ -35,8 +35,7 @@ _INSTANCES: dict[tuple[Any, ...], Instance] = {}
 def target_like(model: Any) -> Target:
     """The small instance's target for a model's own class and configuration class.
 
-    Raises:
-        ApplyError: the model has no configuration to build a small instance from.
+    Raises ``ApplyError`` if the model has no configuration to build a small instance from.
     """
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "model_type"):
@@ -156,8 +155,7 @@ def proven_on(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan)
 def small_settings(model: Any) -> dict[str, Any]:
     """Settings that give a small instance a model's arithmetic and ratios of heads, as far as one can be built so.
 
-    Raises:
-        PlanError: the model has no configuration, or no small instance can be built at all.
+    Raises ``PlanError`` if the model has no configuration, or no small instance can be built at all.
     """
     target, config = target_like(model), model.config
     overrides = small_overrides(config)
@@ -199,8 +197,7 @@ def _instance(target: Target, overrides: dict[str, Any]) -> Instance:
 def proven_inputs(model: Any) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
     """The small instance of a model, and the inputs of its uses that are plain forwards of it in eval mode.
 
-    Raises:
-        PlanError: there is no small instance.
+    Raises ``PlanError`` if there is no small instance.
     """
     target, overrides = target_like(model), small_settings(model)
     small = small_instance(target, overrides)
@@ -240,8 +237,7 @@ def unproven_arguments(model: Any) -> frozenset[str]:
 def derived_plan(target: Target, overrides: dict[str, Any], ranks: int) -> Derived:
     """The plan that is derived with these settings, and proven in all uses, once.
 
-    Raises:
-        PlanError: no small instance can be built or traced.
+    Raises ``PlanError`` if no small instance can be built or traced.
     """
     key = _key(target, overrides, ranks)
     if key not in _DERIVED:

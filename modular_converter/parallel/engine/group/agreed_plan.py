@@ -41,8 +41,7 @@ def agreed_plan(
         ranks: that a plan shares the model out to; with one, the plan is empty.
         experts: share out these alone.
 
-    Raises:
-        ApplyError: on all processes alike: they were given different plans, or the first one has none.
+    Raises ``ApplyError`` on all processes alike if they were given different plans, or the first one has none.
     """
     texts = everywhere(_text_of(given, type(model).__name__), group)
     other = next((rank for rank, text in enumerate(texts) if text != texts[0]), None)
@@ -66,8 +65,7 @@ def agreed_plan(
 def from_first_process(make: Callable[[], tuple[str, ...]], group: ProcessGroup) -> tuple[str, ...]:
     """The result of the first process, on all processes; all must call it.
 
-    Raises:
-        ApplyError: on all processes alike, for any error on the first: otherwise the others would wait for ever.
+    Raises ``ApplyError`` on all processes alike, for any error on the first: otherwise the others would wait for ever.
     """
     found: list[Any] = [None]
     cause: Exception | None = None

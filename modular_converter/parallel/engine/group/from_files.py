@@ -27,8 +27,7 @@ _COMPARED = 64
 def same_checkpoint(given: Arguments, group: ProcessGroup) -> Checkpoint:
     """The folder's model on each process.
 
-    Raises:
-        ApplyError: on all processes alike: one cannot open its folder, or has other files in it.
+    Raises ``ApplyError`` on all processes alike if one cannot open its folder, or has other files in it.
     """
     checkpoint, said, mark = None, "", ""
     try:

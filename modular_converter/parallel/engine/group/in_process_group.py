@@ -57,8 +57,7 @@ ALONE = "{name} would change this process's share alone; call unshard(), {name},
 def parallelize_here(given: Arguments) -> Any:
     """Shard a model in place for this process, and return it.
 
-    Raises:
-        PlanError: the layout or mesh does not fit the processes, there is no plan, or it does not fit.
+    Raises ``PlanError`` if the layout or mesh does not fit the processes, there is no plan, or it does not fit.
     """
     model = given.model
     if not is_folder(model):

@@ -17,8 +17,7 @@ def join_group(device: str | torch.device | None, offload: bool = False) -> torc
         device: the process's own GPU, or the CPU without one, if None.
         offload: whether weights are to be in the host's memory between steps.
 
-    Raises:
-        ApplyError: the script's group takes no tensors of the host, and weights are to be there.
+    Raises ``ApplyError`` if the script's group takes no tensors of the host, and weights are to be there.
     """
     gpu = torch.cuda.is_available() and (device is None or torch.device(device).type == "cuda")
     place = torch.device(device or "cuda") if gpu else torch.device("cpu")

@@ -59,8 +59,7 @@ def process_grid(
     Args:
         always_data: a dimension for data also where it has one process.
 
-    Raises:
-        ApplyError: the layout is not one of so many processes, or the mesh has several dimensions.
+    Raises ``ApplyError`` if the layout is not one of so many processes, or the mesh has several dimensions.
     """
     kind = DirectGroup if inference else ProcessGroup
     if mesh is not None:

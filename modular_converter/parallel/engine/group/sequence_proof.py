@@ -48,8 +48,8 @@ class SequencePlan:
 def sequence_plan(model: torch.nn.Module, plan: Plan, grid: ProcessGrid, skeleton: Skeleton) -> SequencePlan:
     """The plan of a model in hand, proven; all processes must call it.
 
-    Raises:
-        ApplyError: on all processes alike: the plan does not allow parts, or they give other outputs or gradients.
+    Raises ``ApplyError`` on all processes alike if the plan does not allow parts, or they give other outputs or
+    gradients.
     """
     resolution = resolve(plan, model)
     zone = zone_of(model, resolution)

@@ -43,8 +43,7 @@ class Zone:
 def zone_of(model: torch.nn.Module, plan: Resolution) -> Zone:
     """The zone of a model under a plan.
 
-    Raises:
-        ApplyError: the plan does not allow one, and the message says where.
+    Raises ``ApplyError`` if the plan does not allow one; the message says where.
     """
     names = {id(module): path for path, module in model.named_modules()}
     cut = {name for name, piece in plan.pieces.items() if piece.dim >= 0}

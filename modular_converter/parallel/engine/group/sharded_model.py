@@ -103,8 +103,7 @@ class Sharded(InLayout, MemoryFigures):
         Args:
             state: None on other ranks than the first to take the first one's, one weight at a time.
 
-        Raises:
-            ApplyError: names are missing or unknown; they are listed.
+        Raises ``ApplyError`` if names are missing or unknown; they are listed.
         """
         load_whole_state(self, state, self._grid.everyone)
 

@@ -55,8 +55,7 @@ class Spread:
     def data(self) -> ProcessGroup | None:
         """The data ranks among which ``fully_shard`` has cut it along the first dimension; None if it has not.
 
-        Raises:
-            ApplyError: it is cut in another way.
+        Raises ``ApplyError`` if it is cut in another way.
         """
         if not isinstance(self.stored, DTensor):
             return None

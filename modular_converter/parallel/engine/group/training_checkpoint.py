@@ -81,8 +81,7 @@ def save_checkpoint(
 ) -> Path:
     """Write ``folder/step-N`` under another name, and rename it when all processes are done; all must call it.
 
-    Raises:
-        ApplyError: the optimizer has a state that does not lie as its weight, or notes are not of JSON.
+    Raises ``ApplyError`` if the optimizer has a state that does not lie as its weight, or notes are not of JSON.
     """
     groups = [_plain(group) for group in optimizer.param_groups]
     try:
@@ -114,8 +113,7 @@ def save_checkpoint(
 def load_checkpoint(folder: Path, model: Trained, optimizer: torch.optim.Optimizer) -> Resumed | None:
     """Take weights and the optimizer's state from the last complete checkpoint of a folder; None if there is none.
 
-    Raises:
-        ApplyError: it is of another model, or of an optimizer with other groups.
+    Raises ``ApplyError`` if it is of another model, or of an optimizer with other groups.
     """
     found: list[Any] = [_complete(folder)[-1:] if model.group.rank == 0 else None]
     dist.broadcast_object_list(found, group=model.group.group, group_src=0)

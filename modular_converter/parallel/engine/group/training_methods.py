@@ -41,8 +41,7 @@ class Checkpoints:
             notes: plain values that ``load_checkpoint`` gives back, as JSON has them.
             keep: complete checkpoints that stay.
 
-        Raises:
-            ApplyError: the optimizer has a state that does not lie as its weight.
+        Raises ``ApplyError`` if the optimizer has a state that does not lie as its weight.
         """
         return save_checkpoint(Path(folder), self._trained(), optimizer, step, dict(notes or {}), keep)
 
@@ -52,8 +51,7 @@ class Checkpoints:
         Returns:
             Its step and notes; None where the folder has none.
 
-        Raises:
-            ApplyError: it is of another model, or of an optimizer with other groups.
+        Raises ``ApplyError`` if it is of another model, or of an optimizer with other groups.
         """
         return load_checkpoint(Path(folder), self._trained(), optimizer)
 

@@ -42,8 +42,7 @@ def load_whole_state(model: Any, state: Mapping[str, torch.Tensor] | None, group
         state: None in other processes than the first to take the first one's, one weight at a time.
         group: all processes.
 
-    Raises:
-        ApplyError: names are missing or unknown; they are listed.
+    Raises ``ApplyError`` if names are missing or unknown; they are listed.
     """
     targets = model.state_dict(keep_vars=True)
     spreads = {one.name: one for one in spread_of(model)}
@@ -71,8 +70,7 @@ def within(tensor: torch.Tensor, box: Box) -> torch.Tensor:
 def _refuse_everywhere(wrong: str, waits: bool, group: Any) -> bool:
     """Whether a process waits for the first one's weights.
 
-    Raises:
-        ApplyError: on all processes alike: the state of one does not fit, or the first one has none.
+    Raises ``ApplyError`` on all processes alike if the state of one does not fit, or the first one has none.
     """
     found: list[Any] = [None] * group.size
     dist.all_gather_object(found, (wrong, waits), group=group.group)

@@ -25,8 +25,7 @@ class RemoteError(Exception):
 def error_in(raw: list[bytes], ranks: list[Rank], about: tuple[Any, ...]) -> RemoteError | None:
     """The error of all ranks in their answers, which is the caller's own; None if there is none.
 
-    Raises:
-        Lost: only some have one, or not in the same place, so that they can no longer agree.
+    Raises ``Lost`` if only some have one, or not in the same place, so that they can no longer agree.
     """
     failed = [number for number, data in enumerate(raw) if data[:1] in (FAILURE, FATAL, UNSENT)]
     if not failed:

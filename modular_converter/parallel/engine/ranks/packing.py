@@ -214,8 +214,7 @@ def pack(value: Any, arena: Arena, held: dict[int, int] | None = None, mailbox: 
         held: identity of objects that stay here -> their number.
         mailbox: where CUDA tensors go, for a receiver that wants them on its device; what is too large for it is lent.
 
-    Raises:
-        Exception: what cannot be pickled, as ``pickle`` says it.
+    Raises what ``pickle`` raises for a value that cannot be pickled.
     """
     file = io.BytesIO()
     _Packer(file, arena, held or {}, mailbox).dump(value)

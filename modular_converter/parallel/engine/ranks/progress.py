@@ -54,8 +54,7 @@ class Progress:
     def step(self) -> None:
         """Count a token; on the rank, where all ranks can leave the call together.
 
-        Raises:
-            CallStopped: the main process has asked for it, and all ranks raise it at this token.
+        Raises ``CallStopped`` if the main process has asked for it, and all ranks raise it at this token.
         """
         cells = self.cells
         cells[_STEPS] += 1

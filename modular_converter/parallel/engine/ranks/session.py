@@ -85,8 +85,7 @@ class Session:
     def begin(self) -> None:
         """Start the ranks' processes, unless they have been; they join each other while the caller goes on.
 
-        Raises:
-            RankError: the session has ended, or this process may not start others.
+        Raises ``RankError`` if the session has ended, or this process may not start others.
         """
         refuse_import_in_child()
         refuse_daemon()
@@ -104,8 +103,7 @@ class Session:
     def start(self) -> None:
         """Start the ranks, unless they have been, and wait until all have joined.
 
-        Raises:
-            RankError: as for ``begin``; or a rank did not join, with its traceback, and none is left.
+        Raises ``RankError`` as ``begin`` does, and if a rank did not join, with its traceback; none is left then.
         """
         self.begin()
         with self.lock:

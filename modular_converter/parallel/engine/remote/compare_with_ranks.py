@@ -57,8 +57,7 @@ def difference_on_ranks(
     Args:
         checkpoint: where the weights of the few layers are read from, if the model has none.
 
-    Raises:
-        RankError: a rank died or hung.
+    Raises ``RankError`` if a rank died or hung.
     """
     if len(session.devices) == 1:
         return ComparedOnRanks()

@@ -43,8 +43,7 @@ def place(
         tried: a part of the model that the ranks have already; it is not sent again.
         recipes: of the tensors that the ranks read from files, by number; these tensors stay as they are.
 
-    Raises:
-        RankError: a rank failed on the way; the model has to be loaded again.
+    Raises ``RankError`` if a rank failed on the way; the model has to be loaded again.
     """
     number, there = next(NUMBERS), _on_ranks_already(skeleton, pieces, tried)
     known = there.keys() | recipes.keys()

@@ -191,8 +191,7 @@ def _unheard(name: str, *args: Any, **kwargs: Any) -> Any:
 def give_back(model: Any) -> torch.nn.Module:
     """End the ranks of a parallelized model; it has its whole weights again, on the CPU.
 
-    Raises:
-        RankError: the ranks have ended before, and the weights with them.
+    Raises ``RankError`` if the ranks have ended before, and the weights with them.
     """
     placement = model._placement
     placement.give_back()

@@ -71,8 +71,8 @@ class _Ready:
 def put_on_ranks(given: Arguments) -> Any:
     """Put a model, or that of a folder, on the ranks of a session, which is started unless it is given; return the model.
 
-    Raises:
-        PlanError: the model or the machine does not allow it, or a rank failed. A session of its own is ended then.
+    Raises ``PlanError`` if the model or the machine does not allow it, or a rank failed. A session of its own is ended
+    then.
     """
     session = given.session
     if session is None:

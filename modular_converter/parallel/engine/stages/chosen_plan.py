@@ -20,8 +20,8 @@ from modular_converter.parallel.trace.record import record
 def pipeline_plan(model: Any) -> PipelinePlan:
     """The derived plan.
 
-    Raises:
-        PlanError: no small instance can be built, the model is no chain of layers, or its stages give other numbers.
+    Raises ``PlanError`` if no small instance can be built, the model is no chain of layers, or its stages give other
+    numbers.
     """
     target = target_like(model)
     small = small_instance(target, small_settings(model))
@@ -33,8 +33,7 @@ def pipeline_plan(model: Any) -> PipelinePlan:
 def proven_pipeline_plan(model: Any, inputs: Mapping[str, Any], name: str) -> PipelinePlan:
     """The first plan that is derived from a small model and proven on it; of several stacks of layers any may be divided.
 
-    Raises:
-        ApplyError: the model is no chain of layers, or its stages give other numbers.
+    Raises ``ApplyError`` if the model is no chain of layers, or its stages give other numbers.
     """
     inputs = with_mask(model, inputs)
     plans = derive_pipelines(record(model, inputs, name), skips=True)

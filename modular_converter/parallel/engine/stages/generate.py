@@ -76,8 +76,7 @@ class Decoder:
         shapes: the whole model without data.
         group: of the stages, in order, one a process; all must make their decoder.
 
-    Raises:
-        ApplyError: several stages.
+    Raises ``ApplyError`` for several stages.
     """
 
     def __init__(

@@ -40,8 +40,7 @@ _SCHEDULES = ("GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B")
 def parallelize_in_stages(given: Arguments) -> PipelineInLayout:
     """The pipeline of a layout with stages; all processes must call it with the same model.
 
-    Raises:
-        PlanError: the layout does not fit the processes or the model, or an option has no place beside stages.
+    Raises ``PlanError`` if the layout does not fit the processes or the model, or an option has no place beside stages.
     """
     assert given.layout is not None
     training = given.training or Training()

@@ -33,8 +33,7 @@ def layer_times(model: Any, path: str, inputs: Mapping[str, Any], trains: bool) 
         Costs without bytes: medians of ``REPEATS`` runs. The backward of weights is the time by which a whole backward is
         longer than one that computes the gradients of activations alone.
 
-    Raises:
-        ScheduleError: it trains without a loss of its own.
+    Raises ``ScheduleError`` if it trains without a loss of its own.
     """
     layers = list(model.get_submodule(path).children())
     device = next(model.parameters()).device

@@ -71,8 +71,8 @@ class Batch:
 def batch_of(inputs: Mapping[str, Any], chunks: int, device: torch.device, rows: RowDimensions) -> Batch:
     """Inputs as a batch, on the stage's device.
 
-    Raises:
-        ApplyError: no tensor among them, a cache, rows that do not divide or are not clear.
+    Raises ``ApplyError`` if there is no tensor among them, for a cache, and for rows that do not divide or are not
+    clear.
     """
     if inputs.get("use_cache") or any(inputs.get(name) is not None for name in ("past_key_values", "cache_params")):
         raise ApplyError("a forward in stages keeps no caches: leave use_cache and the cache out, or call generate()")
@@ -109,8 +109,7 @@ class RowDimensions:
     def of(self, inputs: Mapping[str, Any]) -> dict[str, int]:
         """Name of a tensor with rows -> its dimension.
 
-        Raises:
-            ApplyError: the model runs with none of the possible dimensions, or with several.
+        Raises ``ApplyError`` if the model runs with none of the possible dimensions, or with several.
         """
         size = self.size(inputs)
         tensors = {name: v for name, v in inputs.items() if isinstance(v, torch.Tensor)}
@@ -175,8 +174,7 @@ def refuse_what_a_step_lacks(inputs: Mapping[str, Any], config: Any) -> None:
 def refuse_unequal_labels(batch: Batch, chunks: int) -> None:
     """A loss is a mean over the labels that count: the mean of means is the whole's only where they are as many.
 
-    Raises:
-        ApplyError: micro-batches have different numbers of them.
+    Raises ``ApplyError`` if micro-batches have different numbers of them.
     """
     for name in ("labels", "shift_labels"):
         labels = batch.inputs.get(name)

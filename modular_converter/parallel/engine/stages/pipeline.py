@@ -147,8 +147,7 @@ class Pipeline(StageWeights):
         Returns:
             The mean loss of the micro-batches in float32, on every process.
 
-        Raises:
-            ApplyError: no target or labels, or what `batch_of` refuses.
+        Raises ``ApplyError`` if there are no target and no labels, and for what `batch_of` refuses.
         """
         if self._loss is None and "labels" not in inputs:
             raise ApplyError("the model's own loss needs labels=; or give Pipeline a loss= and step a target=")
@@ -171,8 +170,7 @@ class Pipeline(StageWeights):
 
         Hidden states, attentions and logits of routers of all layers are handed on to the last stage where they are asked for.
 
-        Raises:
-            ApplyError: what `batch_of` refuses, or a result that is not made row by row.
+        Raises ``ApplyError`` for what `batch_of` refuses, and for a result that is not made row by row.
         """
         if "labels" in inputs:
             raise ApplyError("labels are for step(); a forward gives no loss")
@@ -199,8 +197,7 @@ class Pipeline(StageWeights):
         Returns:
             Prompts with what follows them, on every process.
 
-        Raises:
-            ApplyError: another kind of decoding, inputs or cache, or several stages a process.
+        Raises ``ApplyError`` for another kind of decoding, inputs or cache, and for several stages a process.
         """
         if self._decoder is None:
             self._decoder = Decoder(self.stages, self._shapes, self._plan, self._group, self._place)
