@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -44,6 +45,18 @@ def _check_libraries() -> None:
     for name in LIBRARIES:
         if importlib.util.find_spec(name) is None:
             raise PlanError(str(MissingLibraryError(name)))
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file. Raises ``PlanError`` if this fails."""
+    from modular_converter.files.atomic_write import write_atomically
+    from modular_converter.findings import ConversionError
+
+    target = os.path.abspath(path)
+    try:
+        write_atomically(target, text, os.path.dirname(target))
+    except ConversionError as error:
+        raise PlanError(str(error)) from error
 
 
 def overrides_of(settings: tuple[str, ...]) -> dict[str, Any]:

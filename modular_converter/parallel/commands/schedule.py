@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from modular_converter.parallel.commands.common import reports_errors, set_option
+from modular_converter.parallel.commands.common import reports_errors, set_option, write_text
 from modular_converter.parallel.commands.measure_schedule import MeasuredModel
 from modular_converter.parallel.commands.print_schedule import print_comparison, print_measured
 from modular_converter.parallel.commands.schedule_costs import WIDTHS, costs_from_options, count_request
@@ -124,11 +124,11 @@ def _measured_model(model: str | None, setting: PipelineSetting, options: dict[s
 
 def _draw(path: str, chosen: Forecast, unit: str, step: MeasuredStep | None) -> None:
     """Write the picture, and beside it that of the measured step."""
-    _write(path, svg(chosen.timeline, title_of(chosen), summary_line(chosen, unit)))
+    write_text(path, svg(chosen.timeline, title_of(chosen), summary_line(chosen, unit)))
     if step is not None:
         stem, suffix = os.path.splitext(path)
         line = step.timeline(chosen.timeline)
-        _write(f"{stem}-measured{suffix}", svg(line, title_of(chosen), measured_lines(chosen, step)[0]))
+        write_text(f"{stem}-measured{suffix}", svg(line, title_of(chosen), measured_lines(chosen, step)[0]))
 
 
 def _numbers(balance: str | None) -> tuple[int, ...]:
@@ -136,14 +136,3 @@ def _numbers(balance: str | None) -> tuple[int, ...]:
         return tuple(int(number) for number in balance.split(",")) if balance else ()
     except ValueError as error:
         raise PlanError(f"--balance takes numbers of layers, such as 8,8,8,8, not {balance!r}") from error
-
-
-def _write(path: str, text: str) -> None:
-    from modular_converter.files.atomic_write import write_atomically
-    from modular_converter.findings import ConversionError
-
-    target = os.path.abspath(path)
-    try:
-        write_atomically(target, text, os.path.dirname(target))
-    except ConversionError as error:
-        raise PlanError("\n".join(map(str, error.findings))) from error

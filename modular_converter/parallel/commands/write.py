@@ -15,6 +15,7 @@ from modular_converter.parallel.commands.common import (
     ranks_option,
     reports_errors,
     set_option,
+    write_text,
 )
 from modular_converter.parallel.errors import WriteError
 from modular_converter.parallel.plans.text_checks import placed
@@ -121,8 +122,6 @@ def _show(found: list[SourceChange], diff: bool) -> None:
 
 
 def _write_json(model: str, settings: tuple[str, ...], ranks: int, path: str, unverified: bool) -> None:
-    from modular_converter.files.atomic_write import write_atomically
-    from modular_converter.findings import ConversionError
     from modular_converter.parallel.proof.on_processes import RankPool
     from modular_converter.parallel.proof.prove import prove
 
@@ -133,11 +132,7 @@ def _write_json(model: str, settings: tuple[str, ...], ranks: int, path: str, un
         if not verdict.passed:
             raise WriteError(f"{model}: the derived plan is refused: {placed(verdict.layer, verdict.reason)}")
         _say(f"{model}: verified on {ranks} ranks")
-    target = os.path.abspath(path)
-    try:
-        write_atomically(target, found.plan.to_json(), os.path.dirname(target))
-    except ConversionError as error:
-        raise WriteError("\n".join(map(str, error.findings))) from error
+    write_text(path, found.plan.to_json())
     click.echo(f"{path}: written")
 
 

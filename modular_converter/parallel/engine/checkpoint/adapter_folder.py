@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.engine.base.refused_weights import refuse_quantised
-from modular_converter.parallel.engine.checkpoint.model_class import class_of
+from modular_converter.parallel.engine.checkpoint.model_class import class_of, read_settings
 from modular_converter.parallel.errors import BuildError, one_line
 
 
@@ -52,7 +51,7 @@ def open_adapter(folder: str | os.PathLike[str], dtype: torch.dtype | None, mode
         raise BuildError(
             f"{path}: holds an adapter of peft, which cannot be imported ({error}): pip install peft"
         ) from error
-    settings = _settings(path)
+    settings = read_settings(path / _SETTINGS)
     base = settings.get("base_model_name_or_path")
     if not base or not Path(base).is_dir():
         raise BuildError(
@@ -68,16 +67,6 @@ def open_adapter(folder: str | os.PathLike[str], dtype: torch.dtype | None, mode
         return PeftModel.from_pretrained(model, str(path), local_files_only=True).eval()
     except Exception as error:  # of the library, of peft, or of the model's own code
         raise BuildError(f"{path}: cannot be put into the model of {base}: {one_line(error, 400)}") from error
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BuildError(f"{path / _SETTINGS}: cannot be read: {one_line(error)}") from error
-    if not isinstance(found, dict):
-        raise BuildError(f"{path / _SETTINGS}: is no table of settings")
-    return found
 
 
 def _class_of_task(settings: dict[str, Any]) -> Any:

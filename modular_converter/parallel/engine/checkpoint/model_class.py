@@ -41,18 +41,24 @@ def class_of(folder: Path, model_class: Any) -> tuple[Any, Any]:
     return config, kind
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    if not folder.is_dir():
-        raise BuildError(f"{folder}: is no folder; give the folder of a saved model (nothing is downloaded)")
-    if not path.is_file():
-        raise BuildError(holds_adapter(folder) or f"{folder}: has no config.json; give the folder of a saved model")
+def read_settings(path: Path) -> dict[str, Any]:
+    """The table in a file of JSON. Raises ``BuildError`` if it cannot be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BuildError(f"{path}: cannot be read: {one_line(error)}") from error
     if not isinstance(found, dict):
         raise BuildError(f"{path}: is no table of settings")
+    return found
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if not folder.is_dir():
+        raise BuildError(f"{folder}: is no folder; give the folder of a saved model (nothing is downloaded)")
+    if not path.is_file():
+        raise BuildError(holds_adapter(folder) or f"{folder}: has no config.json; give the folder of a saved model")
+    found = read_settings(path)
     if holds_adapter(folder):  # which from_pretrained would put into the model
         raise BuildError(
             f"{folder}: holds a model and an adapter; give parallelize the model that from_pretrained makes of it, or move "

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from modular_converter.parallel.engine.base.adapted import path_of_base, state_of_adapters, wrap
 from modular_converter.parallel.engine.group.in_process_group import ALONE
 from modular_converter.parallel.engine.group.spread import spread_of
+from modular_converter.parallel.engine.group.whole_state import whole_tensors
 from modular_converter.parallel.errors import ApplyError
 
 
@@ -44,13 +45,7 @@ class AdaptedShare:
         own: Any = super()
         base, prefix = self.get_base_model(), self._prefix()
         state = torch.nn.Module.state_dict(base, prefix=prefix, keep_vars=True)
-        spreads = {f"{prefix}{one.name}": one for one in spread_of(base)}
-        shapes = {name: spreads[name].shape if name in spreads else tuple(one.shape) for name, one in state.items()}
-        whole = {name: torch.empty(shapes[name], dtype=one.dtype, device="meta") for name, one in state.items()}
-
-        def fetch(name: str) -> torch.Tensor:
-            one = spreads.get(name)
-            return (state[name].detach() if one is None else one.whole(state[name])).cpu()
+        whole, fetch = whole_tensors(state, {f"{prefix}{one.name}": one for one in spread_of(base)})
 
         adapters = state_of_adapters(self, whole, fetch, **more)
         if dist.get_rank() == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,14 +92,10 @@ def _first_ones(whole: torch.Tensor | None, one: Spread, group: Any) -> torch.Te
     return sent
 
 
-def save_from_group(model: Any, group: Any, folder: Path | None, max_shard_size: int | str | None) -> None:
-    """Save a sharded model, one file's weights at a time; all processes must call it.
-
-    Args:
-        group: of the tensor dimension.
-        folder: None in processes that write nothing.
-    """
-    state, spreads = saved_names(model), {one.name: one for one in spread_of(model)}
+def whole_tensors(
+    state: Mapping[str, torch.Tensor], spreads: Mapping[str, Spread]
+) -> tuple[dict[str, torch.Tensor], Callable[[str], torch.Tensor]]:
+    """The whole tensors of a state without data, by name, and a function that gathers one of them on the CPU."""
     shapes = {name: spreads[name].shape if name in spreads else tuple(one.shape) for name, one in state.items()}
     whole = {name: torch.empty(shapes[name], dtype=one.dtype, device="meta") for name, one in state.items()}
 
@@ -107,4 +103,15 @@ def save_from_group(model: Any, group: Any, folder: Path | None, max_shard_size:
         one = spreads.get(name)
         return (state[name].detach() if one is None else one.whole(state[name])).cpu()
 
+    return whole, fetch
+
+
+def save_from_group(model: Any, group: Any, folder: Path | None, max_shard_size: int | str | None) -> None:
+    """Save a sharded model, one file's weights at a time; all processes must call it.
+
+    Args:
+        group: of the tensor dimension.
+        folder: None in processes that write nothing.
+    """
+    whole, fetch = whole_tensors(saved_names(model), {one.name: one for one in spread_of(model)})
     save_model(model, whole, fetch, folder, group.size, max_shard_size)
