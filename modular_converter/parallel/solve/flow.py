@@ -5,7 +5,7 @@ The remarks are which axes are contracted, looked up or must stay whole, and whi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -185,3 +185,9 @@ def integer_arguments(value: Arg) -> list[int]:
 def argument(op: Op, position: int, name: str, default: Arg = None) -> Arg:
     """An argument by position or by name."""
     return op.args[position] if len(op.args) > position else op.keyword(name, default)
+
+
+def only_integer(given: Iterable[Source], value: int) -> Source | None:
+    """The integer of a call that has this value; None where two that are read from different places have it."""
+    found = {source for source in given if source.value == value}
+    return found.pop() if len(found) == 1 else None

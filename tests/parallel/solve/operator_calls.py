@@ -104,6 +104,14 @@ call("expand: meshgrid_of_columns", "a", "b", "c")(lambda m: torch.meshgrid([m.x
 call("expand: repeat_interleave", "a b")(lambda m: m.x.repeat_interleave(m.c, 1))
 call("expand: heads", "a b")(lambda m: m.x[:, None].expand(m.a, m.c, m.b).reshape(m.a * m.c, m.b))
 call("repeat: tile", "a b")(lambda m: m.x.tile((m.c, 1)))
+call("expand: interleaved_beside_a_weight", "a b", "c")(
+    lambda m: m.x.repeat_interleave(m.c, dim=1).unflatten(1, (m.b, -1)) * m.y
+)
+call("expand: interleaved_by_a_number", "a b", "4")(
+    lambda m: m.x.repeat_interleave(4, 1).unflatten(1, (m.b, -1)) * m.y
+)
+call("repeat: tile_beside_a_weight", "a b", "c 1 1")(lambda m: m.x.tile((m.c, 1)).unflatten(0, (-1, m.a)) * m.y)
+call("repeat: tile_by_a_number", "a b", "4 1 1")(lambda m: m.x.tile(4, 1).unflatten(0, (-1, m.a)) * m.y)
 call("repeat: by_name", "a b")(lambda m: m.x.repeat(repeats=(1, m.c)))
 call("full: by_names", "a b")(lambda m: m.x + torch.full(fill_value=m.a, size=(m.a, m.b)) * 0)
 call("new_full: by_names", "a b")(lambda m: m.x + m.x.new_full(fill_value=m.b, size=(m.a, m.b)) * 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modular_converter.parallel.solve.axes import Seq, size
-from modular_converter.parallel.solve.flow import Count, Flow, Stretch, argument, integer_argument, ref
+from modular_converter.parallel.solve.flow import Count, Flow, Stretch, argument, integer_argument, only_integer, ref
 from modular_converter.parallel.solve.operators.traits import VIEW, OperatorTable
 from modular_converter.parallel.trace.graph import Op, Source
 
@@ -53,20 +53,14 @@ def _require_border(flow: Flow, seq: Seq, point: int, given: tuple[Source, ...])
     """A border of a slice is one of some integers of the code, counted from the front or from the end."""
     if not 0 < point < size(seq):
         return
-    found = _only(given, point) or Source("const", point)
+    found = only_integer(given, point) or Source("const", point)
     flow.stretches.append(Stretch(seq, 0, point, found))
-    behind = _only(given, point - size(seq))
+    behind = only_integer(given, point - size(seq))
     if found.kind == "const" and behind is not None:
         tail = flow.axes.cut(seq, point, size(seq))
         flow.require(tail, _negated(behind), "a slice from the end")
     else:
         flow.require(flow.axes.cut(seq, 0, point), found, "a slice border")
-
-
-def _only(given: tuple[Source, ...], value: int) -> Source | None:
-    """The integer of this value; None where two that are read from different places have it."""
-    found = {source for source in given if source.value == value}
-    return found.pop() if len(found) == 1 else None
 
 
 def _negated(source: Source) -> Source:

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from modular_converter.parallel.solve.axes import Seq
-from modular_converter.parallel.solve.flow import Count, Flow, argument, integer_argument, integer_arguments, ref
+from modular_converter.parallel.solve.flow import (
+    Count,
+    Flow,
+    argument,
+    integer_argument,
+    integer_arguments,
+    only_integer,
+    ref,
+)
 from modular_converter.parallel.solve.operators.traits import MOVE, PART, VIEW, Linear, OperatorTable, Traits, opaque
 from modular_converter.parallel.trace.graph import Arg, Op, Ref, Source
 
@@ -144,16 +152,25 @@ def expand(flow: Flow, op: Op) -> None:
     for i, length in enumerate(shape_out):
         old = dims_in[i - missing] if i >= missing else ()
         fresh = not old and length > 1
-        dims.append(_stretched(flow, length, stated[i : i + 1]) if fresh else old)
+        dims.append(_stretched(flow, op, length, stated[i : i + 1]) if fresh else old)
     flow.set(out, dims)
     _require_free(flow, dims, stated)
 
 
-def _stretched(flow: Flow, length: int, stated: Sequence[Source]) -> Seq:
+def _stretched(flow: Flow, op: Op, length: int, stated: Sequence[Source]) -> Seq:
     """An axis along which all entries are equal: the one of the tensor whose length it takes, if it takes one."""
     if stated and stated[0].kind == "shape" and stated[0].value == length:
         return flow.of(stated[0].tensor)[stated[0].dim]
-    return flow.axes.leaf(length)
+    fresh = flow.axes.leaf(length)
+    _require_count(flow, op, fresh, length)
+    return fresh
+
+
+def _require_count(flow: Flow, op: Op, seq: Seq, count: int) -> None:
+    """The number of copies that a call states beside other integers."""
+    given = flow.call_integers(op, "repeat_interleave", "tile")
+    if given is not None:
+        flow.require(seq, only_integer(given, count) or Source("const", count), "a repeat count")
 
 
 @TABLE.operator("repeat", MOVE)
@@ -166,6 +183,7 @@ def repeat(flow: Flow, op: Op) -> None:
     for i, count in enumerate(times):
         old = dims_in[i - missing] if i >= missing else ()
         outer = flow.axes.leaf(count)
+        _require_count(flow, op, outer, count)
         dims.append(outer + old)
     flow.set(out, dims)
     given = flow.call_integers(op, "repeat")
