@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from modular_converter.convert.cures import apply_edits
+from modular_converter.convert.source.ignore_comments import ignore_comments
 from modular_converter.findings import Finding, Location
+from modular_converter.rules import unused_ignore
 from modular_converter.rules._edits import exports, remove_statement
 from modular_converter.rules.star_import import RULE
 
@@ -58,3 +60,25 @@ def test_a_statement_is_removed_where_it_stands_alone(text: str, left: str | Non
 def test_the_list_of_exported_names(text: str, names: list[str] | None) -> None:
     found = exports(text)
     assert (None if found is None else [one.value for one in found[0]]) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("a  # modular: ignore[MC1]\nb\n", "a\nb\n"),
+        ("# modular: ignore[MC1]\nb\n", "\nb\n"),
+        ("a  # modular: ignore[MC2, MC1]  # noqa\n", "a  # modular: ignore[MC2]  # noqa\n"),
+        ("a  # modular: ignore[MC1,MC2]\n", "a  # modular: ignore[MC2]\n"),
+        ("a  # noqa  # modular: ignore[MC1]\n", "a  # noqa\n"),
+        ("a  # modular: ignore[MC1]  # noqa\n", None),
+        ("a  # modular: ignore[MC1] because\n", None),
+        ("a  # modular: ignore[MC1, MC1]\n", None),
+        ("a  # modular: ignore[MC2]\n", None),
+        ("a  # modular: ignore\n", None),
+    ],
+)
+def test_an_entry_of_a_comment_is_removed(text: str, left: str | None) -> None:
+    (comment,) = ignore_comments(text)
+    place = Location("m.py", comment.line, comment.column, comment.line, comment.end_column)
+    fix = unused_ignore.fix(text, unused_ignore.diagnose(place, "MC1"))
+    assert (None if fix is None else apply_edits(text, fix.edits)) == left
