@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.emit.format_ruff import _place
 from modular_converter.findings import ConversionError
 from modular_converter.settings.load import load_settings, profile_settings
 
@@ -70,3 +71,17 @@ def test_a_tree_that_cannot_be_written_is_an_error(tmp_path: pathlib.Path, priva
     with pytest.raises(ConversionError, match="temporary tree cannot be written"):
         format_files({name: "x = 1\n"}, profile_settings())
     assert not list(private_temporary_folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("path", "base", "place"),
+    [
+        ("/a/b/c.py", "/a", "b/c.py"),
+        ("/a/b/c.py", "/a/b", "c.py"),
+        ("/a/b/c.py", "/d", "a/b/c.py"),  # never above the tree
+        ("/a/b/c.py", "/a/bb", "a/b/c.py"),
+        ("/a/b/c.py", "", "a/b/c.py"),
+    ],
+)
+def test_a_text_lies_inside_the_tree(path: str, base: str, place: str) -> None:
+    assert _place(path, base) == place
