@@ -45,8 +45,9 @@ RULE = Rule(
 A generated file has one name space, but its code comes from several files. Where two of them give one name two
 meanings, only one gets into the generated file: the other file's code then calls a function, inherits from a class or
 reads a constant that it was not written for. Two neighbours with an `eager_attention_forward` each are the usual case.
-A class of a neighbour that you use under its own name, while inherited code has a copy, is two classes there: members
-of the one enumeration are none of the other, and your heirs are no instances of it. Two names may become one, too.
+If your code uses a neighbour's class under its own name, and inherited code uses a copy of it, the generated file has
+two classes: a member of one enumeration is no member of the other, and an instance of one is none of the other.
+Renaming may also make two names one.
 
 Keep the two apart. Classes get other names when the modular file names the heirs of one neighbour with a prefix of
 their own (`NewTextAttention`). A function or constant has to be written out in the modular file under another name,

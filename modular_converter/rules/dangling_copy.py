@@ -20,7 +20,7 @@ Correct the name, or remove the comment.
 
 
 def diagnose(location: Location, source: str, reason: str) -> Finding:
-    """`reason` says what of the name `source` does not exist."""
+    """`reason` names the part of `source` that does not exist."""
     return Finding(
         RULE,
         location,

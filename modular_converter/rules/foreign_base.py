@@ -12,12 +12,12 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="a generated class still inherits from a class of another model",
     explanation="""\
-A generated file stands alone: a class of another model is flattened into it. This base was left as it is, since the
-converter follows parents only by the name under which they are imported from their module: not as an attribute of an
-imported module, not with a subscript, not where the import stands under `if` or `try`, and not from the package of the
-other model or from its modular file, which is no part of the library.
+A generated file stands alone: a class of another model is flattened into it. This base was left as it is. The
+converter follows a parent only if its name is imported from the module that defines it. It does not follow an
+attribute of an imported module, a base with a subscript, an import under `if` or `try`, or an import from the other
+model's package or modular file.
 
-Import the class by its name and inherit from that: `from ..old.modeling_old import OldMLP`.
+Import the class by its name and inherit from it: `from ..old.modeling_old import OldMLP`.
 """,
     bad=(
         OLD_MLP,
@@ -46,7 +46,6 @@ def diagnose(location: Location, name: str, base: str) -> Finding:
         RULE,
         location,
         f"the generated `{name}` would still inherit from `{base}` of another model",
-        help=f"Import `{leaf}` by its name from the file that defines it, which is no package and no modular file, with no "
-        f"`if` or `try` around the import, "
-        f"and write `class {name}({leaf})`.",
+        help=f"Write `class {name}({leaf})`, and import `{leaf}` by its name from the file that defines it: not from a "
+        "package or a modular file, and not under `if` or `try`.",
     )

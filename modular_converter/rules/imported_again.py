@@ -62,5 +62,5 @@ def diagnose(location: Location, name: str, file: str, used: int, kind: str, imp
         RULE,
         location,
         f"{file} imports `{name}` in line {imported}, but the generated code would use the {kind} in line {used}",
-        help=f"Drop one of the two, or give one another name than `{name}`; put alternatives into one `try` or `if`.",
+        help=f"Remove one of the two, or give one a name other than `{name}`. Put alternatives into one `try` or `if`.",
     )

@@ -12,8 +12,8 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="a definition is written out though a neighbour has it",
     explanation="""\
-Another model has a class or function with the same text, but for the names of the models. Whoever mends one of the two
-must know of the other, and a reader cannot see that they are the same.
+Another model has a class or function with the same text, but for the names of the models. A correction of
+one of the two has to be repeated in the other, and a reader cannot see that they are the same.
 
 Inherit the class (`class NewMLP(OldMLP): pass`) or import the function. Where several models have the text, the oldest
 is named. What the definition uses must be the same, too: `modular-convert modularize MODEL --diff` proves the change.

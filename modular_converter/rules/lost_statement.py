@@ -14,9 +14,10 @@ RULE = Rule(
     explanation="""\
 A generated file is put together from imports, functions, classes and assignments to one name each, with the changes
 that follow an assignment or a function (`TABLE["x"] = 1`, `TABLE.update(…)`, `helper.calls = 0`). Any other statement
-has no name under which it could be carried along: a class or function under `if`, a loop, `A, B = 1, 2`, a change of a
-class below it. Nor is there a place for a change of what a neighbour defines (`TABLE["x"] = 1` below an import of
-`TABLE`), or of an imported object that no class uses. A function that a decorator alone registers is left out, too.
+has no name by which a generated file could include it: a class or function under `if`, a loop, `A, B = 1, 2`, a change
+of a class below it. A change of a neighbour's definition (`TABLE["x"] = 1` below an import of `TABLE`) has no place
+either, nor has a change of an imported object that no class uses. A function that only a decorator registers is lost,
+too.
 
 Write each definition at the top level, one name to an assignment, and what belongs to a class inside of it.
 """,

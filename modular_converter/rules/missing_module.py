@@ -19,15 +19,16 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="generated code imports from a module beside it that does not exist",
     explanation="""\
-Generated files have the imports of the modular file, and those of the neighbours that inherited code needs. A module
-in the folder of the model, or in that of another model, which neither exists nor is generated makes their import fail.
+Generated files have the imports of the modular file, and those of the neighbours that inherited code needs. If one of
+them names a module in the folder of this model or of another model, and the module neither exists nor is generated, the
+generated file cannot be imported.
 
 A neighbour's relative imports lead to the files of the new model. Where only the neighbour's folder has such a file,
 import the name in the modular file: `from ..llama.helpers import scale` takes the place of the neighbour's import.
 
-Else correct the name, write the module, or define the class in the modular file: a `NewConfig` there gives
-`configuration_new.py`. An import under `try` may fail, and is not looked at, nor one under a condition at the top
-level. Nor are modules above the folder of models, which a part of a library may lack.
+Otherwise correct the name, write the module, or define the class in the modular file: a class `NewConfig` gives
+`configuration_new.py`. Imports under `try`, or under a condition at the top level, are not checked, nor are modules
+above the folder of models, which a part of a library may lack.
 """,
     bad=(
         OLD_MLP,

@@ -23,9 +23,9 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="an override cannot be merged with the parent's code without a change of its meaning",
     explanation="""\
-The generated class has one body where inheritance has two methods, one of which calls the other. Some overrides have
-no such body: lines behind `super().f()` that the parent's `return` would skip; a parameter that the parent's lines
-read and the child does not have; an `async` method of a plain one; a local name that hides a function which the
+The generated class has one body where inheritance has two methods, one of which calls the other. Some overrides cannot
+be written as one body: lines behind `super().f()` that the parent's `return` would skip; a parameter that the parent's
+lines read and the child does not have; an `async` method of a plain one; a local name that hides a function which the
 parent's lines call, or that an inner function shares with the other method; the parent's own name in the child's code.
 
 The message says which of these it is. Write the parent's lines out in the override, and change what you need.

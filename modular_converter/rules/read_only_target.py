@@ -51,6 +51,6 @@ def same_place(location: Location, other: str, output_dir: str) -> Finding:
     return Finding(
         RULE,
         location,
-        f"its generated files and those of {other} would have one place below {output_dir}",
+        f"its generated files and those of {other} would have the same paths below {output_dir}",
         help="Convert the two with different folders for `--output-dir`.",
     )

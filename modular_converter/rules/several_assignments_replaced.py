@@ -54,12 +54,11 @@ class NewMLP(OldMLP):
 
 def diagnose(location: Location, target: str, written_in: str, replaced_in: str) -> Finding:
     """`target` is what both assign to; the other two are methods, which may be the same."""
-    where = (
-        f"several of the parent's in `{replaced_in}`" if written_in == replaced_in else f"that in `{replaced_in}` too"
-    )
+    several = f"several assignments in the parent's `{replaced_in}`"
+    where = several if written_in == replaced_in else f"the assignment in the parent's `{replaced_in}`, too"
     return Finding(
         RULE,
         location,
-        f"this assignment to `{target}` takes the place of {where}",
+        f"this assignment to `{target}` replaces {where}",
         help=f"Use another name than `{target}`, or write the lines of the parent's `{replaced_in}` out.",
     )
