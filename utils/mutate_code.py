@@ -52,6 +52,8 @@ class Mutant:
     """The lines of the statement around it, without those of its body."""
     text: str
     """The whole file with the change."""
+    on_import: bool = False
+    """Whether the code runs when its file is imported: it stands in no body of a function."""
 
     def __str__(self) -> str:
         return f"{self.path.relative_to(ROOT)}:{self.line}: {self.before} -> {self.after}"
@@ -128,13 +130,14 @@ class Tests:
     def of(self, mutant: Mutant) -> list[str]:
         """The tests that execute the changed statement, the quickest first.
 
-        Where none does, as at the top of a module, first those that execute anything in its file, then, as a table may
-        be read from another file, all others.
+        Where none does, those that execute anything in its file; else all. At the top of a module, first those, then,
+        as a table may be read from another file, all others.
         """
         path = str(mutant.path.relative_to(ROOT))
         inside = {one: files[path] for one, files in self.lines.items() if path in files}
         touching = [one for one, lines in inside.items() if any(line in mutant.header for line in lines)]
-        return sorted(touching or self.lines, key=lambda one: (one not in inside, self.seconds[one], one))
+        chosen = touching or (() if mutant.on_import else inside) or self.lines
+        return sorted(chosen, key=lambda one: (one not in inside, self.seconds[one], one))
 
 
 def survives(mutant: Mutant, tree: Path, tests: Tests, limit: float) -> bool:
@@ -253,10 +256,12 @@ def mutant_at(path: Path, number: int) -> Mutant:
     change = change_of(node)
     assert change is not None
     line, before, header = getattr(node, "lineno", 1), ast.unparse(node).partition("\n")[0], _header(tree, node)
+    bodies = (one.body for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    on_import = not any(part is node for body in bodies for inner in body for part in ast.walk(inner))
     changed = change(node)
     mutated = _Replace(node, changed).visit(tree) if changed is not node else tree
     text = ast.unparse(ast.fix_missing_locations(mutated)) + "\n"
-    return Mutant(path, line, before, ast.unparse(changed).partition("\n")[0], header, text)
+    return Mutant(path, line, before, ast.unparse(changed).partition("\n")[0], header, text, on_import)
 
 
 def _header(tree: ast.Module, node: ast.AST) -> range:

@@ -177,3 +177,5 @@ def test_the_body_of_a_class_is_no_test_s_own(project):
     [chosen] = [tests.of(one) for one in found if str(one).endswith(":2: 1 -> 2")]
     assert {*chosen[:2]} == {"tests/test_late.py::test_a", "tests/test_late.py::test_b"}
     assert {*chosen} == {*tests.lines}
+    [inner] = [one for one in found if one.line == 5]
+    assert {*tests.of(dataclasses.replace(inner, header=range(0)))} == {*chosen[:2]}  # in a function that none enters
