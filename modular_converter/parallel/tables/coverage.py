@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers.models.auto import configuration_auto
 
 from modular_converter.parallel.errors import PlanError, one_line
@@ -56,7 +57,7 @@ def cover(names: Iterable[str], done: Path | None, ranks: int, tick: Callable[[R
     file = RowFile(done) if done is not None else None
     rows = list(file.rows) if file is not None else []
     known = {row["name"] for row in rows}
-    with RankPool(ranks, MODEL_LIMIT_S * _RANKS_WAITING) as pool:
+    with _one_thread(), RankPool(ranks, MODEL_LIMIT_S * _RANKS_WAITING) as pool:
         pool.start()
         for name in names:
             if name in known:
@@ -73,6 +74,17 @@ def folders() -> list[str]:
     """All model folders of the library with a modeling file, sorted."""
     models = Path(configuration_auto.__file__).parents[1]
     return sorted({path.parent.name for path in models.glob("*/modeling_*.py")} - {"auto"})
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """No threads inside operations: they are small, and on a busy machine threads that wait use up a type's seconds."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class _TimeIsUp(BaseException):
