@@ -27,7 +27,8 @@ RULE = Rule(
 The parent's lines take the place of the call, and there they read your method's own parameters and variables. An
 argument that is anything else than the name of the parent's parameter has no effect where your method has a name of
 that kind. Where it has none, the converter writes the assignment `name = argument` for you. A parameter that the call
-leaves out does not get the parent's default, but your value of that name. So it is with `*args` and `**kwargs`.
+leaves out does not get the parent's default, but your value of that name. So it is with `*args` and `**kwargs`. An
+argument that the parent's method does not take, for which Python would raise a `TypeError`, is dropped.
 
 Assign the value to that name before the call, and pass it: with one tuple assignment (`q, k = k, q`) where arguments
 read each other's names.
@@ -78,4 +79,14 @@ def not_passed(location: Location, method: str, parameter: str) -> Finding:
         location,
         f"the call does not pass `{parameter}`, but the lines of the parent's `{method}` read your `{name}`",
         help=f"Pass `{passed}`, or give your `{name}` another name.",
+    )
+
+
+def not_taken(location: Location, method: str, argument: str) -> Finding:
+    """The parent's method has no parameter for `argument`."""
+    return Finding(
+        RULE,
+        location,
+        f"`{argument}` is dropped: the parent's `{method}` does not take it, and the call would fail with inheritance",
+        help="Leave it out, or correct the name of its parameter.",
     )

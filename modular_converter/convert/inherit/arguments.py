@@ -18,6 +18,10 @@ from modular_converter.facts.nodes import children, walk
 from modular_converter.rules import super_argument_ignored
 
 
+BINDING = ("staticmethod", "classmethod")
+"""The decorators that leave the parameters of a method as they are."""
+
+
 def bind_arguments(
     child: Function,
     parent: Function,
@@ -65,6 +69,8 @@ def bind_arguments(
         elif value is not None and (name in given or name in arguments_read):
             bindings[name] = value
     findings += _tell_ignored(ignored, bindings, child.name, parent)
+    for one in _surplus(call, child, parent):
+        findings.append(finding_at(one, super_argument_ignored.not_taken, child.name, ast.unparse(one)))
     lines = _in_order(call, given, bindings, told, statement)
     hidden = frozenset[str]().union(*(names_of(part.node).read for part in lines)) & bindings.keys()
     findings += [parameter_missing(statement, child.name, name) for name in sorted(hidden)]
@@ -151,11 +157,30 @@ def _arguments_read(nodes: Sequence[ast.AST]) -> set[str]:
     return found
 
 
+def _surplus(call: ast.Call, child: Function, parent: Function) -> Iterator[ast.expr]:
+    """The arguments that the parent's method does not take, so that the call would fail with inheritance."""
+    if any(ast.unparse(one) not in BINDING for one in parent.decorator_list):
+        return  # a decorator may take more
+    positional, arguments = _positional(call, child, parent)
+    if parent.args.vararg is None and not starred(call):
+        yield from arguments[len(positional) :]
+    if parent.args.kwarg is None:
+        named = {*positional, *(one.arg for one in parent.args.kwonlyargs), None}
+        yield from (keyword.value for keyword in call.keywords if keyword.arg not in named)
+
+
+def _positional(call: ast.Call, child: Function, parent: Function) -> tuple[list[str], list[ast.expr]]:
+    """The parameters of the parent and the arguments of a call by position, both without the instance."""
+    instance = first_parameter(child, parent)
+    is_passed = bool(call.args and instance) and ast.unparse(call.args[0]) == instance
+    parameters = [one.arg for one in (*parent.args.posonlyargs, *parent.args.args)]
+    return parameters[bool(first_parameter(parent)) :], call.args[is_passed:]
+
+
 def _given(call: ast.Call, child: Function, parent: Function) -> dict[str, ast.expr]:
     """The arguments of a call by parameter of the parent. An instance that is passed along is left out."""
     instance, own = first_parameter(child, parent), first_parameter(parent)
-    arguments = call.args[1:] if call.args and instance and ast.unparse(call.args[0]) == instance else call.args
-    positional = [parameter.arg for parameter in (*parent.args.posonlyargs, *parent.args.args)][bool(own) :]
+    positional, arguments = _positional(call, child, parent)
     named = {*positional, *(parameter.arg for parameter in parent.args.kwonlyargs)}
     given: dict[str, ast.expr] = {own: ast.Name(instance, ast.Load())} if own and instance else {}
     for position, argument in enumerate(arguments):

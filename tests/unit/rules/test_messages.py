@@ -242,6 +242,11 @@ WORDED = [
     ),
     (super_argument_ignored.not_passed(AT, "f", "bias"), "does not pass `bias`", "Pass `bias=bias`"),
     (super_argument_ignored.not_passed(AT, "f", "**k"), "not pass `**k`, but", "Pass `**k`, or give your `k` another"),
+    (
+        super_argument_ignored.not_taken(AT, "f", "x"),
+        "`x` is dropped: the parent's `f` does not take it",
+        "Leave it out",
+    ),
     (invalid_result.diagnose(AT, "'return' outside function", "`NewMLP`"), "outside function, in `NewMLP`", "--diff"),
     (typing_only_name.diagnose(AT, "Sequence", "`NewMLP`"), "`NewMLP` reads `Sequence`", '"Sequence"'),
     (inconsistent_bases.diagnose(AT, "NewMLP", "Module, Mixin"), "`NewMLP(Module, Mixin)`", "Name each base once"),

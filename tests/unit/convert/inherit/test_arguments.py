@@ -53,6 +53,29 @@ def test_the_advised_assignments_make_the_arguments_count(passed: str, cured: st
     assert value(cured_text, "f(3, 4, 5, y=6)") == wanted
 
 
+SURPLUS = {
+    "one by position": ("x, 1", "def f(self, x):", ["1"]),
+    "one by keyword": ("x, y=2", "def f(self, x):", ["2"]),
+    "the instance": ("self, x", "def f(self, x):", []),
+    "more behind the instance": ("self, x, 1, 3, y=2", "def f(self, x):", ["1", "3", "2"]),
+    "by position, and all are taken": ("x, 1", "def f(self, *x):", []),
+    "by keyword, and all are taken": ("x, y=2", "def f(self, x, **z):", []),
+    "unpacked": ("*x, **{}", "def f(self, *x):", []),
+    "a decorator may take them": ("x, 1", "@deprecated('y')\ndef f(self, x):", []),
+    "none for a static method": ("x, 1", "@staticmethod\ndef f(x):", ["1"]),
+}
+
+
+@pytest.mark.parametrize(("passed", "header", "expected"), SURPLUS.values(), ids=SURPLUS)
+def test_arguments_that_the_parent_does_not_take_are_told(passed: str, header: str, expected: list[str]) -> None:
+    told = messages(f"def f(self, x):\n    super().f({passed})", f"{header}\n    return x")
+    assert [message.split("`")[1] for message in told if "is dropped" in message] == expected
+
+
+def messages(child: str, parent: str) -> list[str]:
+    return [one.diagnose(Location("modular")).message for one in merged(child, parent, bases="object").findings]
+
+
 NOT_PASSED = {
     "neither": ("x", "*args **kwargs"),
     "no keywords": ("x, *args", "**kwargs"),
