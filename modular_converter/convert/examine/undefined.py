@@ -34,6 +34,11 @@ def cure(
                 f"It is a parameter of the parent's `{method}`, but not of the override. "
                 f"Add it to the signature, or end the signature with `**super_kwargs`."
             )
+        if name in resolution.taken:
+            neighbour, asked = resolution.neighbours[resolution.taken[name].neighbour], resolution.taken[name].name
+            if asked not in neighbour.module.names:
+                hint = did_you_mean(asked, neighbour.module.definitions)
+                return f"{hint}`{neighbour.dotted}` has no `{asked}`. Correct the import, or define `{name}` yourself."
         for neighbour in resolution.neighbours.values():
             if name in neighbour.module.definitions:
                 return f"Import it: `from {neighbour.dotted} import {name}`."

@@ -117,7 +117,8 @@ def resolve_imports(target: ModularFile, library: Library) -> ResolvedImports:
         for name in statement.imports:
             found = neighbour_module(name.module, library.settings) if name.name else None  # not `import … as m`
             if found is None:
-                findings += _check_ordinary(name, statement, target, library)
+                told = _check_ordinary(name, statement, target, library)
+                findings += [one for one in told if one not in findings]  # the same for each name of one import
                 continue
             if name.module not in neighbours:
                 neighbour = _open(name, statement, found, target, library, findings)
@@ -210,11 +211,32 @@ def _modules_like(path: str) -> list[str]:
 
 
 def _check_ordinary(name: ImportedName, statement: Statement, target: ModularFile, library: Library) -> list[Finding]:
+    meant = _meant_neighbour(name.module, os.path.dirname(target.path), library) if name.name else None
+    if meant is not None:
+        location = _locate(target, statement, name.module, library)
+        return [unknown_neighbour.diagnose(location, name.module, meant[1], candidates=[meant[0]])]
     if name.module != library.settings.package or not name.name:
         return []
     location = _locate(target, statement, name.name, library)
     module = defining_module(name.name, name.module, os.path.dirname(target.path), library)
     return [import_from_package_root.diagnose(location, name.name, name.module, module=module)]
+
+
+def _meant_neighbour(dotted: str, folder: str, library: Library) -> tuple[str, str] | None:
+    """For a module that does not exist, the neighbour with the same last two parts (`.llama.modeling_llama`, with the
+    wrong number of dots), and the file that was looked for.
+    """
+    package, _, rest = dotted.partition(".")
+    parts = rest.lstrip(".").rsplit(".", 2)[-2:]
+    if len(parts) < 2 or package not in ("", library.settings.package):
+        return None
+    meant = f"{package}.models.{'.'.join(parts)}" if package else f"..{'.'.join(parts)}"
+    if neighbour_module(meant, library.settings) is None:
+        return None
+    looked, right = (module_path(one, folder, library.find_package) for one in (dotted, meant))
+    if looked is None or right is None or library.exists(looked) or not library.exists(right):
+        return None
+    return meant, os.path.relpath(looked, folder).replace(os.sep, "/")
 
 
 def _check_taken(

@@ -62,6 +62,11 @@ CASES = {
         "class NewMLP(OldMLP):\n    def forward(self, x, layer):\n        return HAS and math.exp(x)\n",
         (4, 4, "MC313", "write the value of `HAS` into the condition itself"),
     ),
+    "imported from where it is not": (
+        "from ..old.modeling_old import OldMLP, scael\n\n\nclass NewMLP(OldMLP):\n    def forward(self, x, layer):\n"
+        "        return scael(x)\n",
+        (6, 16, "MC313", "Did you mean `scale`? `..old.modeling_old` has no `scael`."),
+    ),
     "super_kwargs as a name": (
         HEAD + "class NewMLP(OldMLP):\n    def forward(self, **super_kwargs):\n        return super_kwargs['x']\n",
         (5, 25, "MC313", "`**super_kwargs` stands for the parent's parameters"),

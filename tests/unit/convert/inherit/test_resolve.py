@@ -121,6 +121,11 @@ def test_neighbours_in_the_order_of_their_imports(tmp_path: Path, monkeypatch: p
         ("from ..bad.modeling_bad import A, B\n", [("MC101", 1, 7)]),
         ("from ..odl.modeling_odl import A, B\n", [("MC104", 1, 6)]),
         ("from away2.models.old.modeling_old import A\n", [("MC104", 1, 6)]),
+        ("from .old.modeling_old import A, B\n", [("MC104", 1, 6)]),
+        ("from ....old.modeling_old import A\n", [("MC104", 1, 6)]),
+        ("from lib.old.modeling_old import A\n", [("MC104", 1, 6)]),
+        ("from ...odl.modeling_odl import A\nfrom away.old.modeling_old import B\n", []),  # nobody knows what is meant
+        ("from .folder.inner import A\n", []),
         ("try:\n    from ..odl.modeling_odl import A\nexcept ImportError:\n    A = None\n", []),
         ("from ..old.modeling_old import Nothing\n", []),  # only a base has to exist
         ("from ..old.modeling_old import OldBase, Nothing\n\n\nclass A(OldBase, Nothing): ...\n", [("MC105", 4, 18)]),
@@ -150,6 +155,17 @@ def test_a_model_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path) 
         resolve(tmp_path, "from ..odl.modeling_odl import A\n")
     (found,) = caught.value.findings
     assert "../odl/modeling_odl.py" in found.message and "`..old.modeling_old`" in found.help
+
+
+@pytest.mark.parametrize(
+    ("dotted", "meant"),
+    [("...old.modeling_old", "..old.modeling_old"), ("lib.old.modeling_old", "lib.models.old.modeling_old")],
+)
+def test_the_neighbour_that_is_meant_is_told(tmp_path: Path, dotted: str, meant: str) -> None:
+    with pytest.raises(ConversionError) as caught:
+        resolve(tmp_path, f"from {dotted} import A\n")
+    (found,) = caught.value.findings
+    assert f"Did you mean `{meant}`?" in found.help
 
 
 @pytest.mark.parametrize(
