@@ -83,6 +83,8 @@ def merge_class(
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(parent_text)
+    if child.docstring:  # it is the class's `__doc__`, which an assignment of the parent would replace
+        parent = replace(parent, members=tuple(one for one in parent.members if one.binds != {"__doc__"}))
     bases = merge_bases(child, parent, parent_base, ancestors, settings.implied_bases)
     shape = shape_of(child, parent, bases, settings, module_names, is_set_above, binds)
     merger = _MethodMerger(shape, Overrides(), [])
