@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from modular_converter.facts.members import super_method
+from modular_converter.facts.nodes import walk
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import OLD_MLP, new_mlp
 
@@ -72,8 +75,34 @@ def of_another_method(location: Location, method: str, parent: str, own: str) ->
     )
 
 
+def skipped(location: Location, written: str, method: str, own: str, parent: str) -> Finding:
+    """A call that leaves out `own`, a class of the modular file, to reach `method` of its `parent`."""
+    return Finding(
+        RULE,
+        location,
+        f"`{written}` skips `{own}`, and with it `{parent}`, whose lines the generated `{own}` has",
+        help=f"Write the lines of `{parent}.{method}` out.",
+    )
+
+
+def _skips(facts: Facts) -> Iterator[Finding]:
+    """Calls `super(EmuMLP, self).f()` in another class than `EmuMLP`, an heir whose parent has `f`."""
+    parents = {heir.name: parent for heir, parent in facts.heirs}
+    for one in facts.classes.values():
+        for node in walk(one.members.node) if "super(" in one.text and parents else ():
+            method = super_method(node)
+            call = getattr(getattr(node, "func", None), "value", None)
+            if not (method and isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Name)):
+                continue
+            own = call.args[0].id
+            parent = parents.get(own) if own != one.name else None
+            if parent is not None and (parent.defines(method) or method in parent.members.names):
+                yield skipped(facts.at_node(one, node), f"{ast.unparse(call)}.{method}()", method, own, parent.written)
+
+
 def check(facts: Facts) -> Iterator[Finding]:
     """Find calls on `super()` of what the parent binds, but for the call that the converter replaces."""
+    yield from _skips(facts)
     for heir, parent in facts.heirs:
         if "super(" not in heir.text:
             continue

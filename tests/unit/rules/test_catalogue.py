@@ -11,7 +11,8 @@ import pytest
 
 import modular_converter
 from modular_converter import rules
-from modular_converter.findings import Rule, Severity
+from modular_converter.findings import Location, Rule, Severity
+from modular_converter.rules import replaced_dependency
 
 
 PACKAGE = pathlib.Path(modular_converter.__file__).parent
@@ -96,3 +97,9 @@ def test_the_rules_of_the_wing_import_nothing_else_of_it() -> None:
     assert "parallel.lint.plan_lacks_new_layer" in own
     assert {name for name in own if ".lint" not in name} == {"parallel", "parallel.errors"}
     assert not loaded & {"torch", "transformers", "numpy"}
+
+
+def test_a_profile_may_make_a_warning_of_a_replaced_dependency() -> None:
+    names = ("NewFancyEmbeddings", "NewEmbeddings", "NewModel")
+    assert replaced_dependency.diagnose(Location("modular"), *names).is_error
+    assert not replaced_dependency.diagnose(Location("modular"), *names, severity=Severity.WARNING).is_error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modular_converter.findings import Finding, Location, Severity
+from modular_converter.findings import Finding, Location
 from modular_converter.parallel.lint import plan_lacks_new_layer, plan_names_missing_layer
 from modular_converter.rules import (
     all_rules,
@@ -234,7 +234,6 @@ WORDED = [
     (half_overridden.accessor_kept(AT, "x", "setter"), "`x` keeps the parent's setter", "Write the setter out"),
     (half_overridden.decorator_taken(AT, "x", "property"), "`x` takes the parent's `@property`", "Write `@property`"),
     (half_overridden.decorator_lost(AT, "x", "c(1)"), "`@c(1)` does not apply to its lines in `x`", "Write `@c(1)`"),
-    (half_overridden.decorator_replaced(AT, "c"), "`@c` of the parent is replaced by your decorators", "Write `@c`"),
     (
         renamed_attribute.diagnose(AT, "old_proj", "new_proj", "OldMLP"),
         "`old_proj` of `OldMLP` is called `new_proj`",
@@ -295,9 +294,3 @@ def test_wording(finding: Finding, message: str, help: str) -> None:
 
 def test_every_rule_is_worded_here() -> None:
     assert {finding.code for finding, _, _ in WORDED} == {rule.code for rule in all_rules()}
-
-
-def test_a_profile_may_make_a_warning_of_a_replaced_dependency() -> None:
-    names = ("NewFancyEmbeddings", "NewEmbeddings", "NewModel")
-    assert replaced_dependency.diagnose(AT, *names).is_error
-    assert not replaced_dependency.diagnose(AT, *names, severity=Severity.WARNING).is_error

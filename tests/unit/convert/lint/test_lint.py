@@ -85,6 +85,10 @@ SILENT = {
         "class NewMLP(OldMLP):\n    def forward(self, x):\n        return super().rescale(x)\n"
     ),
     "an awaited call": "class NewPlain(OldPlain):\n    async def load(self, x):\n        return await super().load(x)\n",
+    "a call that skips a class, of what only the bases have": (
+        "class NewMLP(OldMLP):\n    pass\n\n\nclass NewMore(NewMLP):\n    def helper(self, x):\n"
+        "        return super(NewMLP, self).helper(x)\n"
+    ),
     "super in a string": 'class NewMLP(OldMLP):\n    note = "x = super().forward(x)"\n',
     "a deleted attribute assigned again": (
         "class NewMLP(OldMLP):\n    def __init__(self, config):\n        super().__init__(config)\n"
@@ -146,6 +150,11 @@ SAID = {
     "a call of an attribute of the parent that is overridden": (
         "class NewPlain(OldPlain):\n    def width(self, x):\n        return super().width(x)\n",
         ("MC301", 8, 16, "        return super().width(x)"),
+    ),
+    "a call that skips another class": (
+        "class NewMLP(OldMLP):\n    pass\n\n\nclass NewMore(NewMLP):\n    def forward(self, x):\n"
+        "        return super(NewMLP, self).forward(x)\n",
+        ("MC302", 12, 16, "        return super(NewMLP, self).forward(x)"),
     ),
     "a second call": (
         "class NewMLP(OldMLP):\n    def forward(self, x):\n        super().forward(x)\n"
