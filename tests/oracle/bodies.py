@@ -156,3 +156,33 @@ INNER_SCOPES = (
     "h = [{n} for {n} in (1, {v})][1] + {n}",
 )
 """Bindings of `h` with scopes of their own around them."""
+
+
+UNSEEN = (
+    "self.__dict__.update(up={v})",
+    "vars(self)['down'] = {v}",
+    "setattr(self, 'up', {v})",
+    "object.__setattr__(self, 'width', {v})",
+    "self.put({v})",
+    "super().put({v})",
+    "tune(self)",
+    "self.own = tune(self)",
+    "rows = self.items\nrows.append({v})\nself.own = len(self.items)",
+    "for one in (self,):\n    one.up = {v}",
+    "me = self\nme.down = {v}",
+    "self.up, self.down = self.down, self.up",
+    "if (n := {v}) > 3:\n    self.own = n",
+    "delattr(self, 'width')",
+)
+"""Changes of attributes that the statement does not name, or names otherwise."""
+IN_BLOCKS = (
+    "for _ in range(2):\n    h = {c}\nreturn h",
+    "while x < 9:\n    return {c}\nreturn 0",
+    "match x:\n    case 4:\n        return {c}\nreturn {v}",
+    "assert x is not None\nreturn {c}",
+    "try:\n    h = {v}\nexcept ValueError:\n    h = 1\n{c}\nreturn h",
+    "{c}\n{c}\nreturn x",
+    "return {c} if x > 3 else {v}",
+    "self.put({v})\n{c}",
+)
+"""Overrides of `forward` with the parent's call, `{c}`, in a block, in an expression, or twice."""

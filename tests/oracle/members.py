@@ -39,6 +39,13 @@ PLAIN_ATTRIBUTES = {
         "try:\n    base = 2\nexcept ValueError:\n    base = 3\nderived = [base] * 2",
         "base = derived = 2\nif base > 1:\n    derived += 1",
     ),
+    "side": (
+        "side = 3\narea = side * side",
+        "side = 3\nareas = [n * 2 for n in (side, 1)]",
+        "side = (edge := 3) + 1\narea = {'a': side, 'b': edge}",
+    ),
+    "rate": ("rate = 2\n\n@times(rate)\ndef rated(self, v):\n    return v",),
+    "share": ("share = 4\n\ndef shared(self, v, r=share):\n    return (v, r)",),
     "slotted": ('__slots__ = ("slot",)',),
     "Inner": ("class Inner:\n    depth = 1",),
     "kind": ("kind: str",),
@@ -69,6 +76,12 @@ METHODS = {
     ),
     "own_class": "def own_class(self):\n    return (self.__class__.level, [type(self).level for _ in 'a'])",
     "through": "def through(self, v):\n    def inner():\n        return super(__class__, self).forward(v)\n    return inner()",
+    "keyed": "def keyed(self, v, /, w=2, *, z=3):\n    return (v, w, z, self.up)",
+    "__getattr__": (
+        "def __getattr__(self, name):\n    if name == 'dynamic':\n        return 5\n    raise AttributeError(name)\n\n"
+        "def dynamic_of(self):\n    return self.dynamic"
+    ),
+    "stored": "def stored(self, v):\n    self.put(v)\n    return self.up",
     "by_default": "def by_default(self, v=SCALE, acc=()):\n    return (v, *acc)",
     "generated": "def generated(self, v):\n    yield v\n    yield from range(self.up, self.up + 2)",
 }
@@ -79,7 +92,13 @@ ALWAYS = (
 )
 """Methods that every parent has, for statements of `__init__` that use them."""
 SETTER = "@size_of.setter\ndef size_of(self, v):\n    self.up = v"
-BEHIND_METHODS = ("alias = forward", "width_of = property(lambda self: self.up)", "run = staticmethod(abs)")
+BEHIND_METHODS = (
+    "alias = forward",
+    "applied = functools.partialmethod(fill, 7)",
+    "totals = property(total)",
+    "width_of = property(lambda self: self.up)",
+    "run = staticmethod(abs)",
+)
 FORWARDS = (("x", ("x",)), ("x, y=1", ("x", "y")), ("x, *, y=1", ("x", "y")), ("x, y=1, **kwargs", ("x", "y")))
 PARENT_INIT = (
     "config=3, size=2, flag=False",
@@ -137,6 +156,18 @@ CHILD_ATTRIBUTES = {
     "label": ('label = "emu"', "label = AttributeError()"),
     "names": ('names = ["c"]', 'names = ["c"]\nnames = names + ["d"]'),
     "base": ("base = 10", "if True:\n    base = 11", "base, derived = 12, 13", "base = 10\nbase += 1"),
+    "side": ("side = 5", "side: int = 6", "area = 9", "side = AttributeError()"),
+    "rate": (
+        "rate = 3",
+        "def rated(self, v):\n    return super().rated(v)",
+        "rate = 3\n\ndef rated(self, v):\n    return v + 1",
+        "rate = 3\n\n@times(rate)\ndef rated(self, v):\n    return v + 2",
+    ),
+    "share": (
+        "share = 5",
+        "share = 6\n\ndef shared(self, v, **super_kwargs):\n    return super().shared(v=v, **super_kwargs)",
+        "def shared(self, v, r=SIZE):\n    return super().shared(v, r)",
+    ),
     "Inner": ("class Inner:\n    depth = 2",),
     "size_of": ("size_of = 8",),
     "scale": ("scale = None", "scale = lambda self, v: v"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from random import Random
 
-from tests.oracle.bodies import ATTRIBUTES, Scope, chance, computation, expression, pick
+from tests.oracle.bodies import ATTRIBUTES, IN_BLOCKS, UNSEEN, Scope, chance, computation, expression, pick
 
 
 INITS = (
@@ -90,6 +90,8 @@ def _after_init(draw: Random, scope: Scope) -> list[str]:
             f"local = {value}\nself.own = local",
             "self.items = [1, 2, 3]",
         ]
+        shapes += UNSEEN if chance(draw, 4) else ()
+        shapes = [shape.replace("{v}", value) for shape in shapes]
         shapes = [shape.replace("flag_of(self)", "self.up > 2") for shape in shapes]
         lines += pick(draw, shapes).split("\n")
     return lines
@@ -156,6 +158,7 @@ def draw_forward(draw: Random, name: str, parent: str, signature: str, scope: Sc
         "if (n := {v}) > 3:\n    x = n\n{c}",
     ]
     shapes += OTHERS_NAMES if chance(draw, 6) else ()
+    shapes += IN_BLOCKS if chance(draw, 6) else ()
     shapes += ["return [Root.forward(self, v) for v in (x, 1)]", "try:\n    return {c}\nfinally:\n    self.done = 1"]
     shape = pick(draw, shapes).format(
         c=call, v=expression(draw, own), a=arguments, n=pick(draw, [one for one in own.names if one.isidentifier()])
@@ -233,6 +236,19 @@ OTHERS = {
     ),
     "own_class": ("def own_class(self):\n    return super().own_class()",),
     "through": ("def through(self, v):\n    v = v + 1\n    return super().through(v)",),
+    "keyed": (
+        "def keyed(self, v, /, w=4, *, z=5):\n    return super().keyed(v, w, z=z)",
+        "def keyed(self, v, /, w=4, *, z=5):\n    return super().keyed(v, z=z)",
+        "def keyed(self, v, *, w=2, z=3):\n    v = v + 1\n    return super().keyed(v, w, z=z)",
+    ),
+    "__getattr__": (
+        "def __getattr__(self, name):\n    if name == 'other':\n        return 6\n    return super().__getattr__(name)",
+        "def __getattr__(self, name):\n    if name == 'dynamic':\n        return 7\n    raise AttributeError(name)",
+    ),
+    "stored": (
+        "def stored(self, v):\n    super().stored(v)\n    self.up = self.up + 1\n    return self.up",
+        "def stored(self, v):\n    self.put(v + 1)\n    return super().stored(v)",
+    ),
     "by_default": (
         "def by_default(self, v=SIZE, acc=(1,)):\n    return super().by_default(v, acc)",
         "def by_default(self, v=7, **super_kwargs):\n    return super().by_default(v=v, **super_kwargs)",

@@ -37,6 +37,9 @@ class Root:
     def describe(self):
         return ["root"]
 
+    def put(self, v):
+        self.up = v
+
 
 class DescribeMixin:
     def describe(self):
@@ -51,6 +54,11 @@ class TagExtra:
 
     def describe(self):
         return ["tag", self.tag]
+
+
+def tune(one):
+    one.up = 77
+    return 3
 
 
 def no_inherit_decorator(function):
@@ -79,7 +87,7 @@ OTHER = "limit = 7\n"
 
 IMPORTS = """
 import functools
-from ...shared import DescribeMixin, Root, TagExtra, doubled, times, {limit}
+from ...shared import DescribeMixin, Root, TagExtra, doubled, times, tune, {limit}
 """
 
 
@@ -170,7 +178,7 @@ def _modular(draw: Random, llama: _Neighbour, bert: _Neighbour) -> str:
             if function not in taken:
                 taken[function] = f"modeling_{neighbour.name.lower()}"
                 scope = scope.with_calls(function)
-    lines = [IMPORTS.replace("times, {limit}", "times, no_inherit_decorator")]
+    lines = [IMPORTS.replace("tune, {limit}", "tune, no_inherit_decorator")]
     if chance(draw, 8):
         lines[0] += "from ...other import limit\n"
         scope = scope.with_names("limit")
