@@ -64,6 +64,13 @@ def _behind_returns(order: Order, merged: Sequence[Line]) -> set[Line]:
     return {line for line in {*lines}.intersection(order.after) if order.attributes(line.effects.writes)}
 
 
+def repeated_behind_returns(inherited: Sequence[Line], after: Sequence[Line]) -> set[Line]:
+    """The child's lines that the parent has too, but behind a `return` within a block, which would skip its line."""
+    lines = itertools.dropwhile(lambda line: not any(returns_in(line.node)), inherited)
+    skipped = {line.normal for line in itertools.islice(lines, 1, None)}
+    return {line for line in after if line.normal in skipped and not isinstance(line.node, ast.Return)}
+
+
 def _above_own_returns(order: Order, history: History) -> Iterator[Line]:
     """The child's lines that would stand above a `return` of the child's own that may skip them."""
     first: int | None = None

@@ -18,7 +18,7 @@ from modular_converter.convert.inherit.hidden_effects import HiddenEffects
 from modular_converter.convert.inherit.history import Order
 from modular_converter.convert.inherit.local_names import check_names
 from modular_converter.convert.inherit.overrides import Overrides
-from modular_converter.convert.inherit.reaching import misplaced, returns_in
+from modular_converter.convert.inherit.reaching import misplaced, repeated_behind_returns, returns_in
 from modular_converter.convert.inherit.scopes import Function, parameters_of
 from modular_converter.convert.inherit.statements import (
     Body,
@@ -175,6 +175,7 @@ def _merge_behind(merge: Merge, order: Order) -> _Merged:
     for part in order.after:
         merge.overrides.lines.update(dict.fromkeys(part.targets, (part, merge.name)))
     held = {*_set_again(merge, order), *deleted_again(order.after)}
+    held |= repeated_behind_returns(order.inherited, order.after)
     held |= {part for part in order.after if _removes_too_much(merge, order, part)}
     for _ in range(ROUNDS):
         body = _proposed(merge, order, held)
@@ -232,7 +233,8 @@ def _without_repeated(merge: Merge, after: Sequence[Line]) -> list[Line]:
     """The lines that the parent does not have word for word; dropped lines that would count twice are reported."""
     there = {part.normal for part in merge.parent_body.lines} if after else set()
     instance = first_parameter(merge.child, merge.parent)
-    repeated = [part for part in after if part.normal in there and counts_twice(part, instance)]
+    needed = repeated_behind_returns(merge.parent_body.lines, after)
+    repeated = [one for one in after if one.normal in there and one not in needed and counts_twice(one, instance)]
     last = merge.shape.last_statement
     dropped = (part for part in repeated if part.normal != last)
     merge.findings.extend(finding_at(part.node, statement_not_repeated.diagnose, part.normal) for part in dropped)

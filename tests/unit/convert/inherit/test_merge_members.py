@@ -10,7 +10,7 @@ import pytest
 from modular_converter.convert.inherit.merge import merge_class
 from modular_converter.convert.inherit.super_calls import ROUNDS
 from tests.unit.convert.inherit.alike_classes import ALIKE
-from tests.unit.convert.inherit.merging import NAMES, SETTINGS, child_text, class_text, merge
+from tests.unit.convert.inherit.merging import NAMES, SETTINGS, child_text, class_text, findings, merge
 
 
 def run(child: str, parent: str, expression: str) -> tuple[Any, Any]:
@@ -113,6 +113,13 @@ def test_a_removed_attribute_that_a_method_of_the_parent_sets_again_is_deleted_b
     parent = "def __init__(self):\n    self.a = 1\n    self.fill()\ndef fill(self):\n    self.a = 2"
     inherited, merged = run("def __init__(self):\n    super().__init__()\n    del self.a", parent, "vars(new)")
     assert merged == inherited == {}
+
+
+@pytest.mark.parametrize("line", ["self.post_init()", "self.a = 1", "self.h.append(1)"])
+def test_a_line_that_the_parent_has_behind_a_return_is_needed(line: str) -> None:
+    child = f"def __init__(self, x):\n    super().__init__(x)\n    {line}"
+    parent = f"def __init__(self, x):\n    self.h = []\n    if x:\n        return\n    {line}"
+    assert [(code, at) for code, at, _ in findings(child, parent)] == [("MC204", 4)]
 
 
 def test_a_property_that_is_set_to_itself_is_not_removed() -> None:
