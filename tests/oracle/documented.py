@@ -96,6 +96,13 @@ def _is_placed_differently(after: list[ast.stmt], inherited: list[ast.stmt], met
         is_assignment = isinstance(part, (ast.Assign, ast.AnnAssign))
         if is_assignment and places and targets & _reads(inherited[places[0] + 1 :], methods):
             return True
+        if (
+            places
+            and isinstance(part, (ast.Assign, ast.AnnAssign))
+            and part.value
+            and ast.unparse(part.value) in targets
+        ):
+            return True  # `self.x = self.x` removes the parent's
     return False
 
 
