@@ -20,8 +20,8 @@ RULE = Rule(
     summary="generated code imports from a module beside it that does not exist",
     explanation="""\
 Generated files have the imports of the modular file, and those of the neighbours that inherited code needs. If one of
-them names a module in the folder of this model or of another model, and the module neither exists nor is generated, the
-generated file cannot be imported.
+them names a module in the folder of this model or of another model, and the module neither exists nor is generated,
+the generated file cannot be imported.
 
 A neighbour's relative imports lead to the files of the new model. Where only the neighbour's folder has such a file,
 import the name in the modular file: `from ..llama.helpers import scale` takes the place of the neighbour's import.

@@ -159,7 +159,7 @@ MISTAKES = {
     ),
     "a parent by its module": (
         "from ..llama import modeling_llama as ml\n\n\nclass YakMLP(ml.LlamaMLP)" + PASS,
-        (4, "MC504", "write `class YakMLP(LlamaMLP)`"),
+        (4, "MC504", "Write `class YakMLP(LlamaMLP)`"),
     ),
     "a star import": (
         MODELING + "*\n\n\nclass YakMLP(LlamaMLP)" + PASS,
