@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from modular_converter.authoring.class_parts import forms_of_parts
 from modular_converter.authoring.lineage import ancestors, models_named
@@ -100,7 +100,7 @@ def read_index(models: str, library: Library, cached: bool = True) -> LibraryInd
     known = _load(key) if cached else {}
     names = library.names(models)
     names_key = digest(repr(sorted(names.by_type.items())).encode())[:16]
-    found: dict[str, list[object]] = {}
+    found: dict[str, list[Any]] = {}
     paths = list(_files(models, library.settings))
     facts = {}
     for path in paths:
@@ -135,7 +135,7 @@ def _files(models: str, settings: Settings) -> Iterable[str]:
                 yield os.path.join(folder, name)
 
 
-def _facts(path: str, names: ModelNames, library: Library) -> list[object]:
+def _facts(path: str, names: ModelNames, library: Library) -> list[Any]:
     """The part of the index for one file, as JSON values."""
     try:
         module = library.module(path)
@@ -179,7 +179,7 @@ def year_of(module: Module) -> int:
     return int(digits) if digits.isdecimal() else 9999
 
 
-def _index(facts: Mapping[str, list[object]], settings: Settings) -> LibraryIndex:
+def _index(facts: Mapping[str, list[Any]], settings: Settings) -> LibraryIndex:
     entries: list[IndexEntry] = []
     needs: dict[str, frozenset[str]] = {}
     years: dict[str, int] = {}
@@ -189,15 +189,15 @@ def _index(facts: Mapping[str, list[object]], settings: Settings) -> LibraryInde
     for path, (year, items, models) in facts.items():
         folder, base = os.path.split(path)
         origins = named.setdefault(os.path.basename(folder), set())
-        origins.update(models)  # type: ignore[arg-type]
+        origins.update(models)
         if is_modular_name(base):
-            needs[path] = frozenset(os.path.normpath(os.path.join(folder, one)) for one in items)  # type: ignore[attr-defined]
+            needs[path] = frozenset(os.path.normpath(os.path.join(folder, one)) for one in items)
             origins.update(os.path.basename(os.path.dirname(one)) for one in needs[path])
             continue
-        years[path] = year  # type: ignore[assignment]
+        years[path] = year
         split = split_stem(base[:-3], settings.file_kinds)
         assert split is not None
-        for name, role, lines, whole, parts in items:  # type: ignore[attr-defined]
+        for name, role, lines, whole, parts in items:
             if role not in roles:
                 continue
             place = len(entries)
@@ -207,7 +207,7 @@ def _index(facts: Mapping[str, list[object]], settings: Settings) -> LibraryInde
     return LibraryIndex(entries, needs, years, by_part, ancestors(named))
 
 
-def _load(key: str) -> dict[str, list[object]]:
+def _load(key: str) -> dict[str, list[Any]]:
     body = read_entry(cache_folder(), key)
     try:
         loaded = json.loads(body) if body else {}
@@ -216,7 +216,7 @@ def _load(key: str) -> dict[str, list[object]]:
     return loaded if isinstance(loaded, dict) else {}
 
 
-def _store(key: str, found: Mapping[str, list[object]]) -> None:
+def _store(key: str, found: Mapping[str, list[Any]]) -> None:
     """Store the index for the next run; if this fails, the next run reads all files again."""
     try:
         write_entry(cache_folder(), key, json.dumps(found, separators=(",", ":")).encode())

@@ -33,8 +33,10 @@ def find_faults(
     yield from typing_only_faults(tree)
     for node in _imports(tree):
         names = names_of(node.module or "") if node.level == 1 else None
-        for alias in node.names if names is not None else ():
-            if alias.name != "*" and alias.name not in names:  # type: ignore[operator]
+        if names is None:
+            continue
+        for alias in node.names:
+            if alias.name != "*" and alias.name not in names:
                 yield Fault(FaultKind.SIBLING, "", alias.name, node.lineno, f".{node.module}")
 
 

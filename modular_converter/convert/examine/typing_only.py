@@ -35,11 +35,11 @@ def _typing_only(tree: ast.Module) -> set[str]:
     hidden: set[str] = set()
     bound: set[str] = set()
     for statement in tree.body:
-        checked = isinstance(statement, ast.If) and is_type_checking(statement.test)
-        for part in statement.body if checked else [statement]:  # type: ignore[attr-defined]
-            (hidden if checked else bound).update(bound_names(part))
-        if checked:
-            bound.update(name for part in statement.orelse for name in bound_names(part))  # type: ignore[attr-defined]
+        if isinstance(statement, ast.If) and is_type_checking(statement.test):
+            hidden.update(name for part in statement.body for name in bound_names(part))
+            bound.update(name for part in statement.orelse for name in bound_names(part))
+        else:
+            bound.update(bound_names(statement))
     return hidden - bound
 
 

@@ -72,9 +72,9 @@ class Renamer:
         )
 
     @classmethod
-    def between_models(cls, names: ModelNames, old: str, new: str, kept: tuple[str, ...] = ()) -> Renamer:
+    def between_models(cls, names: ModelNames, old: str, new: str) -> Renamer:
         """The renamer from one lowercase model name to another; the cased forms follow from `names`."""
-        return cls(old, names.cased(old), new, names.cased(new), kept)
+        return cls(old, names.cased(old), new, names.cased(new))
 
     def name(self, name: str) -> str:
         """Rename one identifier."""
