@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from modular_converter.api import convert_paths
+from modular_converter.authoring.sources import files_in_circles
 from modular_converter.commands.modularize import modularize_command
 from modular_converter.settings.load import load_settings
-from tests.unit.authoring.test_modularize import OLD, library_of, modularized
+from tests.unit.authoring.test_modularize import OLD, library_of, modularized, opened
 
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -29,6 +30,15 @@ def test_a_file_without_a_class_stays(text: str, tmp_path: Path) -> None:
     result = modularized(library_of(tmp_path, new=text), "new")
     assert result.proof is None
     assert list(result.left.values()) == ["not generated: the file, since it has no class"]
+
+
+def test_a_file_of_the_same_model_may_be_imported_like_another_models(tmp_path: Path) -> None:
+    imported = "import torch\nfrom ..new.configuration_new import NewConfig\n"
+    new = OLD.replace("Old", "New").replace("2020", "2021").replace("import torch\n", imported, 1)
+    flat, index, library = opened(
+        library_of(tmp_path, new=new.replace("self.size =", "self.kind = NewConfig =")), "new"
+    )
+    assert files_in_circles(flat, index, library) == {}
 
 
 def test_models_that_import_from_each_other_do_not_become_a_circle(tmp_path: Path) -> None:
