@@ -112,6 +112,8 @@ call("expand: interleaved_by_a_number", "a b", "4")(
 )
 call("repeat: tile_beside_a_weight", "a b", "c 1 1")(lambda m: m.x.tile((m.c, 1)).unflatten(0, (-1, m.a)) * m.y)
 call("repeat: tile_by_a_number", "a b", "4 1 1")(lambda m: m.x.tile(4, 1).unflatten(0, (-1, m.a)) * m.y)
+call("repeat: beside_a_weight", "a b", "c 1 1")(lambda m: m.x.repeat(m.c, 1, 1) * m.y)
+call("repeat: by_a_number", "a b", "4 1 1")(lambda m: m.x.repeat(4, 1, 1) * m.y)
 call("repeat: by_name", "a b")(lambda m: m.x.repeat(repeats=(1, m.c)))
 call("full: by_names", "a b")(lambda m: m.x + torch.full(fill_value=m.a, size=(m.a, m.b)) * 0)
 call("new_full: by_names", "a b")(lambda m: m.x + m.x.new_full(fill_value=m.b, size=(m.a, m.b)) * 0)

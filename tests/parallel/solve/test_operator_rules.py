@@ -84,6 +84,23 @@ def test_rules_allow_something() -> None:
     assert mute == MUTE | MUTE_FORMS | MUTE_CALLS, sorted(mute)
 
 
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [("avg_pool2d", "01"), ("upsample_nearest1d", "01"), ("im2col", "01"), ("tril", "0"), ("sum: last_but_one", "02")],
+)
+def test_dimensions_that_pass(name: str, allowed: str) -> None:
+    """A rule that forbids more makes its results whole, from which every share differs."""
+    flow, _ = _followed(CASES[name](Draw(f"{SEED} {name} 0")), name)
+    found = [leaf for leaf in _leaves(flow) if not leaf_reasons(flow).get(leaf)]
+    assert {_place(flow, leaf)[0] for leaf in found} == {*allowed}
+
+
+def test_the_operands_of_a_convolution_in_groups() -> None:
+    flow, _ = _followed(CASES["convolution: each_alone"](Draw(f"{SEED} each_alone 0")), "convolution")
+    names = {parameter.tensor: parameter.name for parameter in flow.trace.parameters}
+    assert [[names[one] for one in found.operands] for found in flow.contractions] == [["x", "weight"]]
+
+
 # Operator -> the reason of axes that stay whole although shards of them would be right: no plan needs more.
 CAUTIOUS = {
     "native_batch_norm": "a norm over channels",
