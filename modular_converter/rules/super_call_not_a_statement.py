@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from modular_converter.facts.conversion import Facts
     from modular_converter.facts.members import Method, SuperCall
 
+
+SUPER_OF_A_CLASS = re.compile(r"\bsuper\s*\(\s*[^)\s]")
 
 RULE = Rule(
     code="MC302",
@@ -89,7 +92,7 @@ def _skips(facts: Facts) -> Iterator[Finding]:
     """Calls `super(EmuMLP, self).f()` in another class than `EmuMLP`, an heir whose parent has `f`."""
     parents = {heir.name: parent for heir, parent in facts.heirs}
     for one in facts.classes.values():
-        for node in walk(one.members.node) if "super(" in one.text and parents else ():
+        for node in walk(one.members.node) if parents and SUPER_OF_A_CLASS.search(one.text) else ():
             method = super_method(node)
             call = getattr(getattr(node, "func", None), "value", None)
             if not (method and isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Name)):

@@ -48,15 +48,18 @@ def find_renamed_words(
         if original is None:
             continue
         renamed = neighbours.neighbours[source]
-        if _may_hold_words(original.text, original.uses & foreign[source], renamed.neighbour.model):
-            renamer, left = renamed.definitions.renamer, {*map(ast.unparse, _parts(definition.text))}
-            for node in _parts(original.text):
-                words = {old: renamer.name(old) for old in _words(node, foreign[source], renamed.neighbour.module)}
-                changed = {old: new for old, new in words.items() if new != old}
-                if changed and _renamed_code(node, renamer) in left:
-                    yield from (
-                        RenamedWord(old, new, ast.unparse(node), source, definition) for old, new in changed.items()
-                    )
+        if not _may_hold_words(original.text, original.uses & foreign[source], renamed.neighbour.model):
+            continue
+        renamer = renamed.definitions.renamer
+        changed = [
+            (node, words)
+            for node in _parts(original.text)
+            if (words := dict(_changed_words(node, foreign[source], renamed.neighbour.module, renamer)))
+        ]
+        left = {*map(ast.unparse, _parts(definition.text))} if changed else set()
+        for node, words in changed:
+            if _renamed_code(node, renamer) in left:
+                yield from (RenamedWord(old, new, ast.unparse(node), source, definition) for old, new in words.items())
 
 
 def _other_libraries(renamed: RenamedNeighbour, package: str) -> frozenset[str]:
@@ -86,21 +89,34 @@ def _renamed_code(node: ast.AST, renamer: Renamer) -> str:
     return ast.unparse(ast.parse(renamer.code(ast.unparse(node))).body[0])
 
 
-def _words(node: ast.Call | ast.Constant, foreign: frozenset[str], module: Module) -> Iterator[str]:
-    """The words of a call, or of bytes, that other code reads."""
+def _changed_words(
+    node: ast.Call | ast.Constant, foreign: frozenset[str], module: Module, renamer: Renamer
+) -> Iterator[tuple[str, str]]:
+    """The words of a call, or of bytes, that other code reads and renaming changes, each with its new form."""
+    for word, is_method in _words(node, foreign):
+        new = renamer.name(word)
+        if new != word and not (is_method and _is_of_model(node, module)):
+            yield word, new
+
+
+def _words(node: ast.Call | ast.Constant, foreign: frozenset[str]) -> Iterator[tuple[str, bool]]:
+    """The words of a call or of bytes, each with whether it is the name of the called method."""
     if isinstance(node, ast.Constant):
-        yield node.value.decode("latin-1") if isinstance(node.value, bytes) else ""
+        yield node.value.decode("latin-1") if isinstance(node.value, bytes) else "", False
         return
-    if isinstance(node.func, ast.Attribute) and not _is_of_model(node.func, module):
-        yield node.func.attr
+    if isinstance(node.func, ast.Attribute):
+        yield node.func.attr, True
     if dotted(node.func).partition(".")[0] in foreign:
         given = (*node.args, *(keyword.value for keyword in node.keywords))
         words = (one.value for one in given if isinstance(one, ast.Constant))
-        yield from (word for word in words if isinstance(word, str) and not re.search(r"\s", word))
+        yield from ((word, False) for word in words if isinstance(word, str) and not re.search(r"\s", word))
 
 
-def _is_of_model(function: ast.Attribute, module: Module) -> bool:
-    """Whether a method is one that a class of the model defines, or that is looked up in the instance or a class."""
+def _is_of_model(call: ast.expr, module: Module) -> bool:
+    """Whether a called method is one that a class of the model defines, or is looked up in the instance or a class."""
+    function = call.func if isinstance(call, ast.Call) else None
+    if not isinstance(function, ast.Attribute):
+        return False
     receiver = function.value
     root = dotted(receiver).partition(".")[0]
     if root in ("self", "cls") or root in module.names or (isinstance(receiver, ast.Call) and is_super(receiver.func)):

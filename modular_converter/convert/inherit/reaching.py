@@ -66,6 +66,8 @@ def _behind_returns(order: Order, merged: Sequence[Line]) -> set[Line]:
 
 def repeated_behind_returns(inherited: Sequence[Line], after: Sequence[Line]) -> set[Line]:
     """The child's lines that the parent has too, but behind a `return` within a block, which would skip its line."""
+    if {line.normal for line in inherited}.isdisjoint(line.normal for line in after):
+        return set()
     lines = itertools.dropwhile(lambda line: not any(returns_in(line.node)), inherited)
     skipped = {line.normal for line in itertools.islice(lines, 1, None)}
     return {line for line in after if line.normal in skipped and not isinstance(line.node, ast.Return)}
