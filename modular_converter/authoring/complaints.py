@@ -19,7 +19,7 @@ def complaints(proof: Proof) -> Iterator[tuple[str, str]]:
             yield from ((name, finding.message) for name in _at_line(proof, finding.location))
     for difference in proof.differences:
         yield from ((name, "it did not come") for name in difference.missing)
-        yield from ((name, "it came with another text") for name in difference.other)
+        yield from ((name, "its text came back different") for name in difference.other)
         for name in difference.other:
             if proof.draft.how[name] is How.WRITTEN:  # the neighbour's was generated nevertheless
                 yield from ((heir, f"with it came another {name}") for heir in _pullers(name, difference, proof))

@@ -132,7 +132,7 @@ def read_flat_model(folder: str, model: str, library: Library) -> FlatModel:
     if any(file.is_generated for file in files):
         files = [file for file in files if file.is_generated]
     if not files:
-        raise ConversionError(missing_file.diagnose(Location(folder), reason=f"it has no file of a model {model!r}"))
+        raise ConversionError(missing_file.diagnose(Location(folder), reason=f"it has no file of the model {model!r}"))
     models = models_folder_of(modular)
     files.sort(key=lambda file: _rank(file, library.settings))
     return FlatModel(

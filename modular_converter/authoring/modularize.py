@@ -221,7 +221,7 @@ def _shortest_in_the_way(lacking: Sequence[FileDifference], flat: FlatModel, lib
     if path in differing:
         return {path: _reason(differing[path], library)}
     with_it = ", ".join(f"{os.path.basename(one.file.path)} ({one.reason})" for one in lacking)
-    return {path: f"with it these would not come back: {with_it or 'the other files'}"}
+    return {path: f"if it were generated, these files would not come back: {with_it or 'the other files'}"}
 
 
 def _reason(difference: FileDifference, library: Library) -> str:
@@ -229,7 +229,7 @@ def _reason(difference: FileDifference, library: Library) -> str:
     file = difference.file
     unused = unused_definitions(file, library) if difference.missing else []
     if unused:
-        return f"{difference.reason}; with `--allow {UNUSED}` what nothing uses would go: {', '.join(unused)}"
+        return f"{difference.reason}; with `--allow {UNUSED}` the unused definitions would go: {', '.join(unused)}"
     if not (difference.other or file.is_generated):
         return difference.reason
     text = format_files({file.path: file.text}, library.settings).texts[file.path]

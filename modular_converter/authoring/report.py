@@ -80,7 +80,7 @@ def changes_of(difference: FileDifference) -> Iterator[str]:
     if difference.idle:
         yield f"{name}: {', '.join(f'`{one}`' for one in difference.idle)} does nothing, and goes"
     if difference.guarded:
-        yield f"{name}: imported on the condition of another file: {', '.join(f'`{one}`' for one in difference.guarded)}"
+        yield f"{name}: imported under the condition of another file: {', '.join(f'`{one}`' for one in difference.guarded)}"
     if difference.origins:
         yield f"{name}: another comment on the origin of {', '.join(f'`{one}`' for one in difference.origins)}, or none"
     if difference.file.marks:
@@ -93,7 +93,7 @@ def text(result: Modularized) -> str:
     """One model for people: a line, and one for each thing to know."""
     proof = result.proof
     if proof is None:
-        lines = [f"{result.flat.model}: no file comes back from a modular file"]
+        lines = [f"{result.flat.model}: no modular file gives back any of its files"]
     else:
         parents = ", ".join(parents_of(proof)) or "no model"
         lines = [f"{result.flat.model}: {result.flat.lines:,} lines -> {proof.lines:,}, inherits from {parents}"]

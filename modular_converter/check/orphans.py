@@ -46,7 +46,7 @@ def orphans(
             beside = (os.path.join(one, os.path.basename(source)) for one in sources)
             modular = [one for one in beside if os.path.isfile(one)]
             if gives.keys() >= set(modular):
-                reason = "no longer gives this file" if modular else "does not exist"
+                reason = "no longer generates this file" if modular else "does not exist"
                 found.append(generated_file_orphaned.diagnose(Location(os.path.join(folder, name)), source, reason))
     return found
 

@@ -62,5 +62,5 @@ def _tell(fixed: FixedFile, verb: str) -> None:
         titles = ", ".join(f"{one.code} {one.fix.title}" for one in fixed.applied if one.fix)
         print(report_line(f"{path}: {count(len(fixed.applied), 'finding')} {verb}: {titles}"), file=sys.stderr)
     for one in fixed.refused:
-        reason = "its cure would change more than it says, and is not applied"
+        reason = "its cure would change other lines too, so it is not applied"
         print(report_line(f"{path}:{one.location.line}: {one.code}: {reason}"), file=sys.stderr)

@@ -28,7 +28,7 @@ def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tupl
 @click.option("--dry-run", is_flag=True, help="Only report, and write nothing.")
 @click.option("--from", "preferred", multiple=True, metavar="MODEL", help="Prefer this model as a parent.")
 @click.option(
-    "--younger", is_flag=True, help="Take from younger models, too, and from those that come from the model."
+    "--younger", is_flag=True, help="Inherit from younger models too, and from models that take code from this one."
 )
 @click.option(
     "--allow",
@@ -36,8 +36,8 @@ def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tupl
     metavar="WHAT",
     default="",
     callback=_allowed,
-    help="What may differ, parted by commas: docstrings and comments become those of the parents, unused "
-    "definitions go.",
+    help="Differences to accept, separated by commas: docstrings and comments become those of the parents, "
+    "unused definitions go.",
 )
 @click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="The report.")
 @version_option("modular-convert modularize")

@@ -223,7 +223,7 @@ def _base(ref: str, tree: Repository, own: Collection[Repository], trees: WorkTr
         if link := outer.link(_base(ref, outer, own, trees), tree.top):
             return link
         if any(is_below(tree.top, os.path.realpath(one.top)) for one in own):
-            raise GitError("the surrounding work tree does not know this repository")
+            raise GitError("no commit of the surrounding work tree names this repository")
     return tree.commit(ref)
 
 

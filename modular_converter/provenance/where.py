@@ -177,7 +177,9 @@ class Tracer:
             raise ConversionError(generated_file_orphaned.diagnose(Location(path), named, "does not exist"))
         found = {path_of_generated(one, self.settings): some for one, some in self._sources(modular).items()}
         if path not in found:
-            raise ConversionError(generated_file_orphaned.diagnose(Location(path), named, "no longer gives this file"))
+            raise ConversionError(
+                generated_file_orphaned.diagnose(Location(path), named, "no longer generates this file")
+            )
         return found[path]
 
     def _sources(self, modular: str) -> dict[str, list[LineSource]]:

@@ -183,7 +183,9 @@ def test_a_daemonic_process_is_told_that_it_may_not_start_others(monkeypatch):
 
 
 def test_a_models_name_is_no_model():
-    with pytest.raises(PlanError, match="gpt2: is no folder; give the folder of a saved model .nothing is downloaded"):
+    with pytest.raises(
+        PlanError, match="gpt2: is not a folder; give the folder of a saved model .nothing is downloaded"
+    ):
         parallelize("gpt2")
     with pytest.raises(ApplyError, match="model is of type int: give a torch.nn.Module, or the path"):
         parallelize(2)

@@ -59,7 +59,7 @@ def test_two_hosts_read_their_shares_of_their_copies(tmp_path):
     assert found["outputs"] < 1e-5 and found["norm"] < 1e-4 and found["tokens"] and found["weights"]
     assert found["share"] < 0.6 and found["read"] < found["share"] + 0.01
     assert "holds another model on process 1" in found["errors"][0]
-    assert found["errors"][1].startswith("process 1: ") and "is no folder" in found["errors"][1]
+    assert found["errors"][1].startswith("process 1: ") and "is not a folder" in found["errors"][1]
     assert found["plain"] and found["plain outputs"] < 1e-5 and found["plain tokens"] and found["plain weights"]
     assert not found["gradients"] and len(found["errors"]) == 5
     assert all("has its form for inference" in said for said in found["errors"][2:4])

@@ -237,7 +237,9 @@ def test_what_the_plan_shows_is_refused_before_the_ranks_have_joined(monkeypatch
     model = small("llama").model
     heads = "".join(f"rule model.layers.*.self_attn.{name}_proj colwise\n" for name in "qkv")
     heads = f"plan x\n{heads}rule model.layers.*.self_attn.o_proj rowwise\n"
-    refused("num_gpus=16 does not fit.* 8 do not reach for 16 .*nothing would be left", model, plan=heads, num_gpus=16)
+    refused(
+        "num_gpus=16 does not fit.* 8 units are too few for 16 .*nothing would be left", model, plan=heads, num_gpus=16
+    )
     refused("matches no module", model, plan={"layers.*.nothing": "colwise"})
     refused("no configuration of transformers", torch.nn.Linear(4, 4))
     assert len(begun) == 3 and all(one.ended for one in begun)

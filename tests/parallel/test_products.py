@@ -65,7 +65,7 @@ def staged():
 def test_a_checkpoint_of_stages_is_resumed_in_another_layout(staged):
     resumed = staged["resumed"]
     said = resumed.pop("other model")
-    assert "is of another model: model.model.layers.4.self_attn.q_proj.weight" in said
+    assert "belongs to another model: model.model.layers.4.self_attn.q_proj.weight" in said
     assert resumed.keys() == {"pp2.tp2 pp4", "pp2.tp2 fsdp4", "fsdp4 pp2.fsdp2"}
     assert max(resumed.values()) < 1e-5  # of the next two losses and norms, in float32
 

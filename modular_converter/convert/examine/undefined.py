@@ -21,13 +21,13 @@ def cure(
     """The cure for `name` on line `line` of a generated text, in its top-level `definition`."""
     method = _method_at(definition, line, text)
     if name == SUPER_KWARGS:
-        return f"`**{name}` stands for the parent's parameters, and is gone with them. Name the one that you mean."
+        return f"The parent's parameters take the place of `**{name}`. Name the parameter that you mean."
     if name == definition or binding_below(name, line, text):
         written = resolution.target.module.definitions.get(definition) if resolution else None
         if method and written is not None and not re.search(rf"\bdef {method}\b", written.text):
-            return f'Override `{method}`, which comes from the parent, with the annotation `"{name}"` in quotes.'
-        above = "" if name == definition else "; else define it above its use"
-        return f'Write `"{name}"` where it is an annotation{above}.'
+            return f'Override the inherited method `{method}`, with the annotation `"{name}"` in quotes.'
+        above = "" if name == definition else "; otherwise define it above its use"
+        return f'If it is an annotation, write `"{name}"` in quotes{above}.'
     if resolution is not None:
         if method and name in _parent_parameters(definition, method, resolution):
             return (

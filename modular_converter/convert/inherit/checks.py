@@ -36,7 +36,7 @@ def check_class(child: ClassBlock, parent: ClassBlock, parent_base: str) -> Iter
             if name in parent.binds and id(node) not in calls:
                 yield finding_at(node, super_call_not_a_statement.diagnose, name, base, is_call=False)
             elif isinstance(node, ast.Call) and is_super(node.func) and id(node) not in objects:
-                reason = f"`super()` is used as a value, which would not reach `{base}`"
+                reason = f"`super()` is used as a value, and in the generated class it would not reach `{base}`"
                 cure = "Call the method in a statement of its own: `super().<method>(…)`."
                 yield not_mergeable(node, min(member.binds, default="super"), reason, cure)
             elif isinstance(node, ast.Name) and node.id == base:

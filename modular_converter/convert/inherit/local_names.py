@@ -39,12 +39,12 @@ def check_names(
         for name in sorted(_names_from_above(line)):
             is_changed = name in copied and name in line.effects.changes and line in order.after
             if is_changed and any(_keeps(one.node, name) for one in order.inherited if one in kept):
-                state = "is the one that the parent's lines keep"
+                state = "is the object that the parent's lines keep"
                 yield finding_at(line.node, shared_local_name.diagnose, name, state, child.name)
             expected, got = own.binder(name, own.turn[line.origin]), history.binder(name, place)
             if name in copied and any(name in one.effects.changes for one in order.inherited if one in kept):
                 if line in order.after or _keeps(line.node, name):
-                    state = "is what the parent's lines have left of it"
+                    state = "has the value that the parent's lines leave"
                     yield finding_at(line.node, shared_local_name.diagnose, name, state, child.name)
             elif expected is not None or name in order.parameters:
                 yield from _check_own(child, line, name, expected, got, order)
@@ -55,7 +55,7 @@ def check_names(
                     f"this line reads the `{name}` of your module, and the parent's lines have a local `{name}`",
                 )
             elif got is None and history.binds_from(name, place + 1):
-                yield not_mergeable(line.node, child.name, f"this line would stand above the one that binds `{name}`")
+                yield not_mergeable(line.node, child.name, f"this line would stand above the line that binds `{name}`")
 
 
 def _check_captured(child: Function, order: Order, merged: Sequence[Line]) -> Iterator[ClassFinding]:
@@ -72,7 +72,7 @@ def _check_captured(child: Function, order: Order, merged: Sequence[Line]) -> It
         others = binders[not is_own]
         names = captured_by(line.node) & others.keys() if others else frozenset()
         for name in sorted(names if is_own else names - replaced, reverse=True):
-            reason = f"an inner function reads `{name}`, to which the parent's lines and yours both assign"
+            reason = f"an inner function reads `{name}`, and both the parent's lines and yours assign to it"
             node = line.node if is_own else others[name].node
             found.append(not_mergeable(node, child.name, reason, f"Give your `{name}` another name."))
         binders[is_own].update(dict.fromkeys(line.effects.binds, line))

@@ -44,21 +44,19 @@ def check_making(child: ClassBlock, parent: ClassBlock) -> Iterator[ClassFinding
         yield not_mergeable(child.node, HASH, reason, f"Define `{HASH}`, or assign `{HASH} = None`.")
     for member in child.members:
         if isinstance(member.node, ast.Delete) and member.binds & parent.binds:
-            reason = "with inheritance, the parent's value shows behind this `del`"
+            reason = "with inheritance, the parent's value is visible again after this `del`"
             yield not_mergeable(
                 member.node, min(member.binds), reason, "Leave the name out of your class, or assign its value."
             )
     for member in parent.members:
         if INIT_SUBCLASS in member.binds:
-            reason = (
-                "with inheritance, Python calls the parent's for your class; the generated class has no such parent"
-            )
-            yield not_mergeable(child.node, INIT_SUBCLASS, reason, "Write out what it does to your class.")
+            reason = "with inheritance, Python calls the parent's method for your class; the generated class has no such parent"
+            yield not_mergeable(child.node, INIT_SUBCLASS, reason, "Write out its effect on your class.")
         elif _reads_own_class(member) and not member.binds <= own:
-            reason = "its `__class__` is the parent, but would be your class"
+            reason = "its `__class__` is the parent, but in the generated class it would be your class"
             yield not_mergeable(child.node, min(member.binds, default="__class__"), reason)
         elif not member.binds <= own and (name := _replaced_by_name(member, parent.node.name, own)):
-            reason = f"it reads `{name}` by the name of its class: the parent's, but in the generated class yours"
+            reason = f"it reads the parent's `{name}` by the name of its class, but in the generated class it would read yours"
             yield not_mergeable(child.node, min(member.binds, default=name), reason)
     for keyword in parent.node.keywords:
         metaclass = ast.unparse(keyword.value)

@@ -21,11 +21,11 @@ from modular_converter.parallel.errors import BuildError, PlanError
     default=2,
     show_default=True,
     type=click.IntRange(1),
-    help="The number of devices; processes on the CPU without GPUs.",
+    help="The number of devices; without GPUs, the number of processes on the CPU.",
 )
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="GPUs if there are any, if not given.")
-@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="As in the model, if not given.")
-@click.option("--plan", help="A plan's file; the one in the model's classes or the derived one, if not given.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="By default GPUs, if there are any.")
+@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="By default the model's own.")
+@click.option("--plan", help="The file of a plan; by default the plan in the model's classes, or the derived plan.")
 @click.option(
     "--tokens", default=32, show_default=True, type=click.IntRange(1), help="The number of tokens to generate."
 )

@@ -33,13 +33,15 @@ COUNT = click.IntRange(1)
 @click.option(
     "--schedule", "name", default="1f1b", show_default=True, help="GPipe, 1F1B, interleaved, bfs, zb1p, zbv."
 )
-@click.option("--stages-per-rank", "per_rank", type=COUNT, help="2 if not given, where a schedule takes several.")
-@click.option("--balance", metavar="N,N,…", help="Layers of each stage; evenly if not given.")
+@click.option("--stages-per-rank", "per_rank", type=COUNT, help="By default 2, if the schedule takes several.")
+@click.option("--balance", metavar="N,N,…", help="Layers of each stage; by default in equal shares.")
 @click.option("--inference", is_flag=True, help="Forward passes alone.")
 @set_option
 @click.option("--layers", type=COUNT, help="Layers of MODEL, instead of its configuration's.")
-@click.option("--batch", type=COUNT, help="Rows of a step, over all micro-batches; one each if not given.")
-@click.option("--length", type=COUNT, help="Tokens of a row; MODEL's positions, at most 2048, if not given.")
+@click.option(
+    "--batch", type=COUNT, help="Rows of a step, over all micro-batches; by default one for each micro-batch."
+)
+@click.option("--length", type=COUNT, help="Tokens of a row; by default MODEL's positions, at most 2048.")
 @click.option("--dtype", type=click.Choice(list(WIDTHS)), default="bfloat16", show_default=True)
 @click.option(
     "--tflops", type=POSITIVE, default=400.0, show_default=True, help="Operations that a device reaches, in 10^12/s."

@@ -134,7 +134,7 @@ def _from_file(path: Path, overrides: Mapping[str, Any]) -> tuple[Target, Any]:
     try:
         config = transformers.AutoConfig.from_pretrained(path, local_files_only=True, **_nested(overrides))
     except Exception as error:  # whatever the library raises for a broken or missing file
-        raise BuildError(f"{path}: is no configuration that can be read: {one_line(error)}") from error
+        raise BuildError(f"{path}: is not a readable configuration: {one_line(error)}") from error
     names = list(getattr(config, "architectures", None) or ())
     kind: Any = getattr(transformers, names[0], None) if names else None
     if kind is None:

@@ -64,7 +64,7 @@ def chains_of(trace: Trace, skips: bool = False) -> list[Chain] | str:
         found = [_grouped(trace, key, skips) for key in keys]
     idle = "" if skips and lists else _idle(trace)
     if idle:
-        return f"the layers of `{idle}` did not run, so nothing is known of where they stand"
+        return f"the layers of `{idle}` did not run, so their place in the order is not known"
     if not lists:
         return _no_layers(trace, chain)
     kept = []
@@ -204,5 +204,5 @@ def _no_layers(trace: Trace, chain: Chain) -> str:
             counts[group.key] = counts.get(group.key, 0) + 1
     often = next((key for key, count in counts.items() if count > 1), None)
     if often:
-        return f"the members of `{often}` alternate with other modules, they are not one chain"
-    return "no list of modules is run one after the other, each fed by the one before it"
+        return f"the members of `{often}` alternate with other modules, so they are not one chain"
+    return "no list of modules runs in sequence, each on the output of the module before it"

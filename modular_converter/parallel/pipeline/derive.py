@@ -52,7 +52,7 @@ def _repeated(chain: Chain) -> str:
         return f"`{twice}` runs more than once, so that its weights would be on several stages"
     numbers = [int(path.rpartition(".")[2]) for path in paths]
     if numbers != sorted(numbers):
-        return f"the members of `{chain.groups[chain.layers].key}` run in another order than they stand in"
+        return f"the members of `{chain.groups[chain.layers].key}` do not run in their order"
     keys = [group.key for group in chain.groups]
     if keys.count(chain.groups[chain.layers].key) > 1:
         return f"the members of `{chain.groups[chain.layers].key}` alternate with other modules"
@@ -78,7 +78,11 @@ def _chained(chain: Chain, layers: ModuleGroup) -> list[str]:
 def _passing(chain: Chain, layers: ModuleGroup) -> str:
     """The reason if layers take different tensors under one name that the layer before does not compute, else ""."""
     name = next(iter(_differing(chain, layers)), "")
-    return f"each of `{layers.key}` takes another `{name}`, which is not made by the one before it" if name else ""
+    return (
+        f"each of `{layers.key}` takes a `{name}` of its own, which the layer before it does not compute"
+        if name
+        else ""
+    )
 
 
 def _differing(chain: Chain, layers: ModuleGroup) -> list[str]:
@@ -110,7 +114,7 @@ def _crossing(chain: Chain, layers: ModuleGroup) -> str:
             crosses = made[number] < call.first <= used.get(number, -1)
             if crosses and chain.active(number) and number not in call.inputs:
                 maker = trace.ops[made[number]].module or "the model"
-                return f"what `{maker}` makes before `{call.path}` is used by {_user(trace, number)}, past the layers between"
+                return f"a tensor that `{maker}` makes before `{call.path}` is used by {_user(trace, number)}, without passing the layers between"
     return ""
 
 

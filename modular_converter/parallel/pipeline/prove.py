@@ -103,5 +103,5 @@ def _verdict(
     if verdict.passed:
         return verdict
     blank = math.isinf(verdict.output_error) and len(found.outputs) == len(whole.outputs)
-    reason = "the outputs use what is not handed over" if blank else verdict.reason
+    reason = "the outputs use a value that the stages do not hand over" if blank else verdict.reason
     return replace(verdict, reason=f"{where}: {reason}")

@@ -32,12 +32,16 @@ def to_library(plan: Plan, model: torch.nn.Module | None = None) -> dict[str, st
     for rule in plan.rules:
         pattern = wildcard(rule.pattern)
         if result.setdefault(pattern, rule.style) != rule.style:
-            raise PlanFormatError(f"{pattern}: its members need different styles, numbers cannot be told apart there")
+            raise PlanFormatError(
+                f"{pattern}: its members need different styles, and that vocabulary cannot name one member"
+            )
     names = names_of_parts(model) if model is not None else []
     ruled = {name for rule in plan.rules for name in matches(rule.pattern, names)}
     beyond = [name for pattern in result for name in matches(pattern, names) if name not in ruled]
     if beyond:
-        raise PlanFormatError(f"{wildcard(beyond[0])}: {beyond[0]} has no rule, numbers cannot be told apart there")
+        raise PlanFormatError(
+            f"{wildcard(beyond[0])}: {beyond[0]} has no rule, and that vocabulary cannot name one member"
+        )
     return result
 
 
@@ -115,7 +119,7 @@ def _torch_reasons(rule: PlanRule, model: torch.nn.Module) -> Iterator[str]:
         yield f"{rule.pattern} {rule.style}: {unlike} is a {type(modules[unlike]).__name__}, no {style.layer}"
     beyond = [name for name in modules if _torch_matches(rule.pattern, name) and name not in paths]
     if beyond:
-        yield f"{rule.pattern}: `*` is any name there, not a layer's number alone: it would be {beyond[0]} too"
+        yield f"{rule.pattern}: `*` matches any name there, not only the number of a layer: also {beyond[0]}"
     if unlike is None and paths:
         yield from _shared(rule, model, [f"{path}.weight" for path in paths])
 

@@ -49,14 +49,16 @@ def _checked(value: Any, pattern: str) -> Part:
             value = _normal(value)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise PlanFormatError(
-                f"{pattern}: {shown(value)} is no part: a number, or attribute names with + - * //, "
+                f"{pattern}: {shown(value)} is not a part: give a number, or attribute names with + - * //, "
                 f"of {LONGEST_EXPRESSION} characters at most"
             ) from error
     elif isinstance(value, float) and value.is_integer():  # 2.0 is an integer to JSON Schema
         value = int(value)
     is_number = isinstance(value, int) and not isinstance(value, bool) and 1 <= value < LARGEST
     if not isinstance(value, str) and not is_number:
-        raise PlanFormatError(f"{pattern}: {shown(value)} is no part: a number of at least 1, or an expression")
+        raise PlanFormatError(
+            f"{pattern}: {shown(value)} is not a part: give a number of at least 1, or an expression"
+        )
     found: Part = value
     return found
 
@@ -125,7 +127,7 @@ def value_of(part: Part, look_up: Callable[[str], int], where: str) -> int:
     """A number of units in a model. Raises ``ApplyError`` for an expression without a value of at least 1."""
     found = part if isinstance(part, int) else _part(part, look_up, where)
     if found is None or found < 1:
-        raise ApplyError(f"{where}: {part} = {found} is no number of units")
+        raise ApplyError(f"{where}: {part} = {found} is not a number of units")
     return found
 
 

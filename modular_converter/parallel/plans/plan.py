@@ -47,7 +47,7 @@ class PlanRule:
         checked_path(self.pattern, "rule")
         checked_style(self.style, self.pattern)
         if self.dim is not None and not 0 <= self.dim < DIMENSIONS:
-            raise PlanFormatError(f"{self.pattern}: dim={shown(self.dim)} is no dimension: {_DIMENSION}")
+            raise PlanFormatError(f"{self.pattern}: dim={shown(self.dim)} is not a dimension: {_DIMENSION}")
         object.__setattr__(self, "parts", checked_parts(self.parts, self.pattern))
         if self.units is not None:
             object.__setattr__(self, "units", checked_parts([self.units], self.pattern)[0])
@@ -83,13 +83,13 @@ class PlanRule:
         parts = tuple(options["parts"].split(":")) if "parts" in options else ()
         members = checked_parts([options["members"]], pattern)[0] if "members" in options else 0
         if not isinstance(members, int):
-            raise PlanFormatError(f"{pattern}: members={shown(members)} is no number")
+            raise PlanFormatError(f"{pattern}: members={shown(members)} is not a number")
         return cls(pattern, rest[0], dim, parts, options.get("units"), members)
 
 
 def _dimension(text: str, pattern: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > len(str(DIMENSIONS)):
-        raise PlanFormatError(f"{pattern}: dim={shortened(text)} is no dimension: {_DIMENSION}")
+        raise PlanFormatError(f"{pattern}: dim={shortened(text)} is not a dimension: {_DIMENSION}")
     return int(text)
 
 

@@ -44,7 +44,7 @@ def checked_path(text: str, what: str) -> str:
     """The layer pattern, if it is one word of a bearable length. Raises ``PlanFormatError`` otherwise."""
     if any(map(str.isspace, text)) or len(text) > LONGEST:
         raise PlanFormatError(
-            f"{what}: {shown(text)} is no layer pattern: write it without blanks, {LONGEST} characters at most"
+            f"{what}: {shown(text)} is not a layer pattern: write it without blanks, {LONGEST} characters at most"
         )
     return text
 

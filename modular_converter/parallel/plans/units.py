@@ -10,7 +10,7 @@ from modular_converter.parallel.errors import ApplyError
 def own_units(count: int, rank: int, size: int) -> tuple[int, int]:
     """The first of a rank's units, and how many it has. Raises ``ApplyError`` if there are fewer units than ranks."""
     if count < size:
-        raise ApplyError(f"{count} do not reach for {size} ranks: one of them would hold nothing")
+        raise ApplyError(f"{count} units are too few for {size} ranks: one rank would hold nothing")
     each, more = divmod(count, size)
     return rank * each + min(rank, more), each + (rank < more)
 

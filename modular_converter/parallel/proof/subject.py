@@ -21,7 +21,7 @@ from modular_converter.parallel.trace.call_names import bound_arguments
 from modular_converter.parallel.trace.unchanged import unchanged
 
 
-_NO_SECOND = "a second draw of weights: the model gives no finite numbers with it"
+_NO_SECOND = "a second draw of weights: with it the model's outputs are not finite"
 
 
 def subject_of(model: torch.nn.Module, inputs: Mapping[str, Any], second: bool = True) -> Subject:

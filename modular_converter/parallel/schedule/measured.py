@@ -71,7 +71,7 @@ def measured_lines(predicted: Forecast, measured: MeasuredStep) -> list[str]:
     return [
         f"measured step {time_text(line.step)}, bubble {line.bubble:.1%}: {abs(more) / before.step:.1%} "
         f"{'longer' if more >= 0 else 'shorter'} than predicted ({time_text(before.step)}, {before.bubble:.1%})",
-        f"  {_signed(compute)} because the stages take other times than their layers alone",
+        f"  {_signed(compute)} because the stages take longer or shorter than the sum of their layers",
         f"  {_signed(more - compute)} between the actions: launches of kernels, and transfers slower than predicted",
     ]
 

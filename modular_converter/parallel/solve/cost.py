@@ -134,5 +134,5 @@ def static_findings(trace: Trace, plan: Plan, pieces: dict[str, Piece], ranks: i
             blocks = sum(piece.parts) or 1
             length = parameter.shape[piece.dim]
             if length % blocks or length // blocks < ranks:
-                found.append(f"{parameter.name}: {length} in {blocks} parts does not reach for {ranks} ranks")
+                found.append(f"{parameter.name}: {length} in {blocks} parts is too short for {ranks} ranks")
     return found

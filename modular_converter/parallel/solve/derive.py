@@ -77,7 +77,7 @@ def _consistent(flow: Flow, without: frozenset[int] = frozenset()) -> tuple[Choi
         choice = choose(flow, banned)
         unsaid = _unsaid(flow, choice)
         if unsaid:
-            banned |= dict.fromkeys(unsaid, "the model's code does not say how long its blocks are")
+            banned |= dict.fromkeys(unsaid, "the model's code does not give the length of its blocks")
             continue
         found = gradient_entries(flow, choice.chosen)
         if not found.lost:

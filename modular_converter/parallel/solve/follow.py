@@ -28,7 +28,7 @@ def follow(trace: Trace) -> Flow:
         try:
             operator.rule(flow, op)
         except RecursionError as error:
-            said = f"{op.name} in {op.module or 'the model'} ties the entries of an axis one to the next"
+            said = f"{op.name} in {op.module or 'the model'} makes each entry of an axis depend on the next"
             raise TraceError(f"{said}: its axes cannot be followed") from error
         for number in op.outputs:
             if not _fits(flow, number):

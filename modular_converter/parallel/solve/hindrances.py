@@ -28,7 +28,7 @@ _ADVICE = (
     ("a view that mixes axes", "view the axis as heads and their width before it is cut or moved"),
     ("rows are looked up in it", "take the part with a slice, split or chunk instead of a list of indices"),
     ("does not divide by", "lengths of heads or blocks must divide by 4 on the small instance: give other sizes"),
-    ("does not say how long its blocks are", "compute the lengths of the blocks from attributes of the module"),
+    ("does not give the length of its blocks", "compute the lengths of the blocks from attributes of the module"),
 )
 _LOOKED_UP = "rows are looked up in it"
 _ATTENTION = "MultiheadAttention"

@@ -37,7 +37,7 @@ class RowFile:
                 self._leave_out_last_folder(ends)
             elif not isinstance(row, dict) or not isinstance(row.get("name"), str):
                 raise PlanError(
-                    f"{path}: line {number} is no row of an earlier run; take it out, or give another file to --resume"
+                    f"{path}: line {number} is not a row of an earlier run; take it out, or give another file to --resume"
                 )
             else:
                 self.rows.append(row)

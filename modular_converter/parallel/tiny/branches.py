@@ -91,7 +91,7 @@ class _Sides(TorchFunctionMode):
             return truth
         self.compared += 1
         if self.asked > _MOST_ASKED or self.compared > _MOST_COMPARED:
-            raise BuildError(f"{site} asks without end if its answers are turned")
+            raise BuildError(f"{site} repeats without end if its condition is reversed")
         return numpy.logical_not(truth) if isinstance(truth, numpy.ndarray) else not truth
 
     def taken(self, value: Any, site: str) -> Any:

@@ -122,7 +122,7 @@ def _inputs_that_run(model: torch.nn.Module, text_alone: bool) -> dict[str, Any]
             refusal = refusal or error
         else:
             return inputs
-    raise refusal or BuildError("its towers take none of the layouts of images or audio that are known")
+    raise refusal or BuildError("its towers take none of the known layouts of images or audio")
 
 
 def randomise(model: torch.nn.Module, seed: int = SEED) -> None:

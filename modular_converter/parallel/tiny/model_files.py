@@ -145,7 +145,9 @@ def _package(folder: str, text: str) -> tuple[str, str]:
     while len(parts) < needed:
         up, name = os.path.split(up)
         if not name.isidentifier():
-            raise BuildError(f"{folder}: its imports go {needed} folders up, and {name!r} is no name of a package")
+            raise BuildError(
+                f"{folder}: its imports go {needed} folders up, and {name!r} is not the name of a package"
+            )
         parts.insert(0, name)
     return up, ".".join(parts)
 

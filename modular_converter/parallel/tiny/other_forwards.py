@@ -61,7 +61,7 @@ class _GivenBack:
         fields = first.items() if isinstance(first, Mapping) else ()
         state = {n: v for n, v in fields if n in self.takes and v is not None and not isinstance(v, torch.Tensor)}
         if not state:
-            raise BuildError("its forward gives no state back")
+            raise BuildError("its forward returns no state")
         second = forward(**{**given, self.ids: ids[:, -1:], "use_cache": True, **state})
         return [found for result in (first, second) for name, found in result.items() if name not in state]
 

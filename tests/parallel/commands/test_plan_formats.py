@@ -26,10 +26,10 @@ def run(*arguments):
         (JSON % '"parts": ["9//0", "rest"]', "layers.0.mlp.up_proj.weight: part 9//0: "),
         (JSON % f'"dim": {"9" * 6000}', "a number in it is too large"),
         (JSON % f'"dim": {"[" * 200_000}', "nested too deep"),
-        (JSON % f'"parts": ["{"n+" * 50_000}n"]', "is no part"),
+        (JSON % f'"parts": ["{"n+" * 50_000}n"]', "is not a part"),
         (
             "plan llama\nrule layers.*.mlp.up_proj colwise dim=²\n",
-            "line 2: layers.*.mlp.up_proj: dim=² is no dimension",
+            "line 2: layers.*.mlp.up_proj: dim=² is not a dimension",
         ),
         ("plan llama\nwhole no.such.layer because\n", "whole no.such.layer: matches no module and no parameter"),
     ],

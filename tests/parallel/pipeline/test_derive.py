@@ -160,7 +160,7 @@ def test_what_passes_by_unchanged_is_handed_on_by_name():
     assert verify_pipeline(model, plan, inputs, 3).passed
     short = dataclasses.replace(plan.entries[1], inputs=("hidden", "keep"))
     verdict = verify_pipeline(model, PipelinePlan("x", (plan.entries[0], short, plan.entries[2])), inputs)
-    assert "cut before layer 1: the outputs use what is not handed over" in verdict.reason
+    assert "cut before layer 1: the outputs use a value that the stages do not hand over" in verdict.reason
 
 
 def test_an_input_that_no_module_names_is_not_there():
@@ -174,8 +174,8 @@ def test_an_input_that_no_module_names_is_not_there():
     [
         ("two stacks", "`layers` and `others` are 2 stacks of layers in one module"),
         ("twice", "`layers.0` runs more than once"),
-        ("made anew", "each of `layers` takes another `extra`"),
-        ("around", "past the layers between"),
+        ("made anew", "each of `layers` takes a `extra` of its own"),
+        ("around", "without passing the layers between"),
     ],
 )
 def test_what_is_not_a_chain_is_said(trap, reason):
@@ -256,7 +256,7 @@ def test_of_several_stacks_one_is_divided(name, whole, layers):
 @pytest.mark.parametrize(
     "name, reason",
     [
-        ("gemma4_text", "takes another `per_layer_input`"),
+        ("gemma4_text", "takes a `per_layer_input` of its own"),
         ("albert", "runs more than once"),
     ],
 )

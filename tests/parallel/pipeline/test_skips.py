@@ -169,7 +169,10 @@ def test_a_tower_that_did_not_run_is_right_where_it_does() -> None:
     assert verdict.passed and verdict.output_error < 1e-6 and verdict.gradient_error < 1e-5
 
 
-@pytest.mark.parametrize(("way", "reason"), [("around", "past the layers between"), ("made anew", "takes another")])
+@pytest.mark.parametrize(
+    ("way", "reason"),
+    [("around", "without passing the layers between"), ("made anew", "of its own, which the layer before")],
+)
 def test_a_plan_for_transformers_has_no_place_for_it(way: str, reason: str) -> None:
     said = derive_pipeline(record(passing(way), IDS, "passing"))
     assert isinstance(said, str) and reason in said
@@ -184,7 +187,7 @@ def test_members_that_run_in_another_order_are_no_chain() -> None:
             return self.norm(hidden)
 
     said = derive_pipelines(record(Backwards("plain"), IDS, "backwards"), skips=True)
-    assert said == "the members of `layers` run in another order than they stand in"
+    assert said == "the members of `layers` do not run in their order"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_the_text_for_torch_is_what_it_runs():
         ("rule layers.*.weight colwise", r"layers.\*.weight: a parameter"),
         ("rule words colwise", "words colwise: words is a Embedding, no Linear"),
         ("rule words embedding_rowwise", "words: words.weight is head.weight as well"),
-        ("rule other.* colwise", r"other.\*: `\*` is any name there, .* it would be other.last too"),
+        ("rule other.* colwise", r"other.\*: `\*` is any name there, .* also other.last"),
         ("attribute other:heads", "other:heads: an integer that must shrink"),
     ],
 )
@@ -91,7 +91,9 @@ def test_a_layer_without_a_rule_gets_none_through_its_neighbours():
     """The library takes each number in a name for a star."""
     alone = Plan.parse("plan x\nrule layers.1 colwise\n")
     assert to_library(alone) == {"layers.*": "colwise"}
-    with pytest.raises(PlanFormatError, match=r"layers\.\*: layers\.0 has no rule, numbers cannot be told apart"):
+    with pytest.raises(
+        PlanFormatError, match=r"layers\.\*: layers\.0 has no rule, and that vocabulary cannot name one member"
+    ):
         to_library(alone, Odd())
     both = Plan.parse("plan x\nrule layers.1 colwise\nrule layers.0 colwise\nrule other.0 rowwise\n")
     assert to_library(both, Odd()) == {"layers.*": "colwise", "other.*": "rowwise"}

@@ -97,13 +97,13 @@ def test_a_division_by_what_may_be_nothing_is_a_part():
     ["__import__('os').getcwd()", "a[f()]", "a if b else c", "a/b", "'x'", "", "a b", "a[1:2]", "a[b]", "1 .real"],
 )
 def test_nothing_but_attributes_and_sums_is_a_part(text):
-    with pytest.raises(PlanFormatError, match="is no part"):
+    with pytest.raises(PlanFormatError, match="is not a part"):
         checked_parts([text], "w")
 
 
 @pytest.mark.parametrize("value", [0, True, 1.5, None])
 def test_a_length_is_a_positive_number(value):
-    with pytest.raises(PlanFormatError, match="is no part"):
+    with pytest.raises(PlanFormatError, match="is not a part"):
         checked_parts([value], "w")
 
 
@@ -194,5 +194,5 @@ def test_a_part_may_be_negative_on_the_way_but_no_length():
 def test_a_number_of_units_is_one_at_least():
     assert value_of("h*2", {"h": 3}.__getitem__, "w") == 6 == value_of(6, {}.__getitem__, "w")
     for part in ("h-3", "rest"):
-        with pytest.raises(ApplyError, match=f"w: {part} = .* is no number of units"):
+        with pytest.raises(ApplyError, match=f"w: {part} = .* is not a number of units"):
             value_of(part, {"h": 3}.__getitem__, "w")

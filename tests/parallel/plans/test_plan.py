@@ -116,27 +116,27 @@ def test_parts_are_written_without_blanks():
     ],
 )
 def test_what_the_text_cannot_hold_is_refused(make):
-    with pytest.raises(PlanFormatError, match="write it|is no dimension|an attribute is"):
+    with pytest.raises(PlanFormatError, match="write it|is not a dimension|an attribute is"):
         make()
 
 
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("plan x\nrule a colwise dim=²\n", "line 2: a: dim=² is no dimension"),
-        (f"plan x\nrule a colwise dim={'9' * 5000}\n", "line 2: a: dim=9.* is no dimension"),
-        ("plan x\nrule a colwise parts=²:1\n", "line 2: a: '²' is no part"),
-        ("plan x\nrule a colwise parts=9:1:b[1:2]\n", "line 2: a: 'b\\[1' is no part"),
+        ("plan x\nrule a colwise dim=²\n", "line 2: a: dim=² is not a dimension"),
+        (f"plan x\nrule a colwise dim={'9' * 5000}\n", "line 2: a: dim=9.* is not a dimension"),
+        ("plan x\nrule a colwise parts=²:1\n", "line 2: a: '²' is not a part"),
+        ("plan x\nrule a colwise parts=9:1:b[1:2]\n", "line 2: a: 'b\\[1' is not a part"),
         ("[" * 200_000, "line 1: unknown word '"),
         ("plan x\nrule a colwise " + "z" * 200_000, "line 2: a: unknown option"),
         (PLAN % '"dim": 64', r"\$.rules\[0\].dim: 64 is greater than the maximum of 63"),
         (PLAN % f'"dim": {"9" * 6000}', "a number in it is too large"),
         (PLAN % f'"dim": {"[" * 200_000}', "nested too deep"),
-        (PLAN % f'"parts": ["{"(" * 100_000}n"]', "a: '.* is no part"),
-        (PLAN % f'"parts": ["{"n+" * 50_000}n"]', "a: '.* is no part"),
-        (PLAN % f'"parts": ["{"1" * 5000}"]', "a: '.* is no part"),
-        (PLAN % f'"parts": ["{"ﬃ" * 200}"]', "a: '.* is no part"),  # three letters each in Python's normal form
-        (PLAN % f'"parts": [{2**63}]', "a: 9223372036854775808 is no part"),
+        (PLAN % f'"parts": ["{"(" * 100_000}n"]', "a: '.* is not a part"),
+        (PLAN % f'"parts": ["{"n+" * 50_000}n"]', "a: '.* is not a part"),
+        (PLAN % f'"parts": ["{"1" * 5000}"]', "a: '.* is not a part"),
+        (PLAN % f'"parts": ["{"ﬃ" * 200}"]', "a: '.* is not a part"),  # three letters each in Python's normal form
+        (PLAN % f'"parts": [{2**63}]', "a: 9223372036854775808 is not a part"),
         (PLAN % f'"style": "{"z" * 200_000}"', r"\$.rules\[0\].style"),
     ],
     ids=itertools.count(),
@@ -165,14 +165,14 @@ def test_a_mark_before_the_text_is_skipped(text, tmp_path):
         ("plan x\nrule a.b sideways\n", "unknown style 'sideways'"),
         ("plan x\nrule a.b colwise width=3\n", "unknown option"),
         ("plan x\nrule a.b colwise members=3\n", "a.b: members=3 is of a unit: give units= too"),
-        ("plan x\nrule a.b colwise units=2 members=n\n", "a.b: members='n' is no number"),
-        ("plan x\nrule a.b colwise units=0\n", "a.b: 0 is no part"),
+        ("plan x\nrule a.b colwise units=2 members=n\n", "a.b: members='n' is not a number"),
+        ("plan x\nrule a.b colwise units=0\n", "a.b: 0 is not a part"),
         ("plan x\nlayers a.b colwise\n", "line 2"),
         ("rule a colwise\n", "begins with a line"),
         ("plan x\nattribute heads\n", "line 2: .*module pattern:name"),
         ("plan x\nrule\n", "line 2: a rule is"),
-        ("plan x\nrule a colwise dim=x\n", "line 2: a: dim=x is no dimension"),
-        ("plan x\nrule a colwise dim=-1\n", "line 2: a: dim=-1 is no dimension"),
+        ("plan x\nrule a colwise dim=x\n", "line 2: a: dim=x is not a dimension"),
+        ("plan x\nrule a colwise dim=-1\n", "line 2: a: dim=-1 is not a dimension"),
     ],
 )
 def test_bad_text_is_named(text, said):

@@ -77,7 +77,7 @@ def test_parts_and_units_are_measured_in_the_model():
         (["rule layers.0 colwise units=2", "rule layers.*.weight colwise"], "split it in different ways"),
         (["rule norm mla_kv_a_proj parts=8"], "norm: style mla_kv_a_proj wants a layer with a weight, and the parts"),
         (["rule layers mla_kv_a_proj parts=4:4"], "layers: style mla_kv_a_proj wants a layer with a weight"),
-        (["rule layers.0 colwise units=heads-4"], "layers.0.weight: heads-4 = 0 is no number of units"),
+        (["rule layers.0 colwise units=heads-4"], "layers.0.weight: heads-4 = 0 is not a number of units"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_named(rules, said):

@@ -93,7 +93,7 @@ def test_a_missing_second_draw_is_said(monkeypatch):
 
     monkeypatch.setattr(subject, "_with_other_weights", lambda model, inputs: None)
     found = check_model_on_threads(Pair(), PAIR, FORWARD, 2).evidence
-    assert found.draws == 1 and found.gaps == ("a second draw of weights: the model gives no finite numbers with it",)
+    assert found.draws == 1 and found.gaps == ("a second draw of weights: with it the model's outputs are not finite",)
 
 
 def test_two_proofs_cover_what_either_does():

@@ -44,8 +44,8 @@ def test_rows_that_do_not_divide_are_shared_out_as_far_as_they_go():
 @pytest.mark.parametrize(
     "length, parts, ranks, units, said",
     [
-        (3, (), 4, 0, "3 do not reach for 4 ranks: one of them would hold nothing"),
-        (256, (), 8, 4, "4 do not reach for 8 ranks"),
+        (3, (), 4, 0, "3 units are too few for 4 ranks: one rank would hold nothing"),
+        (256, (), 8, 4, "4 units are too few for 8 ranks"),
         (10, (), 2, 3, "a block of length 10 is not made of 3 equal units"),
         (18, (2, 1), 4, 0, "blocks of lengths 12, 6 do not divide over 4 ranks; units= would say"),
         (7, (1, 1), 2, 0, "an axis of length 7 does not divide into parts 1:1"),

@@ -146,7 +146,7 @@ def test_ranks_without_a_head_are_refused(heads, groups, ranks):
     model = Model(heads=heads, groups=groups, wide=12 * ranks).eval()
     found, units = units_of(model, ranks)
     assert all(number == 0 for _, number in units.values())
-    assert "do not reach for" in check_model_on_threads(model, found, INPUTS, ranks).reason
+    assert "units are too few for" in check_model_on_threads(model, found, INPUTS, ranks).reason
 
 
 def test_layers_of_other_sizes_have_rules_of_their_own():
@@ -185,7 +185,7 @@ def test_a_plan_of_a_small_instance_gets_units_where_its_axes_do_not_divide_by_t
 
 
 class Tied(nn.Module):
-    """The difference of neighbours ties the entries of an axis one to the next."""
+    """The difference of neighbours makes each entry of an axis depend on the next."""
 
     def __init__(self):
         super().__init__()

@@ -76,9 +76,9 @@ def test_what_is_wrong_without_running_is_named():
     _, plan, trace, pieces = found(PAIRS + said)
     assert static_findings(trace, plan, pieces, 2) == head
     too_many = static_findings(trace, plan, pieces, 17)
-    assert "layers.0.up.weight: 16 in 1 parts does not reach for 17 ranks" in too_many
+    assert "layers.0.up.weight: 16 in 1 parts is too short for 17 ranks" in too_many
     _, plan, trace, pieces = found(PAIRS.replace("up colwise", "up packed_colwise parts=1:1"))
-    assert "layers.0.up.weight: 16 in 2 parts does not reach for 9 ranks" in static_findings(trace, plan, pieces, 9)
+    assert "layers.0.up.weight: 16 in 2 parts is too short for 9 ranks" in static_findings(trace, plan, pieces, 9)
     assert not any("layers.0.up" in line for line in static_findings(trace, plan, pieces, 8))
 
 

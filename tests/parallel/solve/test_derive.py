@@ -182,7 +182,9 @@ def test_an_operator_without_a_rule_keeps_its_tensors_whole():
 
 
 def test_axes_that_are_tied_to_themselves_are_an_error_with_the_operation():
-    with pytest.raises(TraceError, match="in the model ties the entries of an axis one to the next: its axes cannot"):
+    with pytest.raises(
+        TraceError, match="in the model makes each entry of an axis depend on the next: its axes cannot"
+    ):
         follow(record(Tied(), {"x": torch.randn(2, 8)}, "tied"))
 
 

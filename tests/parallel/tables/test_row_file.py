@@ -56,7 +56,7 @@ def test_a_whole_last_line_without_its_end_is_kept(tmp_path):
 def test_a_bad_line_elsewhere_is_named(text, number, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(text)
-    with pytest.raises(PlanError, match=f"rows.jsonl: line {number} is no row of an earlier run; take it out"):
+    with pytest.raises(PlanError, match=f"rows.jsonl: line {number} is not a row of an earlier run; take it out"):
         RowFile(path)
     assert path.read_text() == text
 

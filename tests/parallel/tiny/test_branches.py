@@ -102,7 +102,7 @@ def test_a_loop_that_waits_for_data_ends_and_is_named():
 
     small = Small("x", "", Asking(asks), {"x": X})
     (side,) = other_sides(small)
-    with pytest.raises(BuildError, match="asks without end"):
+    with pytest.raises(BuildError, match="repeats without end"):
         side(small.model.forward, X)
     (said,) = untried_branches(small, ())
     assert said.startswith("the other side of the branch on data in test_branches.py:")

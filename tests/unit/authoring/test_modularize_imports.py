@@ -48,7 +48,7 @@ def test_an_import_that_one_file_has_on_a_condition_stays_conditional(tmp_path: 
     made = result.proof.conversion.files[str(models / "new/processing_new.py")]
     assert "if is_available():\n    import torch\n" in made
     changes = [change for one in result.proof.differences for change in changes_of(one)]
-    assert "modeling_new.py: imported on the condition of another file: `torch`" in changes
+    assert "modeling_new.py: imported under the condition of another file: `torch`" in changes
 
 
 CONFIG = 'import math\n\n\nclass NewConfig:\n    part = math\n\n\n__all__ = ["NewConfig"]\n'

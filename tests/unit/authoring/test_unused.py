@@ -87,7 +87,7 @@ def test_with_allow_unused_the_file_comes_back_without_them_and_the_report_names
     unused(models, UNUSED)
     plain = CliRunner().invoke(modularize_command, ["new", "--root", str(models), "--dry-run"])
     assert plain.exit_code == 1
-    assert "with `--allow unused` what nothing uses would go: expand, outer, SIZES, NAMES" in plain.stdout
+    assert "with `--allow unused` the unused definitions would go: expand, outer, SIZES, NAMES" in plain.stdout
     options = ["new", "--root", str(models), "--allow", "unused"]
     done = CliRunner().invoke(modularize_command, [*options, "--format", "json"])
     assert done.exit_code == 0

@@ -138,7 +138,7 @@ def refuse_saving_adapters(model: torch.nn.Module, instead: str) -> None:
     """Raise ``ApplyError`` for a model with adapters in its layers: its files would have other names than the library's."""
     if has_adapters(model):
         raise ApplyError(
-            "the layers of this model hold adapters, so its files would be no saved model; save the adapters with "
+            "the layers of this model hold adapters, so its files would not be those of a saved model; save the adapters with "
             f"save_pretrained of peft's wrapper, or {instead} and save it then"
         )
 

@@ -14,8 +14,8 @@ from modular_converter.parallel.errors import RankError
 # The exit code of a process that ended because the main module has no guard.
 MISSING_GUARD = 77
 GUARD_TEXT = (
-    "parallelize starts processes that import your main module again, and there it is called once more: put the call "
-    'under `if __name__ == "__main__":`, and what it needs with it'
+    "parallelize starts processes that import your main module, and the import would call parallelize again: put the "
+    'call under `if __name__ == "__main__":`, with the code that it needs'
 )
 
 

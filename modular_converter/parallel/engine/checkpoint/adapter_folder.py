@@ -55,7 +55,7 @@ def open_adapter(folder: str | os.PathLike[str], dtype: torch.dtype | None, mode
     base = settings.get("base_model_name_or_path")
     if not base or not Path(base).is_dir():
         raise BuildError(
-            f"{path / _SETTINGS}: base_model_name_or_path is {base!r}, which is no folder here, and nothing is downloaded; "
+            f"{path / _SETTINGS}: base_model_name_or_path is {base!r}, which is not a folder here, and nothing is downloaded; "
             f"name the folder of the saved model there, or give PeftModel.from_pretrained(model, {str(path)!r})"
         )
     if not (path / _WEIGHTS).is_file():

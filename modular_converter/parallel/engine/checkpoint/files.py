@@ -87,7 +87,7 @@ def _indexed(path: Path) -> dict[str, str]:
         found: Any = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
         return {str(key): str(name) for key, name in found.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ApplyError(f"{path}: is no index of safetensors files: {one_line(error)}") from error
+        raise ApplyError(f"{path}: is not an index of safetensors files: {one_line(error)}") from error
 
 
 def _header(path: Path) -> dict[str, Stored]:

@@ -48,14 +48,14 @@ def read_settings(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise BuildError(f"{path}: cannot be read: {one_line(error)}") from error
     if not isinstance(found, dict):
-        raise BuildError(f"{path}: is no table of settings")
+        raise BuildError(f"{path}: is not a table of settings")
     return found
 
 
 def _settings(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not folder.is_dir():
-        raise BuildError(f"{folder}: is no folder; give the folder of a saved model (nothing is downloaded)")
+        raise BuildError(f"{folder}: is not a folder; give the folder of a saved model (nothing is downloaded)")
     if not path.is_file():
         raise BuildError(holds_adapter(folder) or f"{folder}: has no config.json; give the folder of a saved model")
     found = read_settings(path)
@@ -77,7 +77,7 @@ def _named_class(folder: Path, config: Any) -> Any:
     kind = getattr(transformers, names[0], None)
     if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
         raise BuildError(
-            f"{folder / 'config.json'}: architectures names {names[0]}, which is no model of this version of "
+            f"{folder / 'config.json'}: architectures names {names[0]}, which is not a model of this version of "
             "transformers; give model_class="
         )
     return kind

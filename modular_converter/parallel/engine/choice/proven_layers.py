@@ -54,8 +54,8 @@ def held_to_layers(model: Any, plan: Plan, origin: str, ranks: int, own: bool) -
     if not held.unknown:
         return held.plan, origin + held.said
     said = _few(held.unknown)
-    logger.warning("%s: parts that no small instance has stay whole: %s", type(model).__name__, said)
-    origin += f"{held.said}; without parts that were not proven: {said}"
+    logger.warning("%s: these parts stay whole, since no small instance has them: %s", type(model).__name__, said)
+    origin += f"{held.said}; left whole, since not proven: {said}"
     return without_parts(held.plan, model, set(held.unknown)), origin
 
 

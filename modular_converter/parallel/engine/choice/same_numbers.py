@@ -87,11 +87,11 @@ def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) 
                 f"{name}: whole {', '.join(parts)} break the plan: {placed(verdict.layer, verdict.reason)}"
             )
     if place:
-        said = f"numbers that its code makes of shapes could not be compared ({place})"
+        said = f"numbers that its code computes from shapes could not be compared ({place})"
         level = logging.INFO if given else logging.WARNING  # the author of a given plan has to prove it
-        logger.log(level, "%s: %s: compare an answer with one device's", name, said)
+        logger.log(level, "%s: %s: compare an answer with that of one device", name, said)
         return plan, f"; {said}"
-    return plan, f"; whole, as their code makes numbers of shapes: {', '.join(parts)}" if parts else ""
+    return plan, f"; whole, as their code computes numbers from shapes: {', '.join(parts)}" if parts else ""
 
 
 def with_numbers(verdict: Verdict, derived: Derived, plan: Plan, ranks: int) -> Verdict:
@@ -132,7 +132,7 @@ def derived_with_numbers(derived: Derived) -> Derived:
 
 
 def _with_gap(verdict: Verdict, why: str) -> Verdict:
-    said = f"numbers that code makes of shapes at the default sizes of its classes ({why})"
+    said = f"numbers that code computes from shapes at the default sizes of its classes ({why})"
     return replace(verdict, evidence=verdict.evidence.with_gap(said))
 
 

@@ -88,7 +88,9 @@ def _warn_of_branches(model: torch.nn.Module) -> None:
     if untried:
         said = "; ".join(untried)
         logger.warning(
-            "%s: no run of the proof has shown %s: compare answers with one device's", type(model).__name__, said
+            "%s: no run of the proof has shown %s: compare answers with those of one device",
+            type(model).__name__,
+            said,
         )
 
 
@@ -99,7 +101,7 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str, bool
     refused, own = committed if isinstance(committed, str) else "", None
     if isinstance(committed, Plan):
         verdict = verified(target, overrides, ranks, committed)
-        refused = f"the one in its classes is refused ({placed(verdict.layer, verdict.reason)})"
+        refused = f"the plan in its classes is refused ({placed(verdict.layer, verdict.reason)})"
         own = kept(model, committed, ranks) if verdict.passed else None
     if isinstance(committed, Plan) and own is not None:
         said = f"the plan in {name}'s classes, verified on {ranks} ranks of a small instance"
@@ -107,10 +109,10 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str, bool
         better = _better(model, target, overrides, ranks, own)
         if better is None:
             return committed, said, True
-        refused = f"the one in its classes leaves {own.share:.1%} of the weights on each of {ranks} ranks"
+        refused = f"the plan in its classes leaves {own.share:.1%} of the weights on each of {ranks} ranks"
     found = derived_plan(target, overrides, ranks)
     if found.verdict.passed and found.plan.rules:
-        retreat = f"; a plan that shards more is refused ({found.retreat})" if found.retreat else ""
+        retreat = f"; a plan that shards more weights is refused ({found.retreat})" if found.retreat else ""
         said = f"the derived plan, verified on {ranks} ranks of a small instance"
         for hindrance in found.hindrances:
             logger.info("%s: %s", name, hindrance)
@@ -118,7 +120,9 @@ def _own_or_derived(model: torch.nn.Module, ranks: int) -> tuple[Plan, str, bool
     reason = (
         placed(found.verdict.layer, found.verdict.reason) if not found.verdict.passed else "nothing can be sharded"
     )
-    raise ApplyError(f"{name} has no plan: {refused}, and the derived one does not hold ({reason}); give one as plan=")
+    raise ApplyError(
+        f"{name} has no plan: {refused}, and the derived plan does not hold ({reason}); give a plan as plan="
+    )
 
 
 def _better(
@@ -162,7 +166,7 @@ def committed_plan(model: Any, target: Target, overrides: dict[str, Any]) -> Pla
     rules = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None) or {}
     kept = entries_for(rules, model)
     if not kept:
-        return "there is none in its classes"
+        return "its classes have no plan"
     try:
         trace = None
         if any(style in STYLES and STYLES[style].cuts_output for style in kept.values()):
@@ -170,4 +174,4 @@ def committed_plan(model: Any, target: Target, overrides: dict[str, Any]) -> Pla
             trace = record(small.model, small.inputs, target.name)
         return from_library(target.name, kept, trace)
     except PlanError as error:
-        return f"the one in its classes says nothing here ({error})"
+        return f"the plan in its classes cannot be used here ({error})"

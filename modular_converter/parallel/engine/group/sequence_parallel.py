@@ -65,8 +65,8 @@ class SequenceParallel:
             if len(given) != 1 or given[0].dim() != 3:
                 shapes = [list(one.shape) for one in given]
                 raise ApplyError(
-                    f"sequence_parallel=: {path} takes {shapes or 'no'} tensors with gradients, and one of [batch, sequence, "
-                    "features] can be shared out: leave it out for this model"
+                    f"sequence_parallel=: {path} takes {shapes or 'no'} tensors with gradients; it must take exactly one, of "
+                    "[batch, sequence, features]: leave it out for this model"
                 )
             whole = given[0]
             if not first:
@@ -92,8 +92,8 @@ class SequenceParallel:
         computed_again = torch._C._current_graph_task_id() != -1  # in a backward
         if not computed_again and not hasattr(tensor, _HANDED_ON):
             raise ApplyError(
-                f"sequence_parallel=: the model computes before {path} with what the layer before it gave, which is a part of "
-                "the sequence: leave it out for this model"
+                f"sequence_parallel=: before {path} the model computes with the output of the previous layer, which is a part "
+                "of the sequence: leave it out for this model"
             )
 
     def _after_layer(self, path: str, last: bool) -> Callable[..., Any]:
@@ -103,7 +103,7 @@ class SequenceParallel:
             parts = [one for one in _moving(result) if one.shape == self.part]
             if not parts:
                 raise ApplyError(
-                    f"sequence_parallel=: {path} gives no tensor of the shape that it got: leave it out for this model"
+                    f"sequence_parallel=: {path} returns no tensor of the shape of its input: leave it out for this model"
                 )
             if last:
                 return _exchanged(result, {id(one): whole_sequence(one, self.group) for one in parts})
@@ -123,8 +123,8 @@ class SequenceParallel:
             if len(shapes) != 1 or len(next(iter(shapes))) != 3:
                 said = [list(shape) for shape in shapes] or "none"
                 raise ApplyError(
-                    f"sequence_parallel=: {path} takes tensors of {said}, and parts are [batch, sequence, features]: leave it "
-                    "out for this model"
+                    f"sequence_parallel=: {path} takes tensors of {said}; it must take tensors of one shape [batch, sequence, "
+                    "features]: leave it out for this model"
                 )
             wholes = {key: whole_sequence(one, self.group) for key, one in given.items()}
             self.wholes[path] = next(iter(wholes.values())).shape
@@ -142,7 +142,7 @@ class SequenceParallel:
             moving = _moving(result)
             if not any(one.shape in (whole, part) for one in moving):
                 raise ApplyError(
-                    f"sequence_parallel=: {path} gives no tensor of {list(whole)}: leave it out for this model"
+                    f"sequence_parallel=: {path} returns no tensor of {list(whole)}: leave it out for this model"
                 )
             return _exchanged(
                 result, {id(one): part_of_sequence(one, self.group) for one in moving if one.shape == whole}

@@ -65,7 +65,9 @@ class Spread:
         if not cuts:
             return None
         if len(cuts) > 1 or getattr(placements[cuts[0]], "dim", 0) != 0:
-            raise ApplyError(f"{self.name} lies as {placements}; only fully_shard along the first dimension is known")
+            raise ApplyError(
+                f"{self.name} has the placements {placements}; only fully_shard along the first dimension is supported"
+            )
         return ProcessGroup(mesh.get_group(cuts[0]))
 
     def local(self, tensor: Any) -> torch.Tensor:

@@ -133,7 +133,7 @@ def load_checkpoint(folder: Path, model: Trained, optimizer: torch.optim.Optimiz
     here = {name for _, names in every for name in names}
     other = [name for name in known if name.startswith("model.") and name not in here]
     if wrong or other:
-        raise ApplyError(f"{path} is of another model: {', '.join([*wrong, *other][:8])}")
+        raise ApplyError(f"{path} belongs to another model: {', '.join([*wrong, *other][:8])}")
     _make_states(model, optimizer, known)
     state = weights | dict(_states(model, optimizer))
     load(state, storage_reader=FileSystemReader(path), process_group=model.group.group)
@@ -158,7 +158,7 @@ class _Part(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        raise NotImplementedError(f"{func} of a part of a tensor")
+        raise NotImplementedError(f"{func} on a part of a tensor")
 
     def _chunks(self) -> list[ChunkStorageMetadata]:
         return [ChunkStorageMetadata(torch.Size(one[0]), torch.Size(one[1])) for one, _ in self.spread.boxes()]
@@ -200,7 +200,7 @@ def _states(model: Trained, optimizer: torch.optim.Optimizer) -> Iterator[tuple[
             if key == _STEP:
                 yield name, value if isinstance(value, torch.Tensor) else torch.tensor(float(value))
             elif not isinstance(value, torch.Tensor) or value.shape != one.stored.shape:
-                raise ApplyError(f"{name} does not lie as its weight; take an optimizer as AdamW or SGD, not factored")
+                raise ApplyError(f"{name} has another shape than its weight; take AdamW or SGD, no factored optimizer")
             else:
                 yield name, _Part.of(one, value)
 

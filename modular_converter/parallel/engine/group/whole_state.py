@@ -47,7 +47,9 @@ def load_whole_state(model: Any, state: Mapping[str, torch.Tensor] | None, group
     targets = model.state_dict(keep_vars=True)
     spreads = {one.name: one for one in spread_of(model)}
     wrong = sorted(set(targets) ^ set(state)) if state is not None else []
-    shared = _refuse_everywhere(f"{', '.join(wrong[:8])} on one side only" if wrong else "", state is None, group)
+    shared = _refuse_everywhere(
+        f"{', '.join(wrong[:8])}: either the model or the state lacks it" if wrong else "", state is None, group
+    )
     with torch.no_grad():
         for name, target in targets.items():
             one = spreads.get(name) or Spread(name, target, None)

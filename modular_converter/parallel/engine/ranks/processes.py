@@ -258,7 +258,7 @@ def _places_of_hung(ranks: list[Rank], missing: list[int]) -> list[str]:
     silent = [number for number in missing if not found[number]]
     waiting = [number for number in missing if any(mark in found[number] for mark in _WAITING)]
     others = [number for number in missing if number not in (*silent, *waiting)]
-    words = [f"; rank {number} said nothing: it is stopped, or does not run Python" for number in silent]
+    words = [f"; rank {number} printed nothing: it is stopped, or does not run Python" for number in silent]
     return [*words, *(found[number] for number in (*others, *waiting))][:_HUNG_SHOWN]
 
 

@@ -131,7 +131,7 @@ class RowDimensions:
                 self._refuse_tables(inputs, dims, size)
                 return dims
         raise ApplyError(
-            f"the model does not run with a row more, so micro-batches are not clear ({failure}); give chunks=1"
+            f"the model does not run with one more row, so its batch cannot be divided ({failure}); give chunks=1"
         )
 
     def _refuse_tables(self, inputs: Mapping[str, Any], dims: Mapping[str, int], size: int) -> None:
@@ -143,8 +143,8 @@ class RowDimensions:
             unused = {**inputs, name: torch.empty(2, 3, 5, 7, 11, 13, dtype=inputs[name].dtype, device=META)}
             if self._fails(unused, rest, size):
                 raise ApplyError(
-                    f"{name} has {size} entries in dimension {dim}, as many as the batch has rows, and the model takes it "
-                    "for other rows, too: give a batch of another size, or chunks=1"
+                    f"{name} has {size} entries in dimension {dim}, as many as the batch has rows, but the model accepts "
+                    "it with other numbers of rows: give a batch of another size, or chunks=1"
                 )
 
     def _fails(self, inputs: Mapping[str, Any], dims: Mapping[str, int], size: int) -> str:

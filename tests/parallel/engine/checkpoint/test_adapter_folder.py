@@ -46,15 +46,15 @@ def test_what_cannot_be_read_is_said(saved):
     adapter, base, _ = saved
     settings = json.loads((adapter / "adapter_config.json").read_text())
     for change, said in (
-        ({"base_model_name_or_path": "some/name"}, "'some/name', which is no folder here.*nothing is downloaded"),
-        ({"base_model_name_or_path": None}, "None, which is no folder here"),
+        ({"base_model_name_or_path": "some/name"}, "'some/name', which is not a folder here.*nothing is downloaded"),
+        ({"base_model_name_or_path": None}, "None, which is not a folder here"),
         ({"r": 5}, "cannot be put into the model of .*base"),
     ):
         (adapter / "adapter_config.json").write_text(json.dumps(settings | change))
         with pytest.raises(BuildError, match=said):
             parallelize(adapter, num_gpus=2, device="cpu")
     (adapter / "adapter_config.json").write_text("[]")
-    with pytest.raises(BuildError, match="is no table of settings"):
+    with pytest.raises(BuildError, match="is not a table of settings"):
         parallelize(adapter, num_gpus=2, device="cpu")
     (adapter / "adapter_config.json").write_text(json.dumps(settings))
     (adapter / "adapter_model.safetensors").unlink()

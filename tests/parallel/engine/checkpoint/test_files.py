@@ -95,7 +95,7 @@ def test_a_missing_file_and_a_file_elsewhere(folder):
     change(index, weight_map={KEY: "../other/model.safetensors"})
     assert "which is not a file of this folder" in refused(folder)
     index.write_text("{")
-    assert f"{index}: is no index" in refused(folder)
+    assert f"{index}: is not an index" in refused(folder)
 
 
 def test_pickled_files_are_not_read(folder, tmp_path):
@@ -107,7 +107,7 @@ def test_pickled_files_are_not_read(folder, tmp_path):
 
 
 def test_no_model_at_all(tmp_path):
-    assert "is no folder" in refused(tmp_path / "none")
+    assert "is not a folder" in refused(tmp_path / "none")
     assert "has no config.json" in refused(tmp_path)
     (tmp_path / "adapter_config.json").write_text("{}")
     assert "adapter" in refused(tmp_path)
@@ -124,7 +124,7 @@ def test_code_in_the_folder_is_not_run(folder):
     change(folder / "config.json", auto_map={"AutoModelForCausalLM": "modeling_own.Own"})
     assert "auto_map names code of the folder, which is not run" in refused(folder)
     change(folder / "config.json", auto_map=None, architectures=["Own"])
-    assert "Own, which is no model of this version" in refused(folder)
+    assert "Own, which is not a model of this version" in refused(folder)
 
 
 def test_classes_that_do_not_fit(folder):

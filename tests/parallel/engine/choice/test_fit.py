@@ -126,11 +126,13 @@ def test_too_few_heads_leave_their_attention_whole_alone(caplog):
     assert not any("self_attn" in rule.pattern for rule in plan.rules)
     assert any("mlp" in rule.pattern for rule in plan.rules)
     assert "model.layers.*.self_attn stays whole on each of 3 ranks, 0.0 MB: " in caplog.text
-    assert "2 do not reach for 3 ranks" in caplog.text and "whole on each rank: model.layers.*.self_attn" in origin
+    assert (
+        "2 units are too few for 3 ranks" in caplog.text and "whole on each rank: model.layers.*.self_attn" in origin
+    )
 
 
 def test_an_error_remains_where_nothing_would_be_left():
-    with pytest.raises(ApplyError, match="2 do not reach for 3 ranks.*nothing would be left to share out"):
+    with pytest.raises(ApplyError, match="2 units are too few for 3 ranks.*nothing would be left to share out"):
         fitted(llama(num_attention_heads=2, num_key_value_heads=2), Plan.parse(f"plan x\n{ATTENTION}"), 3)
 
 

@@ -25,7 +25,7 @@ def test_the_derived_plan_is_chosen_and_the_shares_are_logged(path, caplog):
     with caplog.at_level(logging.INFO, "modular_converter"):
         plan, said = select_plan(model, None, 2)
     assert said.startswith("the derived plan, verified on 2 ranks of a small instance")
-    assert "the one in its classes leaves 9" in said and "of the weights on each of 2 ranks" in said
+    assert "the plan in its classes leaves 9" in said and "of the weights on each of 2 ranks" in said
     assert kept(model, plan, 2).share < 0.52
     assert "each of 2 ranks keeps 50." in caplog.text
     assert not [record for record in caplog.records if "keeps" in record.message and record.levelno > logging.INFO]

@@ -139,7 +139,7 @@ def test_a_rank_that_is_stopped_is_told_apart_from_one_that_waits_for_it():
     model, _, pids = started(60.0)
     model._placement.session.limit_s = 3.0
     os.kill(pids[1], signal.SIGSTOP)
-    with pytest.raises(RankError, match="all ranks were ended; rank 1 said nothing(.|\n)*rank 0 was here"):
+    with pytest.raises(RankError, match="all ranks were ended; rank 1 printed nothing(.|\n)*rank 0 was here"):
         model(X)
     assert gone(pids)
 

@@ -35,7 +35,7 @@ def test_rows_are_those_that_grow_with_the_batch() -> None:
     assert rows_of({"ids": ids, "table": torch.zeros(5, 4)}) == {"ids": 0}
     with pytest.raises(ApplyError, match="table has 4 entries in dimension 0, as many as the batch has rows"):
         rows_of({"ids": ids, "table": torch.zeros(4, 4)})
-    with pytest.raises(ApplyError, match="does not run with a row more"):
+    with pytest.raises(ApplyError, match="does not run with one more row"):
         rows_of({"ids": ids, "tables": torch.zeros(4, 4)})
 
 

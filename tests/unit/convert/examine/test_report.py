@@ -55,7 +55,7 @@ CASES = {
     ),
     "defined further down": (
         HEAD + "class NewMLP(OldMLP):\n    def forward(self, x: NewZoo):\n        return x\n\n\nclass NewZoo: ...\n",
-        (5, 26, "MC313", 'Write `"NewZoo"` where it is an annotation; else define it above its use.'),
+        (5, 26, "MC313", 'If it is an annotation, write `"NewZoo"` in quotes; otherwise define it above its use.'),
     ),
     "in the condition of an import": (
         "from ..old.modeling_old import OldMLP\n\nHAS = bool(OldMLP)\nif HAS:\n    import math\n\n\n"
@@ -69,7 +69,7 @@ CASES = {
     ),
     "super_kwargs as a name": (
         HEAD + "class NewMLP(OldMLP):\n    def forward(self, **super_kwargs):\n        return super_kwargs['x']\n",
-        (5, 25, "MC313", "`**super_kwargs` stands for the parent's parameters"),
+        (5, 25, "MC313", "The parent's parameters take the place of `**super_kwargs`"),
     ),
     "in what comes along": (
         HEAD + "class NewTower(OldTower):\n    pass\n",
