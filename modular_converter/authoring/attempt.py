@@ -94,7 +94,7 @@ Outcome = tuple[str, Conversion, tuple[FileDifference, ...], Mapping[str, str]]
 
 @dataclass(frozen=True)
 class _Known:
-    """What the drafts of one model gave. One in six is like one before; two in three give no other file."""
+    """The results of the drafts of one model. One in six is like one before; two in three give no other file."""
 
     modular: dict[str, str] = field(default_factory=dict)
     """Modular file -> the same, formatted."""

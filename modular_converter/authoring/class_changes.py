@@ -152,7 +152,7 @@ def _draft(
 
 @dataclass(frozen=True)
 class _Changes:
-    """What an heir writes, but for the names of its bases, and the differences from the parent in a few words each."""
+    """The text of an heir without the names of its bases, and its differences from the parent in a few words each."""
 
     decorators: str
     keywords: tuple[str, ...]

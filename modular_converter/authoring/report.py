@@ -56,7 +56,7 @@ def _definitions(proof: Proof) -> list[dict[str, Any]]:
 
 
 def _changes(result: Modularized) -> list[str]:
-    """What the next conversion changes in the files of a model."""
+    """The changes of the next conversion in the files of a model."""
     found = [change for one in result.proof.differences for change in changes_of(one)] if result.proof else []
     return found + [_unused(path, names) for path, names in result.unused.items()]
 

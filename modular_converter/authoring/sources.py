@@ -135,7 +135,9 @@ def heirs_of(flat: FlatModel, index: LibraryIndex, library: Library) -> frozense
 
 
 def files_in_circles(flat: FlatModel, index: LibraryIndex, library: Library) -> dict[str, str]:
-    """The files that use what they import from an heir of their model, with the reason: no modular file may say so."""
+    """The files that use what they import from an heir of their model, with the reason: a modular file must not import
+    so.
+    """
     heirs = heirs_of(flat, index, library) - {flat.modular}  # its own files may be imported like another model's
     found: dict[str, str] = {}
     for file in (one for one in flat.files if not one.is_generated):

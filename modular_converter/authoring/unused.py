@@ -1,4 +1,4 @@
-"""What a file written by hand has and no generated file would have: statements that do nothing, and definitions that
+"""The parts of a file written by hand that no generated file has: statements that do nothing, and definitions that
 nothing uses.
 """
 

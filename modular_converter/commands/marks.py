@@ -32,8 +32,8 @@ def marks_command(paths: tuple[str, ...], **options: Any) -> None:
     """Audit comments "# Copied from ...": do the copies still say what their sources say?
 
     PATHS are files, folders, names of models, or "all", which is the default. A mark is identical, drifted (MC411),
-    dangling (MC412: its source does not exist), or invisible (MC393: it has not the form of a mark). Marks in generated
-    files are left out, since nobody edits these.
+    dangling (MC412: its source does not exist), or invisible (MC393: it does not have the form of a mark). Marks in
+    generated files are left out, since nobody edits these.
 
     \b
     Exit code: 0 success; 1 drifted or dangling marks are left; 2 something could not be read or written.

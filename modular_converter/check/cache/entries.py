@@ -66,7 +66,7 @@ class CacheEntries:
         return path
 
     def load(self, content: bytes, key: str) -> None:
-        """Read the bytes that `dump` has written. Content of another form or with another key is ignored."""
+        """Read the bytes that `dump` has written. Content in another format or with another key is ignored."""
         try:
             found = json.loads(content)
             if found["key"] != key:

@@ -1,7 +1,7 @@
 """A neighbour's class that a generated file imports for the child's code, and also holds as a copy for inherited code.
 
-With inheritance the two are one class: members of an enumeration compare as equal, and an exception is caught. So are an
-heir's instances those of its parent, from which the generated class does not inherit.
+With inheritance the two are one class: members of an enumeration compare as equal, and an exception is caught. An
+heir's instances are also instances of its parent, from which the generated class does not inherit.
 """
 
 from __future__ import annotations

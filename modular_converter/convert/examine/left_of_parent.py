@@ -24,7 +24,7 @@ def left_of_parent(child_text: str, parent_text: str, pieces: Sequence[ClassPiec
 
 
 def _taken_by(overrides: Sequence[Member], member: Member) -> str:
-    """What is taken of the parent's member into the child's of the same name."""
+    """The parts of the parent's member that the child's member of the same name takes over."""
     if not overrides or any("super" in one.text or _is_bare(one.node) for one in overrides):  # `**super_kwargs` too
         return member.text
     if not member.is_function:

@@ -139,7 +139,7 @@ class _Names:
         return one is not None and other is not None and not self._does_the_same(one, other)
 
     def _is_one_object(self, one: Meaning, other: Meaning) -> bool:
-        """Whether two imports bring the same thing: a package hands on the names of its modules (`utils.generic`).
+        """Whether two imports bind the same object: a package hands on the names of its modules (`utils.generic`).
 
         If one of them cannot be followed, the last name within one package decides.
         """

@@ -1,4 +1,6 @@
-"""Two names of a neighbour that renaming makes one: beside `llama_loss`, there is an `emu_loss` in its code already."""
+"""Two names of a neighbour that become one name by renaming: beside `llama_loss`, there is an `emu_loss` in its code
+already.
+"""
 
 from __future__ import annotations
 

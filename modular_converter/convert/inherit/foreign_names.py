@@ -27,7 +27,7 @@ _HAS_IMPORT = re.compile(r"(?:^|[;:])[ \t]*(?:from|import)\b", re.MULTILINE)  # 
 
 @dataclass(frozen=True)
 class ForeignNames:
-    """What stays in code when a neighbour is renamed."""
+    """The names that stay when a neighbour is renamed."""
 
     names: frozenset[str] = frozenset()
     """Names that are imported, builtins, and attributes of imported modules with what they are looked up in: `torch.diagonal`."""
@@ -99,7 +99,7 @@ def _imported(
 
 
 def _defined(imported: ImportedName, neighbour: Neighbour, library: Library) -> frozenset[str]:
-    """What the module of an import defines; nothing where it cannot be read."""
+    """The names that the module of an import defines; none if it cannot be read."""
     path = module_path(imported.module, os.path.dirname(neighbour.path), library.find_package)
     try:
         return library.module(path).names if path and library.exists(path) else frozenset()
@@ -130,7 +130,7 @@ def _files(neighbour: Neighbour, library: Library) -> list[str]:
 
 @dataclass(frozen=True)
 class WordUses:
-    """What a file does with some words."""
+    """The uses of some words in a file."""
 
     bound: frozenset[str] = frozenset()
     """Defined, assigned, taken as a parameter, read from a configuration or named by a string: the model's own."""
@@ -142,7 +142,7 @@ class WordUses:
 
 @functools.lru_cache(maxsize=64)  # a neighbour is often that of the next models too
 def uses_of_words(texts: tuple[str, ...], words: frozenset[str], own: frozenset[str]) -> WordUses:
-    """What a file does with some words; nothing if it is no Python.
+    """The uses of some words in a file; none if it is not Python.
 
     Args:
         texts: the statements of the file in which the words occur, and those with imports.

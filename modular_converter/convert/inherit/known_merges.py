@@ -14,7 +14,7 @@ from modular_converter.settings.values import Settings
 
 @dataclass(frozen=True)
 class _KnownMerge:
-    """A generated class, with what its merge asked about other classes and was told."""
+    """A generated class, with the questions of its merge about other classes, and the answers."""
 
     merged: Merged
     set_above: Mapping[tuple[str, str], bool]

@@ -158,9 +158,9 @@ def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", ne
 def pipeline_derived(
     model: str, settings: tuple[str, ...], head: str = "base", plan_file: str | None = None
 ) -> tuple[Small, dict[str, Any], PipelinePlan]:
-    """Build and trace, with an attention mask where the model takes one; the derived plan, or the one of a file.
+    """Build and trace, with an attention mask where the model takes one; the derived plan, or the plan of a file.
 
-    Raises ``PlanError`` if the model cannot be built, or is no chain; the reason is in the message.
+    Raises ``PlanError`` with the reason if the model cannot be built, or is not a chain.
     """
     from modular_converter.parallel.pipeline.derive import derive_pipeline
     from modular_converter.parallel.proof.situations import with_mask

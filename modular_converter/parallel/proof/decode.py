@@ -51,7 +51,7 @@ def decoded(model: Any, inputs: Mapping[str, Any]) -> list[torch.Tensor]:
 
 
 def decoded_whole(model: Any, inputs: Mapping[str, Any]) -> tuple[list[torch.Tensor], str]:
-    """The logits of the whole model; or none and the reason if it fails, which is not the plan's fault."""
+    """The logits of the whole model; if its own generate fails, which is not the plan's fault, none and the reason."""
     try:
         return decoded(model, inputs), ""
     except Exception as error:  # any error of the model's own code

@@ -68,7 +68,7 @@ def check_library_experts(folder: str, small: Small, plan: Plan, ranks: int, who
 def outputs_of(model: Any, small: Small, gradients: bool) -> list[torch.Tensor]:
     """The outputs of a model that the library has loaded, whole where they are distributed.
 
-    What its classes and files hold is given back, for the next run may be the whole model's.
+    The state of its classes and files is restored, since the next run may be that of the whole model.
     """
     seed_cpu(11)
     before = shared_state(small.model)

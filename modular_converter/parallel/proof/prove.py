@@ -172,7 +172,7 @@ def held_to(derived: Derived, collectives: int) -> Derived:
 
 
 def _attempts(trace: Trace, tried: Sequence[Derived]) -> Iterator[Plan]:
-    """The full plan, the ones without the layers that failed, then gathers apart from pairs."""
+    """The full plan, the plans without the layers that failed, then plans with gathers instead of pairs."""
     flow = follow(trace)
     yield plan_of(flow, Aim())
     whole: frozenset[int] = frozenset()

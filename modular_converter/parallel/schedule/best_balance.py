@@ -16,7 +16,7 @@ MOST_ACTIONS = 150_000
 
 
 def even_balance(layers: int, stages: int) -> tuple[int, ...]:
-    """Layers of each stage, as equal as can be, the first ones one more.
+    """Layers of each stage, as equal as possible; the first stages have one more.
 
     Raises ``ScheduleError`` for fewer layers than stages.
     """

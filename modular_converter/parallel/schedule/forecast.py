@@ -98,8 +98,8 @@ def _with_kept_outputs(
 ) -> tuple[StageCost, ...]:
     """The stages with what torch keeps of their results.
 
-    In training the last one's until its backward. Without a backward all that stages send and receive until the step ends,
-    the results of all micro-batches, and the batch that they are put together to.
+    In training, the last stage's output until its backward. Without a backward all that stages send and receive until
+    the step ends, the results of all micro-batches, and the batch that they are put together to.
     """
     *others, last = stages
     if setting.trains:

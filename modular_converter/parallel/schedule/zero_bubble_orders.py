@@ -38,7 +38,8 @@ class _Turn:
 def zbv(rank: int, ranks: int, per_rank: int, chunks: int) -> list[Action]:
     """ZBV: two stages a rank in the shape of a V, so that the last stage lies on the rank of the first.
 
-    The order is that of at least ``2 * ranks - 1`` micro-batches, without those that do not exist.
+    The order is that of at least ``2 * ranks - 1`` micro-batches; actions of micro-batches beyond the real number are
+    left out.
     """
     forward, inner, weight = Work.FORWARD, Work.INPUT_BACKWARD, Work.WEIGHT_BACKWARD
     many = max(2 * ranks - 1, chunks)

@@ -97,7 +97,7 @@ def places_of(flow: Flow, parameter: Parameter, number: int) -> list[tuple[Atom,
 
 
 def candidate_axes(flow: Flow) -> list[Candidate]:
-    """All groups of leaves that occur in parameters, the ones that split most elements first.
+    """All groups of leaves that occur in parameters; groups that split the most elements come first.
 
     Leaves belong together when they fill segments of one fused axis, or the same place of the same layer pattern.
     """

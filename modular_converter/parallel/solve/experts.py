@@ -122,7 +122,9 @@ def _routed(trace: Trace, call: ModuleCall) -> bool:
 
 
 def _rules(trace: Trace, experts: Experts) -> list[PlanRule]:
-    """By expert for the stacks; what else the module has is whole, and its gradient a share on each rank."""
+    """Rules by expert for the stacks; other weights of the module are whole, and each rank has a share of their
+    gradients.
+    """
     rules = []
     used = {number for op in trace.ops for number in op.inputs()}
     for parameter in trace.parameters:

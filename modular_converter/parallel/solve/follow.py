@@ -43,7 +43,7 @@ def follow(trace: Trace) -> Flow:
 
 
 def _fits(flow: Flow, number: int) -> bool:
-    """Whether a rule has said axes of a result, and those of its shape: a form that it does not know may have another."""
+    """Whether a rule gave a result axes that fit its shape: an unknown form of the operator may have another shape."""
     dims, shape = flow.dims.get(number), flow.shape(number)
     if dims is None or len(dims) != len(shape):
         return False

@@ -22,7 +22,7 @@ def from_library(model: str, rules: Mapping[str, str], trace: Trace | None = Non
     """A plan from a ``base_model_tp_plan``; packed styles have two equal parts there.
 
     Args:
-        model: what the plan is of.
+        model: the name of the model, for the plan.
         rules: layer pattern -> style.
         trace: of the model; it tells where the output of a module is cut, for the styles that leave this out.
 
@@ -44,7 +44,7 @@ def _cuts_output(style: str) -> bool:
 
 
 def _cut_of_output(flow: Flow | None, pattern: str) -> str:
-    """The parts of what a module gives, as far as the code behind it cuts it in two."""
+    """The parts of a module's output, if the code behind it cuts the output in two."""
     calls = () if flow is None else flow.trace.modules
     outputs = [number for call in calls if matches(pattern, [call.path]) for number in call.outputs]
     for number in outputs:

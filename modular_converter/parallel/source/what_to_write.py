@@ -34,7 +34,7 @@ def settings_to_write(
     pool: RankPool | None,
     say: Callable[[str], None],
 ) -> list[Setting]:
-    """The plans that the classes of a file are to hold, for the given base models and the heads on them.
+    """The plans to write into the classes of a file, for the given base models and the heads on them.
 
     A base model's plan is also what its heads run with. Where the library's loader cannot run a head whose output is
     tied to a sharded vocabulary, the vocabulary stays whole.

@@ -26,7 +26,7 @@ from modular_converter.settings.parent_folders import models_folder_of
 
 @dataclass(frozen=True)
 class SourceChange:
-    """A file and what it is to hold; ``old`` is None for a new one."""
+    """A file and its new text; ``old`` is None for a new file."""
 
     path: str
     old: str | None

@@ -135,7 +135,7 @@ def _placed(model: Any, plan: PipelinePlan) -> PipelinePlan:
 
 
 def _target(name: str) -> Target:
-    """The base model of a type; for one that the library lists none for, the class that names its configuration."""
+    """The base model of a type; if the library lists none, the class that names its configuration."""
     try:
         return target_of(name)
     except BuildError:

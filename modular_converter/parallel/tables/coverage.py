@@ -207,7 +207,7 @@ def _said(run: Callable[[], Any]) -> str:
 def _committed(derived: Any, sharded: float, pool: Any) -> Row | None:
     """The plan in the model's own configuration class, run in the same way; None if it has none.
 
-    Where ours communicates more, the one that shards most within the committed plan's collectives is set beside it.
+    If ours communicates more, the plan that shards most within the committed plan's collectives is added.
     """
     model, trace = derived.small.model, derived.trace
     rules = getattr(model.config, "base_model_tp_plan", None)

@@ -25,7 +25,7 @@ def markdown(rows: list[Row], versions: str, date: str) -> str:
 
 
 def summary(rows: list[Row], versions: str, date: str) -> str:
-    """Counts, and what deriving and proving took."""
+    """Counts, and the times of deriving and proving."""
     named = {row["folder"] for row in rows if row["folder"]}
     verified = {row["folder"] for row in rows if row["state"] == "verified"} & named
     counts = [f"{sum(row['state'] == 'verified' for row in rows)} of {len(rows)} model types verified"]

@@ -1,7 +1,7 @@
 """The contents of mutable objects, kind by kind: a copy that is not deep, the way back, and the values in them.
 
 Objects of torch, of the standard library and of this package are left alone, but for those that exist to hold values of
-others: a walk through loggers, locks and groups of ranks would set back what is no model's.
+others: a walk through loggers, locks and groups of ranks would reset objects that belong to no model.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def test_the_text_for_torch_is_what_it_runs():
         ("rule layers.*.weight colwise", r"layers.\*.weight: a parameter"),
         ("rule words colwise", "words colwise: words is a Embedding, no Linear"),
         ("rule words embedding_rowwise", "words: words.weight is head.weight as well"),
-        ("rule other.* colwise", r"other.\*: `\*` is any name there, .* also other.last"),
+        ("rule other.* colwise", r"other.\*: `\*` matches any name there, .* also other.last"),
         ("attribute other:heads", "other:heads: an integer that must shrink"),
     ],
 )

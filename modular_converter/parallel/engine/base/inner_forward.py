@@ -12,7 +12,9 @@ _INSERTED = "_inserted"
 
 
 def swap_forward(module: torch.nn.Module, kind: type[Any], outermost: bool = False) -> None:
-    """Give a module the forward of ``kind``, below what its own class adds to a standard one; outermost: above all."""
+    """Give a module the forward of ``kind``, below the additions of its own class to a standard class; outermost: above
+    all.
+    """
     module.__class__ = _made(type(module), kind, outermost)
 
 

@@ -59,16 +59,17 @@ def guesses(finds_nothing: bool = True) -> TorchFunctionMode:
 
 
 def run_without_data(model: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-    """The result of a model on the meta device for inputs whose data do not matter. Raises what its code raises."""
+    """The result of a model on the meta device for inputs whose data do not matter. Raises the errors of its code."""
     with torch.no_grad(), _Guesses():
         return model(*map(on_meta, args), **{name: on_meta(value) for name, value in (kwargs or {}).items()})
 
 
 def tried_without_data(run: Callable[[], T]) -> T:
-    """The result of a run on the meta device, with new tensors of the model's code where it puts them, or else there too.
+    """The result of a run on the meta device.
 
-    Those that it puts nowhere, such as a mask, have data otherwise, and may not meet the ones of the model. Raises what
-    the first try raises.
+    New tensors of the model's code are created on the device that the code names, or, in a second try, all on the meta
+    device: a mask without a device would have data, and could not meet the model's tensors. Raises the error of the
+    first try.
     """
     try:
         return run()

@@ -70,7 +70,7 @@ def open_adapter(folder: str | os.PathLike[str], dtype: torch.dtype | None, mode
 
 
 def _class_of_task(settings: dict[str, Any]) -> Any:
-    """The class that an adapter was made for; None where it does not say."""
+    """The class that an adapter was made for; None if its settings do not name it."""
     import transformers
 
     made_for = (settings.get("auto_mapping") or {}).get("base_model_class")

@@ -79,7 +79,8 @@ class Arranged(OfOne):
     """A recipe with its dimensions in another order.
 
     Attributes:
-        dims: for each dimension the one of ``of``, None for a new one of length 1; those that are left out have length 1.
+        dims: for each dimension its number in ``of``, None for a new dimension of length 1; omitted dimensions have
+            length 1.
     """
 
     dims: tuple[int | None, ...]

@@ -70,7 +70,7 @@ def _plain(value: Any) -> Any:
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> Any:
-    """Note a write; a tensor computed from temporary values alone, such as a norm of a weight, is no weight."""
+    """Note a write; a tensor computed only from temporary values, such as a norm of a weight, is not a weight."""
     target = args[0]
     if not isinstance(target, RecordedTensor):
         raise ApplyError(f"{func.name()} copies a weight that has not been read")

@@ -84,7 +84,7 @@ def save_model(
 
 
 def _as_published(model: Any, state: Mapping[str, torch.Tensor]) -> dict[str, Recipe]:
-    """The recipes of what files hold, of the weights by the model's own names."""
+    """The recipes of the tensors in the files, from the weights by the model's own names."""
     from transformers.core_model_loading import revert_weight_conversion
 
     ignored = set(getattr(model, "_keys_to_ignore_on_save", None) or ())

@@ -37,7 +37,7 @@ class Kept:
 
 
 def kept(model: torch.nn.Module, plan: Plan, ranks: int) -> Kept:
-    """The bytes that a plan leaves on one of several ranks, the one with most.
+    """The bytes that a plan leaves on the rank with the most.
 
     Raises ``PlanError`` if a rule of the plan does not fit the model.
     """
@@ -82,6 +82,6 @@ def log_kept(model: torch.nn.Module, plan: Plan, ranks: int) -> None:
 
 
 def _reason(plan: Plan, weight: str) -> str:
-    """The plan's own reason for a whole weight, or that it has no rule."""
+    """The plan's own reason why a weight stays whole, or that no rule names it."""
     owner = weight.rpartition(".")[0]
     return next((why for pattern, why in plan.whole if matches(pattern, [weight, owner])), "no rule of the plan")

@@ -17,7 +17,9 @@ from modular_converter.parallel.plans.plan import Plan
 
 
 def other_plans(model: Any, ranks: int) -> Iterator[tuple[Plan, str]]:
-    """Plans to try after one that fails, each with its origin in words: the one of as many layers as the model has."""
+    """Plans to try after one that fails, each with its origin in words: the plan of a small instance with the model's
+    number of layers.
+    """
     try:
         target, overrides = target_like(model), small_settings(model)
         deeper = settings_with_layers(model, target, overrides)

@@ -59,7 +59,7 @@ class Probe:
 
 
 def probe_of(model: torch.nn.Module, filled: Filled | None = None) -> Probe | str:
-    """The probe of a model in hand, or why there is none.
+    """The probe of a model in hand, or the reason why it has none.
 
     Args:
         filled: makes a copy with weights of a model that has none.

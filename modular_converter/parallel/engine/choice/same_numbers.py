@@ -55,7 +55,7 @@ def held_to_numbers(model: Any, plan: Plan, size: int, ranks: int, given: bool) 
     """The plan without the parts whose code computes other numbers from a rank's shapes, and a note on them for its
     origin.
 
-    Numbers that differ on the small instance's ranks, too, are part of what was proven there.
+    Numbers that also differ on the small instance's ranks were covered by the proof there.
 
     Args:
         size: the ranks of the model.

@@ -1,4 +1,4 @@
-"""Select the plan for a model: the given one, the one in its classes if it verifies, else the derived one."""
+"""Select the plan for a model: the given plan, the plan in its classes if it verifies, else the derived plan."""
 
 from __future__ import annotations
 
@@ -162,7 +162,9 @@ def _tried(model: torch.nn.Module, plan: Plan, ranks: int) -> tuple[Plan, str]:
 
 
 def committed_plan(model: Any, target: Target, overrides: dict[str, Any]) -> Plan | str:
-    """The tensor-parallel plan in the model's classes, rules for layers that it lacks left out; or why there is none."""
+    """The tensor-parallel plan in the model's classes, without rules for layers that it lacks; or the reason why it has
+    none.
+    """
     rules = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None) or {}
     kept = entries_for(rules, model)
     if not kept:

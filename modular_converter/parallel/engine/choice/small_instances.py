@@ -153,7 +153,8 @@ def proven_on(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan)
 
 
 def small_settings(model: Any) -> dict[str, Any]:
-    """Settings that give a small instance a model's arithmetic and ratios of heads, as far as one can be built so.
+    """Settings that give a small instance a model's arithmetic and ratios of heads, as far as such an instance can be
+    built.
 
     Raises ``PlanError`` if the model has no configuration, or no small instance can be built at all.
     """

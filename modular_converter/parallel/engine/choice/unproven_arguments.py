@@ -78,7 +78,7 @@ class Unproven:
         self.known.add(names)
 
     def _new_operation(self, given: Mapping[str, Any], without: frozenset[str]) -> str:
-        """An operation that only a run with the arguments has, in words; empty if there is none."""
+        """An operation that runs only with the arguments, in words; empty if there is none."""
         found, usual = kinds_of_call(self.skeleton, given), self._usual(given, without)
         for path, kind in found.items():
             more = {fact for fact in kind - usual.get(path, frozenset()) if fact[0] == "operation"}

@@ -61,7 +61,9 @@ def sequence_plan(model: torch.nn.Module, plan: Plan, grid: ProcessGrid, skeleto
 
 
 def _difference(model: Any, plan: Plan, zone: Zone) -> str:
-    """The difference of a small instance with the plan from the whole one, in words; empty if there is none."""
+    """The difference between a small instance with the plan and the whole instance, in words; empty if there is
+    none.
+    """
     small = small_instance(target_like(model), small_settings(model))
     whole: Any = copy.deepcopy(small.model).float().eval()
     own = zone_of(whole, resolve(fitting(plan, whole), whole))

@@ -71,12 +71,12 @@ class Spread:
         return ProcessGroup(mesh.get_group(cuts[0]))
 
     def local(self, tensor: Any) -> torch.Tensor:
-        """This process's entries of the weight, or of a tensor that lies as it does; they share memory."""
+        """This process's entries of the weight, or of a tensor with the same placement; they share memory."""
         found: torch.Tensor = tensor.detach()
         return found.to_local() if isinstance(found, DTensor) else found.as_subclass(torch.Tensor)
 
     def whole(self, tensor: Any) -> torch.Tensor:
-        """The whole tensor of one that lies as the weight does; all processes that have parts must call it."""
+        """The whole tensor of a tensor with the weight's placement; all processes that hold parts must call it."""
         local, data = self.local(tensor), self.data()
         if data is not None:
             shares = all_shares(local, data, 0, chunk_lengths(self.share[0], data.size))

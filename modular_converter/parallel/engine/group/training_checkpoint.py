@@ -113,7 +113,7 @@ def save_checkpoint(
 def load_checkpoint(folder: Path, model: Trained, optimizer: torch.optim.Optimizer) -> Resumed | None:
     """Take weights and the optimizer's state from the last complete checkpoint of a folder; None if there is none.
 
-    Raises ``ApplyError`` if it is of another model, or of an optimizer with other groups.
+    Raises ``ApplyError`` if it belongs to another model, or to an optimizer with other groups.
     """
     found: list[Any] = [_complete(folder)[-1:] if model.group.rank == 0 else None]
     dist.broadcast_object_list(found, group=model.group.group, group_src=0)
@@ -239,7 +239,7 @@ def _complete(folder: Path) -> list[Path]:
 
 
 def _remove(path: Path) -> None:
-    """Delete a checkpoint under another name: a kill in between leaves none that looks complete."""
+    """Delete a checkpoint under another name: a kill in between leaves no checkpoint that looks complete."""
     gone = path.with_name(f".{path.name}.old.part")
     os.rename(path, gone)
     shutil.rmtree(gone)

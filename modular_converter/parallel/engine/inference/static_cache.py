@@ -6,9 +6,8 @@ from typing import Any
 
 
 def choose_cache(model: Any, kwargs: dict[str, Any]) -> None:
-    """A static cache is what makes ``generate`` compile its decoding step, with CUDA graphs on GPUs.
-
-    It refuses the setting beside a cache that is given.
+    """Only with a static cache does ``generate`` compile its decoding step, with CUDA graphs on GPUs. It refuses the
+    setting together with a given cache.
     """
     settings = getattr(model, "generation_config", None)
     if settings is not None and settings.cache_implementation in (None, "static"):

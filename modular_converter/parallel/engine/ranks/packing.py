@@ -247,7 +247,7 @@ def write_tensor(arena: Arena, offset: int, tensor: torch.Tensor) -> None:
 
 
 def read_tensor(arena: Arena, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
-    """A tensor that lies in an arena, not copied."""
+    """A tensor in an arena, not copied."""
     size = math.prod(shape) * dtype.itemsize
     if not size:
         return torch.empty(shape, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Memory that several processes share and that has no name, so that none of it is left behind, however they end.
+"""Memory that several processes share and that has no name, so that nothing is left behind, however they end.
 
 Only standard library here, so that a rank can map it before torch is imported.
 """
@@ -68,7 +68,7 @@ class Arena:
         os.ftruncate(self.descriptor, 0)
 
     def close(self) -> None:
-        """End the use of it in this process."""
+        """Unmap it in this process."""
         self.map = None
         if self._closing is not None:
             self._closing()

@@ -13,7 +13,7 @@ from modular_converter.parallel.errors import RankError
 def local_store(port: int | None) -> TCPStore:
     """A store that only this machine can reach: torch alone would listen on all interfaces, and ask for no password.
 
-    Raises ``RankError`` if the port is not free, or is none.
+    Raises ``RankError`` if the port is not free or not valid.
     """
     listening = socket.socket()
     try:

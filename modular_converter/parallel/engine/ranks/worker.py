@@ -1,6 +1,6 @@
 """One rank: it joins the group, then loads, runs and drops models as the main process tells it.
 
-Messages are ``(kind, ...)``. Each gets one answer: a first byte that says what it is (see ``protocol``), the seconds
+Messages are ``(kind, ...)``. Each gets one answer: a first byte that says its kind (see ``protocol``), the seconds
 that the work took, and a pickle. A pickle that was sent early, before the GPU was done, is not sent a second time. Only
 the standard library is imported before the rank is connected, so that its end is noticed from the first moment.
 """
@@ -66,7 +66,7 @@ def receive(pipe: Connection, patience_s: float) -> bytes:
 
 
 def _leave() -> None:
-    """Give back what multiprocessing holds, such as semaphores, and end without the interpreter's own end.
+    """Release the resources of multiprocessing, such as semaphores, and end without the interpreter's own clean-up.
 
     The latter takes communicators and the GPU's context apart, which takes seconds and can hang.
     """

@@ -76,7 +76,7 @@ class Answering:
 
 
 def _anything() -> None:
-    """The check of an answer that needs none."""
+    """The check of an answer that needs no check."""
 
 
 def failure(error: Exception, kind: bytes = FAILURE) -> bytes:

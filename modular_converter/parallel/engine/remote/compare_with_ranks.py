@@ -38,7 +38,7 @@ class ComparedOnRanks:
     """The difference of answers, in words, empty if they agree.
 
     Attributes:
-        placement: where the ranks keep what was compared.
+        placement: where the ranks keep the compared layers.
         ran: the layers that ran on the ranks, their form and types; empty if none did.
     """
 

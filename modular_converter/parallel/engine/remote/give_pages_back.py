@@ -43,7 +43,9 @@ def empty_rows(tensor: torch.Tensor, first: int, last: int) -> None:
 
 
 def trim_heap() -> None:
-    """Give back what was freed of the allocator's heap (glibc takes weights from it once larger memory was freed)."""
+    """Return freed memory of the allocator's heap to the system (glibc takes weights from it once larger memory was
+    freed).
+    """
     trim = _malloc_trim()
     if trim is not None:
         trim(0)

@@ -96,7 +96,7 @@ class Placement:
             raise (error.error or RuntimeError(str(error))) from error
 
     def _name(self) -> int:
-        """The first of ``_NAMES`` numbers for what one answer leaves on the ranks."""
+        """The first of ``_NAMES`` numbers for the objects that one answer leaves on the ranks."""
         return (self.number << 40) + next(NUMBERS) * _NAMES
 
     def _lend(self, cache: Any) -> None:

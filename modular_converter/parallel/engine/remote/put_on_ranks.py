@@ -154,7 +154,9 @@ def _compared(given: Arguments, session: Session, ready: _Ready) -> _Ready:
 
 
 def _told(ready: _Ready, ran: str) -> _Ready:
-    """The same with what ran on the ranks, which the proof on small instances does not cover, in its origin."""
+    """The same, with the layers that ran on the ranks added to its origin: the proof on small instances does not cover
+    them.
+    """
     said = (
         f"tried on the ranks: {ran}" if ran else "not tried on the ranks: the form for inference and the types in use"
     )

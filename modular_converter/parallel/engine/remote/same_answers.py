@@ -44,7 +44,7 @@ class Compared:
     """The tensors of a result by their paths, and their numbers on all ranks, ``(ranks, tensors, 4)`` in float64.
 
     Attributes:
-        plain: the paths of what is no tensor in the result: numbers of Python's, and arrays of numpy's.
+        plain: the paths of values that are not tensors: Python numbers and numpy arrays.
     """
 
     tensors: dict[Path, torch.Tensor]

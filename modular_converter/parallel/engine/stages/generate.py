@@ -98,7 +98,7 @@ class Decoder:
         self._flow: LayerFlow | None = None
 
     def generate(self, ids: torch.Tensor, groups: int, options: dict[str, Any]) -> torch.Tensor:
-        """Prompts and what follows them, padded on the right, on every process; see ``Pipeline.generate``."""
+        """Prompts and the tokens that follow them, padded on the right, on every process; see ``Pipeline.generate``."""
         config, flying = self._prepared(ids.to(self._place), groups, options)
         self._known, self._flow = {}, None
         is_first = True
@@ -118,7 +118,7 @@ class Decoder:
         return torch.cat(ends)
 
     def _prepared(self, ids: torch.Tensor, groups: int, options: dict[str, Any]) -> tuple[Any, list[_Group]]:
-        """The settings, and the groups with what transformers' ``generate`` prepares for the whole batch."""
+        """The settings, and the groups with the preparations of transformers' ``generate`` for the whole batch."""
         model = self._shapes
         asked, processors, criteria = (
             options.pop(name, None) for name in ("generation_config", "logits_processor", "stopping_criteria")

@@ -120,7 +120,7 @@ def split(flow: Flow, op: Op) -> None:
 
 
 def _require_equal(flow: Flow, source: int, at: int, pieces: list[Seq]) -> None:
-    """Pieces whose lengths torch works out from the number of them: shares of theirs must be equal ones too."""
+    """Pieces whose lengths torch computes from their number: their shares must be equal, too."""
     length = Source("shape", flow.shape(source)[at], tensor=source, dim=at)
     each = Source("floordiv", size(pieces[0]), args=(length, Source("const", len(pieces))))
     for piece in pieces:

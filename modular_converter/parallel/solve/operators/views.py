@@ -158,7 +158,7 @@ def expand(flow: Flow, op: Op) -> None:
 
 
 def _stretched(flow: Flow, op: Op, length: int, stated: Sequence[Source]) -> Seq:
-    """An axis along which all entries are equal: the one of the tensor whose length it takes, if it takes one."""
+    """An axis along which all entries are equal: the axis of the tensor whose length it takes, if any."""
     if stated and stated[0].kind == "shape" and stated[0].value == length:
         return flow.of(stated[0].tensor)[stated[0].dim]
     fresh = flow.axes.leaf(length)
