@@ -35,9 +35,12 @@ class History:
         self.by_text = {line.original: place for place, line in enumerate(lines)}
         self._writers: dict[str, list[int]] = {}
         self._binders: dict[str, list[int]] = {}
+        held_by: dict[str, frozenset[str]] = {}
         for place, line in enumerate(lines):
-            for path in line.effects.writes.union(hidden.of(line.effects).writes) - {instance}:
+            held = (held_by[name] for name in line.effects.objects_changed if name in held_by) if held_by else ()
+            for path in line.effects.writes.union(hidden.of(line.effects).writes, *held) - {instance}:
                 self._writers.setdefault(path, []).append(place)
+            held_by.update(local_objects(line, instance))
             for path in line.effects.binds:
                 self._binders.setdefault(path, []).append(place)
 
@@ -71,6 +74,12 @@ class History:
         lists = [self._writers.get(".".join(names[:length]), []) for length in range(1, len(names) + 1)]
         each = [reversed(places[: bisect_left(places, end)][-FARTHEST:]) for places in lists]
         return (place for place, _ in itertools.groupby(heapq.merge(*each, reverse=True)))
+
+
+def local_objects(line: Line, instance: str) -> Iterator[tuple[str, frozenset[str]]]:
+    """The local names that a line binds, each with the attributes whose objects it may stand for: `h = self.items`."""
+    attributes = frozenset(path for path in line.effects.reads if path.startswith(f"{instance}."))
+    return ((name, attributes) for name in line.effects.binds if "." not in name)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import ast
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from modular_converter.convert.inherit.history import History, Order
+from modular_converter.convert.inherit.history import History, Order, local_objects
 from modular_converter.convert.inherit.scopes import own_nodes
 from modular_converter.convert.inherit.statements import Line, only_removes
 
@@ -111,13 +111,7 @@ def _above_changes(order: Order, history: History) -> Iterator[Line]:
             changed = line.effects.objects_changed - {order.instance}
             for path in changed.union(*(held_by.get(name, ()) for name in changed)):
                 last[path] = max(at, last.get(path, at))
-            held_by.update(_local_objects(line, order))
-
-
-def _local_objects(line: Line, order: Order) -> Iterator[tuple[str, frozenset[str]]]:
-    """The local names that a line binds, each with the attributes whose objects it may stand for: `h = self.items`."""
-    names = sorted(name for name in line.effects.binds if "." not in name)
-    return ((name, frozenset(order.attributes(line.effects.reads))) for name in names)
+            held_by.update(local_objects(line, order.instance))
 
 
 def _above_unknown_changes(order: Order, history: History) -> Iterator[Line]:

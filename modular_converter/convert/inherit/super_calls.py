@@ -68,8 +68,10 @@ def merge_statements(merge: Merge) -> list[Line]:
     inherited = list(merge.parent_body.lines)
     if isinstance(call.node, ast.Return) or any(isinstance(part.node, ast.Raise) for part in inherited):
         after = []  # lines that are never reached
+    first: list[Line] = []
     if before and _calls_base_first(merge, inherited) and not _reads_changes(inherited[0], before, merge):
-        before.insert(0, inherited.pop(0))
+        first.append(inherited.pop(0))
+        before[:0] = first
     after = _without_repeated(merge, after)
     instance = first_parameter(merge.child, merge.parent)
     methods = {name: some for name, some in merge.shape.methods.items() if name != merge.name}
@@ -92,7 +94,8 @@ def merge_statements(merge: Merge) -> list[Line]:
     nodes = {id(node) for node in merge.parent.body}
     kept = [part.node for part in merged if id(part.origin) in nodes]
     merge.findings.extend(check_captures(merge.child, merge.parent, call.node, kept, [part.node for part in own]))
-    bindings = bind_arguments(merge.child, merge.parent, call.node, merge.available, before, merged, merge.findings)
+    body_read = [*first, *merged]
+    bindings = bind_arguments(merge.child, merge.parent, call.node, merge.available, before, body_read, merge.findings)
     lines = [*before, *bindings, *merged, *appended]
     return _moved_last(lines, merge) if merge.name == "__init__" else lines
 

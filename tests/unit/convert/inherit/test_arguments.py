@@ -98,3 +98,10 @@ def test_further_arguments_of_another_name_are_not_passed_on() -> None:
     parent = "def f(self, x, *args, **kwargs):\n    return x, args, kwargs"
     child = "def f(self, x, *more, **others):\n    return super().f(x)"
     assert value(merge(child, parent, bases="object"), "f(1, 2, y=3)") == (1, (), {})
+
+
+@pytest.mark.parametrize("passed", ["4", "scale=4", ""])
+def test_an_argument_for_the_call_of_a_base_above_the_lines_of_the_child_is_told(passed: str) -> None:
+    parent = "def __init__(self, scale=2):\n    super().__init__(scale)"
+    child = f"def __init__(self, scale=3):\n    self.early = 1\n    super().__init__({passed})"
+    assert [code for code, _, _ in findings(child, parent)] == ["MC315"]

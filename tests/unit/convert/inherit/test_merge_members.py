@@ -103,6 +103,13 @@ def test_what_a_line_may_change_without_a_word_is_changed_before_the_next_line_r
     assert merged == inherited
 
 
+def test_an_attribute_is_set_again_behind_a_change_under_another_name() -> None:
+    parent = "def __init__(self):\n    self.h = [1]"
+    child = "def __init__(self):\n    super().__init__()\n    h = self.h\n    h.append(9)\n    self.h = [1]"
+    inherited, merged = run(child, parent, "vars(new)")
+    assert merged == inherited == {"h": [1]}
+
+
 def test_a_method_of_a_base_may_set_any_attribute() -> None:
     child = "def __init__(self):\n    super().__init__()\n    self.put('a', 9)\n    self.b = self.a"
     text = merge(child, "def __init__(self):\n    self.a = 1\n    self.b = self.a\n    self.c = 2")
