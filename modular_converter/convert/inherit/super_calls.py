@@ -79,7 +79,9 @@ def merge_statements(merge: Merge) -> list[Line]:
     order = Order(before, inherited, after, instance, merge.available, hidden)
     body = _merge_behind(merge, order)
     merged, appended = body.merged, body.appended
-    copied = {one.id for one in mappings(_super_call(merge, call)) if isinstance(one, ast.Name)}
+    replaced_call = method_call(call.node, merge.name)
+    assert replaced_call is not None
+    copied = {one.id for one in mappings(replaced_call) if isinstance(one, ast.Name)}
     whole = [*before, *merged, *appended]
     told = [*_check_replacements(merge, body.replaced)] or [
         *check_names(merge.child, merge.parent, order, whole, merge.shape.module_names, copied)
@@ -98,12 +100,6 @@ def merge_statements(merge: Merge) -> list[Line]:
     bindings = bind_arguments(merge.child, merge.parent, call.node, merge.available, before, body_read, merge.findings)
     lines = [*before, *bindings, *merged, *appended]
     return _moved_last(lines, merge) if merge.name == "__init__" else lines
-
-
-def _super_call(merge: Merge, line: Line) -> ast.Call:
-    call = method_call(line.node, merge.name)
-    assert call is not None
-    return call
 
 
 def _calls_base_first(merge: Merge, inherited: Sequence[Line]) -> bool:
