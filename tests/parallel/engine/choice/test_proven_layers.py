@@ -82,8 +82,8 @@ def test_layers_that_were_exchanged_are_proven_or_whole(kind, name, caplog):
     model = exchanged(_llama(num_hidden_layers=3), kind, name)
     with caplog.at_level(logging.WARNING):
         plan, origin = select_plan(model, None, 2)
-    assert "without parts that were not proven: layers.0 (has class" in origin
-    assert "stay whole: layers.0" in caplog.text and _holds(model, plan)
+    assert "left whole, since not proven: layers.0 (has class" in origin
+    assert "stay whole, since no small instance has them: layers.0" in caplog.text and _holds(model, plan)
 
 
 def test_a_harmless_exchange_is_proven_on_the_model_itself():
