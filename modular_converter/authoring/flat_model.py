@@ -17,6 +17,7 @@ from modular_converter.convert.source.index import index_module
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Statement
 from modular_converter.convert.source.rename import without_copy_comments
+from modular_converter.facts.nodes import parse
 from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
 from modular_converter.rules import missing_file, syntax_error
 from modular_converter.settings.kinds import split_stem
@@ -167,7 +168,7 @@ def _read_file(path: str, kind: str, modular: str, library: Library) -> FlatFile
     try:
         module = index_module(body, path)
         module = module if own else in_portable_words(module, path, library)
-        has_docstring = ast.get_docstring(ast.parse(body)) is not None
+        has_docstring = ast.get_docstring(parse(body)) is not None
     except UNPARSABLE as error:
         raise ConversionError(syntax_error.diagnose(*locate_parse_error(path, error))) from None
     return FlatFile(kind, path, text, module, own, marks, has_docstring)

@@ -15,7 +15,7 @@ from modular_converter.convert.inherit.members import Member
 from modular_converter.convert.inherit.scopes import Function, own_nodes, targets_of
 from modular_converter.convert.source import lexer
 from modular_converter.convert.source.index import is_docstring
-from modular_converter.facts.nodes import walk
+from modular_converter.facts.nodes import parse, walk
 
 
 INDENT = " " * 8
@@ -166,7 +166,7 @@ def _reads_locals_of_parent(text: str, wanted: Member) -> bool:
     """Whether an override reads a local name that only the parent's lines bind, which is right when merged but misleads
     a reader. The call of the parent's method reads parameters before these lines.
     """
-    (short,) = ast.parse(f"class _:\n{text}").body[0].body  # type: ignore[attr-defined]
+    (short,) = parse(f"class _:\n{text}").body[0].body  # type: ignore[attr-defined]
     bound, _ = _bound_and_read(short)
     lines = (one for one in short.body if f"super().{short.name}(" not in ast.unparse(one))
     read = set[str]().union(*(_bound_and_read(one)[1] for one in lines))

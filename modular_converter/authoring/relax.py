@@ -18,6 +18,7 @@ from modular_converter.convert.inherit.merge import rename_class
 from modular_converter.convert.inherit.merge_members import method_key
 from modular_converter.convert.source.index import is_docstring
 from modular_converter.convert.source.names import ModelNames
+from modular_converter.facts.nodes import parse
 
 
 DOCSTRINGS, COMMENTS = "docstrings", "comments"
@@ -98,7 +99,7 @@ def _code(text: str, allowed: Collection[str], *, member: bool = False) -> str:
     """The parts that two texts must share: the syntax tree, without docstrings if these may differ, and the comments
     unless they may differ.
     """
-    tree = ast.parse(f"class _:\n{text}" if member else text)
+    tree = parse(f"class _:\n{text}" if member else text)
     if DOCSTRINGS in allowed:
         for node in ast.walk(tree):
             body = getattr(node, "body", None)

@@ -14,6 +14,7 @@ from modular_converter.authoring.flat_model import FlatFile, FlatModel
 from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Role, Statement
+from modular_converter.facts.nodes import parse
 
 
 UNUSED = "unused"
@@ -26,7 +27,7 @@ _VIEWS = frozenset({"items", "keys", "values"})
 
 def is_idle(statement: Statement) -> bool:
     """Whether a statement does nothing: `if TYPE_CHECKING: pass`, which is left where imports were removed."""
-    return statement.role is Role.OTHER and not statement.name and _is_idle(ast.parse(statement.text).body[0])
+    return statement.role is Role.OTHER and not statement.name and _is_idle(parse(statement.text).body[0])
 
 
 def _is_idle(node: ast.stmt) -> bool:
@@ -84,7 +85,7 @@ def _may_go(statement: Statement) -> bool:
     """Whether a function or an assignment has no effect but its name."""
     if statement.name.startswith("__") or statement.is_store or statement.joined:
         return False
-    node = ast.parse(statement.text).body[0]
+    node = parse(statement.text).body[0]
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return all(ast.unparse(one).partition("(")[0] in _WITHOUT_EFFECT for one in node.decorator_list)
     calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))

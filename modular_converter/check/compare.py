@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -125,8 +124,6 @@ def _definitions(text: str) -> dict[str, str] | None:
     from modular_converter.convert.source.index import index_module  # an ordinary check needs no parser
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return {name: one.text for name, one in index_module(text, "").definitions.items()}
+        return {name: one.text for name, one in index_module(text, "").definitions.items()}
     except UNPARSABLE:
         return None

@@ -8,9 +8,9 @@ import io
 import itertools
 import re
 import tokenize
-import warnings
 from collections.abc import Sequence
 
+from modular_converter.facts.nodes import parse
 from modular_converter.findings import UNPARSABLE
 
 
@@ -24,13 +24,11 @@ def differ_by_layout_alone(old: str, new: str) -> bool:
 
     The indentation of docstrings, line breaks, quotes and parentheses are layout. A text that is not Python has none.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for before, after in (_differing_parts(old, new), (old, new)):
-            try:
-                return _tree(before) == _tree(after) and _comments(before) == _comments(after)
-            except (*UNPARSABLE, tokenize.TokenError):
-                continue  # cut within a statement, or no Python at all
+    for before, after in (_differing_parts(old, new), (old, new)):
+        try:
+            return _tree(before) == _tree(after) and _comments(before) == _comments(after)
+        except (*UNPARSABLE, tokenize.TokenError):
+            continue  # cut within a statement, or no Python at all
     return False
 
 
@@ -44,7 +42,7 @@ def _differing_parts(old: str, new: str) -> tuple[str, str]:
     first = _number_of_same(olds, news)
     last = _number_of_same(olds[:first:-1], news[:first:-1])
     try:
-        ast.parse("\n\n\n".join(olds[:first]))
+        parse("\n\n\n".join(olds[:first]))
     except UNPARSABLE:
         return old, new
     before, after = ("\n\n\n".join(some[first : len(some) - last]) for some in (olds, news))
@@ -58,7 +56,7 @@ def _number_of_same(olds: Sequence[str], news: Sequence[str]) -> int:
 
 def _tree(text: str) -> str:
     """The syntax tree as text, without places; docstrings as `help` would show them."""
-    tree = ast.parse(text)
+    tree = parse(text)
     for node in ast.walk(tree):
         if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
             constant = node.body[0].value  # type: ignore[attr-defined]

@@ -16,11 +16,11 @@ _NO_NODES = frozenset(
 """Fields that hold texts, numbers or a context, whatever the node."""
 
 
-def parse(text: str) -> ast.Module:
+def parse(text: str, path: str = "<unknown>") -> ast.Module:
     """The syntax tree of a text. An invalid escape in a stranger's string gives no warning. Raises `UNPARSABLE`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text)
+        return ast.parse(text, path)
 
 
 def walk(*roots: ast.AST) -> list[ast.AST]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from modular_converter.convert.inherit.pieces import ClassPiece, TakenLines
+from modular_converter.facts.nodes import parse
 from modular_converter.provenance.alignment import align, words_of
 from modular_converter.provenance.records import Lines, joined
 
@@ -76,7 +76,7 @@ def _method(lines: list[str], piece: ClassPiece, halves: Halves) -> Lines:
 
 def _ends(lines: Sequence[str]) -> Iterator[int]:
     """The lines, from 0 and exclusive, at which the signature of a method and each statement of its body end."""
-    method = ast.parse("class _:\n" + "\n".join(lines)).body[0].body[0]  # type: ignore[attr-defined]
+    method = parse("class _:\n" + "\n".join(lines)).body[0].body[0]  # type: ignore[attr-defined]
     first = method.body[0]
     start = min([first.lineno, *(one.lineno for one in getattr(first, "decorator_list", ()))]) - 2
     while start and (not lines[start - 1].strip() or lines[start - 1].lstrip().startswith("#")):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modular_converter.facts.nodes import BY_NAME, walk
+from modular_converter.facts.nodes import BY_NAME, parse, walk
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import NEW_MLP, modeling_old, modular_new
 
@@ -98,7 +98,7 @@ def _may_look_up(text: str) -> bool:
 def _lookups(definition: GeneratedDefinition, models: set[str]) -> list[str]:
     """The calls in question, each once."""
     found = []
-    for node in walk(definition.members.node if definition.is_class else ast.parse(definition.text)):
+    for node in walk(definition.members.node if definition.is_class else parse(definition.text)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id in LOOKUPS:
                 found.append(f"{node.func.id}(…)")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from modular_converter.facts.nodes import parse
 from modular_converter.findings import Finding, Location, Rule, Severity
 from modular_converter.rules._examples import configuration_old, modeling_old, modular_new
 
@@ -129,7 +130,7 @@ def _readers(facts: Facts, name: str, attribute: str) -> tuple[str, ...]:
 
 def _reads(text: str, attribute: str) -> bool:
     """Whether code loads `config.<attribute>` or `self.config.<attribute>`, and does so under no condition."""
-    waiting: list[ast.AST] = [ast.parse(text)]
+    waiting: list[ast.AST] = [parse(text)]
     while waiting:
         node = waiting.pop()
         if (

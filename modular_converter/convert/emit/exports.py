@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterable
 
+from modular_converter.facts.nodes import parse
+
 
 def render_all(names: Iterable[str]) -> str:
     """`__all__ = […]` on one line; the formatter breaks it."""
@@ -19,4 +21,4 @@ def names_in_strings(text: str) -> list[str]:
 
 def on_one_line(text: str) -> str:
     """A statement without its own line breaks and trailing commas; the formatter decides anew."""
-    return "\n".join(ast.unparse(node) for node in ast.parse(text).body) + "\n"
+    return "\n".join(ast.unparse(node) for node in parse(text).body) + "\n"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from modular_converter.convert.source.module import ImportedName, Role, Statement
-from modular_converter.facts.nodes import walk
+from modular_converter.facts.nodes import parse, walk
 
 
 _QUOTED = re.compile(r"""[:>\[,|(=]\s*(?:"([^"\n]+)"|'([^'\n]+)')""")
@@ -58,7 +58,7 @@ class OptionalLibraries:
 
 def _holds_lines(text: str) -> bool:
     """Whether an `if` has no other branch, and only statements of one line."""
-    block = ast.parse(text).body[0]
+    block = parse(text).body[0]
     return isinstance(block, ast.If) and not block.orelse and all(one.lineno == one.end_lineno for one in block.body)
 
 
@@ -81,7 +81,7 @@ def names_in_annotations(body: str, importable: Collection[str]) -> set[str]:
     used: set[str] = set()
     quoted = {word for match in _QUOTED.finditer(body) for word in _WORD.findall(match[1] or match[2])}
     if not quoted.isdisjoint(importable):
-        for node in walk(ast.parse(body)):
+        for node in walk(parse(body)):
             for annotation in _types_at(node):
                 used.update(_words_in_strings(annotation))
     return used
@@ -225,7 +225,7 @@ def _without_unwanted(text: str, wanted: Collection[str], bound: Collection[str]
     empty. As for an ordinary import, a statement of several lines is written anew, without the comments in its
     parentheses.
     """
-    block = ast.parse(text).body[0]
+    block = parse(text).body[0]
     inner = block.body if isinstance(block, ast.If) and not block.orelse else []
     if not inner or not all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in inner):
         return text

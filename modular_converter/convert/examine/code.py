@@ -6,6 +6,7 @@ import ast
 import functools
 
 from modular_converter.convert.source.global_names import scopes
+from modular_converter.facts.nodes import parse
 
 
 def same_code(first: str, second: str) -> bool:
@@ -15,7 +16,7 @@ def same_code(first: str, second: str) -> bool:
 
 def _what_runs(text: str) -> str:
     """The syntax tree of a definition without docstrings and annotations."""
-    tree = ast.parse(text)
+    tree = parse(text)
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             if ast.get_docstring(node) is not None:

@@ -15,7 +15,7 @@ from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.module import Role
-from modular_converter.facts.nodes import walk
+from modular_converter.facts.nodes import parse, walk
 
 
 KIND_TESTS = ("isinstance", "issubclass")
@@ -82,7 +82,7 @@ def _tests_for(text: str, name: str) -> bool:
     """Whether a definition asks whether something is of a class: `isinstance`, `except`, `case`, `type(x) is`."""
     return any(
         isinstance(part, ast.Name) and part.id == name
-        for node in walk(ast.parse(text))
+        for node in walk(parse(text))
         for place in _tested(node)
         for part in walk(place)
     )

@@ -10,6 +10,7 @@ import functools
 import sys
 from collections.abc import Mapping, Sequence
 
+from modular_converter.facts.nodes import parse
 from modular_converter.findings import UNPARSABLE
 
 
@@ -19,7 +20,7 @@ _NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 @functools.lru_cache(maxsize=4)
 def parsed(text: str) -> ast.Module:
     """The syntax tree, which must not be changed. Raises as `ast.parse` does."""
-    return ast.parse(text)
+    return parse(text)
 
 
 def definition_at(text: str, line: int, word: str) -> tuple[str, int]:

@@ -59,7 +59,7 @@ def top_level_names(text: str, module: str = "") -> frozenset[str] | None:
     What it imports from itself, under its own name `module`, does not count: it has to bind that in another way.
     """
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except UNPARSABLE:
         return None
     names = {name for one in tree.body if not _imports_from(one, module) for name in bound_names(one)}

@@ -12,7 +12,7 @@ from modular_converter.convert.inline.generated import GeneratedFiles
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import Module, Role, Statement
 from modular_converter.facts.exports import has_unread_names
-from modular_converter.facts.nodes import walk
+from modular_converter.facts.nodes import parse, walk
 from modular_converter.findings import Finding, Location, locate_word
 from modular_converter.rules import lost_statement
 
@@ -109,7 +109,7 @@ def _is_registration_lost(statement: Statement, module: Module, own: set[str]) -
         return False
     if _is_last(statement, module):
         return statement.name not in own and not own.isdisjoint(_registered_in(statement, module))
-    (node,) = ast.parse(statement.text).body
+    (node,) = parse(statement.text).body
     decorators = [ast.unparse(one) for one in getattr(node, "decorator_list", ())]
     return any(one.rpartition(".")[2] != "overload" for one in decorators)
 
@@ -123,7 +123,7 @@ def _registered_in(statement: Statement, module: Module) -> Sequence[str]:
     lines = _HEADING.split(statement.text, maxsplit=1)[0]  # parsing each decorated class would take long
     if holders.keys().isdisjoint(re.findall(r"\w+", lines)):
         return []
-    (node,) = ast.parse(statement.text).body
+    (node,) = parse(statement.text).body
     parts = list(walk(*getattr(node, "decorator_list", ())))
     found = {one.value.id for one in parts if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)}
     for one in parts:
@@ -134,17 +134,17 @@ def _registered_in(statement: Statement, module: Module) -> Sequence[str]:
 
 def _attribute(statement: Statement) -> str:
     """The attribute that `Class.attribute = …` sets, "" for another change."""
-    targets = getattr(ast.parse(statement.text).body[0], "targets", [])
+    targets = getattr(parse(statement.text).body[0], "targets", [])
     return targets[0].attr if len(targets) == 1 and isinstance(targets[0], ast.Attribute) else ""
 
 
 def _is_lost(statement: Statement) -> bool:
     """Whether no generated file holds a statement, and whether that makes a difference."""
     if statement.role is Role.PROTECTED_IMPORT:
-        return any(map(_defines, ast.walk(ast.parse(statement.text))))
+        return any(map(_defines, ast.walk(parse(statement.text))))
     if statement.role is not Role.OTHER:
         return False
-    node = ast.parse(statement.text).body[0]
+    node = parse(statement.text).body[0]
     return not (_does_nothing(node) or _is_main(node))
 
 
@@ -154,7 +154,7 @@ def _is_lost_with_imports(statement: Statement, used: Collection[str]) -> bool:
     Names of its own imports may be set, as in `except ImportError: flash = None`.
     """
     bound = {name.bound for name in statement.imports}
-    return bound.isdisjoint(used) and not _only_imports(ast.parse(statement.text).body, bound)
+    return bound.isdisjoint(used) and not _only_imports(parse(statement.text).body, bound)
 
 
 def _only_imports(statements: Sequence[ast.AST], bound: Collection[str]) -> bool:

@@ -17,6 +17,7 @@ from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.generated import GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.module import Role, Statement
+from modular_converter.facts.nodes import parse
 
 
 def find_met_models(
@@ -42,7 +43,7 @@ def find_met_models(
                 if model != other and _serves(name, model, file, neighbours, classes):
                     wanted = definitions[name]
                     found = Statement(Role.CLASS, name, built.text, built.statement.line)
-                    if ast.dump(ast.parse(wanted.text)) != ast.dump(ast.parse(found.text)):
+                    if ast.dump(parse(wanted.text)) != ast.dump(parse(found.text)):
                         yield Change(name, user, Meaning(source, wanted), Meaning(OWN, found))
 
 

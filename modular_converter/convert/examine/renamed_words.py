@@ -19,7 +19,7 @@ from modular_converter.convert.inherit.scopes import dotted
 from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFiles
 from modular_converter.convert.source.module import Module
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.facts.nodes import walk
+from modular_converter.facts.nodes import parse, walk
 
 
 BYTES = re.compile(r"""(?<!\w)(?:[bB][rR]?|[rR][bB])["']""")
@@ -81,12 +81,12 @@ def _may_hold_words(text: str, foreign: frozenset[str], model: str) -> bool:
 
 def _parts(text: str) -> list[ast.Call | ast.Constant]:
     """The calls and bytes of a definition."""
-    nodes = (node for node in walk(ast.parse(text)) if isinstance(node, (ast.Call, ast.Constant)))
+    nodes = (node for node in walk(parse(text)) if isinstance(node, (ast.Call, ast.Constant)))
     return [node for node in nodes if isinstance(node, ast.Call) or isinstance(node.value, bytes)]
 
 
 def _renamed_code(node: ast.AST, renamer: Renamer) -> str:
-    return ast.unparse(ast.parse(renamer.code(ast.unparse(node))).body[0])
+    return ast.unparse(parse(renamer.code(ast.unparse(node))).body[0])
 
 
 def _changed_words(

@@ -16,7 +16,7 @@ from modular_converter.convert.source.index import imported_names, imports_withi
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.module import ImportedName, Statement
 from modular_converter.convert.source.rename import Renamer
-from modular_converter.facts.nodes import children, walk
+from modular_converter.facts.nodes import children, parse, walk
 from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.settings.kinds import module_name
 
@@ -150,7 +150,7 @@ def uses_of_words(texts: tuple[str, ...], words: frozenset[str], own: frozenset[
         own: the packages that hold the models.
     """
     try:
-        nodes = walk(*(node for text in texts for node in ast.parse(text).body))
+        nodes = walk(*(node for text in texts for node in parse(text).body))
     except UNPARSABLE:
         return WordUses()
     statements = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))

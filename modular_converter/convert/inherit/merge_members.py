@@ -11,6 +11,7 @@ from modular_converter.convert.inherit.members import INDENT, ClassBlock, Member
 from modular_converter.convert.inherit.order import in_legal_order
 from modular_converter.convert.inherit.scopes import Function
 from modular_converter.facts.members import makes_attribute_error
+from modular_converter.facts.nodes import parse
 
 
 def merge_members(
@@ -107,7 +108,7 @@ class _Merger:
         """`del` statements for removed names that the remaining members still bind."""
         bound = _bound(member for member in self.inherited if member not in self.gone)
         return [
-            Member(ast.parse(f"del {name}").body[0], "", f"{INDENT}del {name}\n")
+            Member(parse(f"del {name}").body[0], "", f"{INDENT}del {name}\n")
             for name in sorted(bound.intersection(names))
         ]
 

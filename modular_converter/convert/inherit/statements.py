@@ -12,7 +12,7 @@ import libcst as cst
 from modular_converter.convert.inherit.effects import Effects, covers, effects_of
 from modular_converter.convert.inherit.scopes import Function, all_reads, targets_of, written
 from modular_converter.convert.source.index import is_docstring
-from modular_converter.facts.nodes import walk
+from modular_converter.facts.nodes import parse, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ def _whole(tree: cst.BaseStatement, text: str) -> cst.BaseStatement:
 
 def line(text: str, near: ast.AST) -> Line:
     """A new statement; findings about it have the place of `near`."""
-    node = ast.parse(text).body[0]
+    node = parse(text).body[0]
     return Line(cst.SimpleStatementLine([cst.Expr(_Verbatim(text))]), ast.copy_location(node, near))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.convert.source import lexer
+from modular_converter.facts.nodes import parse
 
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def rename_globals(text: str, names: Mapping[str, str]) -> str:
 
 def _has_other_meanings(text: str, names: Mapping[str, str]) -> bool:
     """Whether one of the names is a parameter, a local name, an attribute of a class or a keyword anywhere in a text."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parse(text)):
         if isinstance(node, ast.keyword) and node.arg in names:
             return True
         # From 3.12 on, which inlines comprehensions, `symtable` does not list their variables.

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from modular_converter.convert.source.module import ImportedName, Module, Role, Statement
+from modular_converter.facts.nodes import parse
 from modular_converter.findings import character_column
 
 
@@ -20,7 +21,7 @@ def index_module(text: str, path: str) -> Module:
     Raises:
         SyntaxError: `text` is not Python, as raised by `ast.parse` (for a null byte, `ValueError` before 3.12).
     """
-    body = ast.parse(text, path).body
+    body = parse(text, path).body
     lines = text.split("\n")
     first = first_line(body[0], lines) if body else len(lines) + 1
     header = whole_lines(lines, 0, first - 1)
@@ -84,14 +85,14 @@ def _rebinds(statement: Statement) -> bool:
     """Whether an assignment uses the old value of its name: `helper = torch.compile(helper)`."""
     if statement.role is not Role.ASSIGNMENT or statement.is_store:
         return False
-    value = getattr(ast.parse(statement.text).body[0], "value", None)
+    value = getattr(parse(statement.text).body[0], "value", None)
     return value is not None and any(
         isinstance(node, ast.Name) and node.id == statement.name for node in ast.walk(value)
     )
 
 
 def _binds_nothing(statement: Statement) -> bool:
-    return isinstance(ast.parse(statement.text).body[0], (ast.Expr, ast.Delete))
+    return isinstance(parse(statement.text).body[0], (ast.Expr, ast.Delete))
 
 
 def first_line(node: ast.stmt, lines: list[str]) -> int:
@@ -172,9 +173,7 @@ def imports_within(text: str, word: str) -> tuple[ImportedName, ...]:
         rf"(?im)^[ \t]*(?:from[ \t]+(?=[^\s.])|import\b)[^\n]*{re.escape(word)}", text
     ):
         return ()
-    return tuple(
-        name for node in ast.parse(text).body for child in _imports_in(node) for name in imported_names(child)
-    )
+    return tuple(name for node in parse(text).body for child in _imports_in(node) for name in imported_names(child))
 
 
 def relative_imports(statement: Statement) -> tuple[ImportedName, ...]:
@@ -186,7 +185,7 @@ def relative_imports(statement: Statement) -> tuple[ImportedName, ...]:
         return ()
     found = statement.imports or (
         name
-        for node in ast.parse(statement.text).body
+        for node in parse(statement.text).body
         for child in _imports_in(node, skip=(ast.Try,))
         for name in imported_names(child)
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import warnings
 from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -159,9 +158,7 @@ class Library:
         text = self.text(path)
         content = text.encode("utf-8") if path in self.overlay else self._texts[path]
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an invalid escape in a stranger's string is no finding
-                return _index_of(content, path)
+            return _index_of(content, path)
         except UNPARSABLE as error:
             finding = syntax_error.diagnose(*locate_parse_error(path, error))
             raise ConversionError(finding.with_source(text)) from None
@@ -184,9 +181,7 @@ class Library:
         paths = tuple(path for path in tables if self.exists(path))
         sources = tuple((path, self.text(path)) for path in paths)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                names = read_model_names(sources, self.settings.config_table, self.settings.config_suffix)
+            names = read_model_names(sources, self.settings.config_table, self.settings.config_suffix)
         except SyntaxError as error:
             path = str(error.filename)
             finding = syntax_error.diagnose(*locate_parse_error(path, error))

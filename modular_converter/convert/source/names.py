@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from modular_converter.facts.nodes import parse
+
 
 @dataclass(frozen=True, eq=False)
 class ModelNames:
@@ -58,7 +60,7 @@ def _read_table(sources: tuple[tuple[str, str], ...], variable: str) -> dict[str
         if variable not in source:
             continue
         try:
-            for node in ast.parse(source, path).body:
+            for node in parse(source, path).body:
                 table = _apply(node, variable, table)
         except (ValueError, RecursionError, MemoryError) as error:
             reason = str(error) or type(error).__name__
