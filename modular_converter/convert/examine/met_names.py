@@ -4,14 +4,12 @@ already.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from modular_converter.convert.examine.faults import compile_error
-from modular_converter.convert.examine.originals import neighbour_behind, statement_behind, written_statements
-from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.examine.originals import DerivedDefinition
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
-from modular_converter.convert.inline.generated import GeneratedFiles
 
 
 class MetNames(NamedTuple):
@@ -24,27 +22,18 @@ class MetNames(NamedTuple):
     user: str
 
 
-def find_met_names(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles
-) -> Iterator[MetNames]:
+def find_met_names(neighbours: Neighbourhood, derived: Iterable[DerivedDefinition]) -> Iterator[MetNames]:
     """The names that meet in the code of one definition, or at the top level of a neighbour; each once."""
     seen: set[tuple[str, str]] = set()
-    written = written_statements(neighbours)
-    for file in files.files:
-        for definition in file.ordered:
-            dotted = neighbour_behind(definition, neighbours, classes)
-            if not dotted:
+    for definition, dotted, original in derived:
+        renamed = neighbours.neighbours[dotted]
+        module = renamed.neighbour.module
+        for old in sorted(original.uses):
+            new = renamed.definitions.renamer.name(old)
+            if new == old or new not in definition.uses or (dotted, old) in seen:
                 continue
-            renamed = neighbours.neighbours[dotted]
-            module = renamed.neighbour.module
-            original = statement_behind(definition, written[dotted], neighbours)
-            uses = original.uses if original is not None else frozenset[str]()
-            for old in sorted(uses):
-                new = renamed.definitions.renamer.name(old)
-                if new == old or new not in definition.uses or (dotted, old) in seen:
-                    continue
-                is_global = old in module.names and new in module.names
-                is_met = is_global or (new in uses and new not in module.names)
-                if is_met and compile_error(definition.text) is None:  # two parameters of one name are MC501
-                    seen.add((dotted, old))
-                    yield MetNames(old, new, dotted, definition.name)
+            is_global = old in module.names and new in module.names
+            is_met = is_global or (new in original.uses and new not in module.names)
+            if is_met and compile_error(definition.text) is None:  # two parameters of one name are MC501
+                seen.add((dotted, old))
+                yield MetNames(old, new, dotted, definition.name)

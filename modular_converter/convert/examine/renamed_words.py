@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from modular_converter.convert.examine.originals import neighbour_behind, statement_behind, written_statements
-from modular_converter.convert.inherit.build import BuiltClass
+from modular_converter.convert.examine.originals import DerivedDefinition
 from modular_converter.convert.inherit.calls import is_super
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.scopes import dotted
-from modular_converter.convert.inline.generated import EmittedDefinition, GeneratedFiles
+from modular_converter.convert.inline.generated import EmittedDefinition
 from modular_converter.convert.source.module import Module
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.facts.nodes import parse, walk
@@ -37,16 +36,11 @@ class RenamedWord(NamedTuple):
 
 
 def find_renamed_words(
-    neighbours: Neighbourhood, classes: Mapping[str, BuiltClass], files: GeneratedFiles, package: str
+    neighbours: Neighbourhood, derived: Iterable[DerivedDefinition], package: str
 ) -> Iterator[RenamedWord]:
     """The words in question, each once for a definition. `package` is the one that the models are part of."""
-    written = written_statements(neighbours)
     foreign = {source: _other_libraries(one, package) for source, one in neighbours.neighbours.items()}
-    for definition in (one for file in files.files for one in file.ordered):
-        source = neighbour_behind(definition, neighbours, classes)
-        original = statement_behind(definition, written[source], neighbours) if source else None
-        if original is None:
-            continue
+    for definition, source, original in derived:
         renamed = neighbours.neighbours[source]
         if not _may_hold_words(original.text, original.uses & foreign[source], renamed.neighbour.model):
             continue

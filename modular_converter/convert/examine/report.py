@@ -19,6 +19,7 @@ from modular_converter.convert.examine.faults import compile_error, find_faults,
 from modular_converter.convert.examine.meanings import Change, find_changes
 from modular_converter.convert.examine.met_models import find_met_models
 from modular_converter.convert.examine.met_names import find_met_names
+from modular_converter.convert.examine.originals import derived_definitions
 from modular_converter.convert.examine.other_models import is_of_other_model
 from modular_converter.convert.examine.renamed_words import find_renamed_words
 from modular_converter.convert.examine.undefined import cure, guarded_import, parent_for, resolution_of
@@ -84,10 +85,11 @@ def report_changed_meanings(
     for lost in find_lost_parents(neighbours, classes, files):
         place = locate_word(path, lost.parent, text, lost.line)
         reported.append(changed_meaning.parent_lost(place, lost.user, lost.parent, lost.heir, lost.neighbour))
-    for met in find_met_names(neighbours, classes, files):
+    derived = derived_definitions(neighbours, classes, files)
+    for met in find_met_names(neighbours, derived):
         place = locate_word(path, met.neighbour, text)
         reported.append(changed_meaning.renamed_into(place, met.user, met.old, met.new, met.neighbour))
-    for word in find_renamed_words(neighbours, classes, files, library.settings.package):
+    for word in find_renamed_words(neighbours, derived, library.settings.package):
         place = _in_modular(path, text, word.user.origin, "")
         reported.append(renamed_for_others.diagnose(place, word.old, word.new, word.where, word.user.name))
     return [finding.with_source(text) for finding in reported]
