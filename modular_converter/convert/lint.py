@@ -23,7 +23,7 @@ from modular_converter.facts.conversion import (
     NeighbourFacts,
     Parent,
 )
-from modular_converter.facts.members import Members, class_node
+from modular_converter.facts.members import names_in_class
 from modular_converter.findings import Finding
 from modular_converter.rules import checks
 
@@ -124,5 +124,5 @@ def _renamed_attributes(parent: Parent, renamed: RenamedNeighbour, library: Libr
     for statement in lineage(parent.original, renamed.neighbour.module, library):
         if statement is None:
             return None
-        found |= Members(class_node(statement.text)).names
-    return found | frozenset(map(renamed.definitions.renamer.name, found))
+        found |= names_in_class(statement.text)
+    return found | renamed.definitions.renamer.names(found)

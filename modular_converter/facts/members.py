@@ -183,6 +183,12 @@ def class_node(text: str) -> ast.ClassDef:
     return node
 
 
+@functools.lru_cache(maxsize=128)
+def names_in_class(text: str) -> frozenset[str]:
+    """The names that the statements of a class bind: many classes have the same ancestors."""
+    return Members(class_node(text)).names
+
+
 def super_method(node: ast.AST | None) -> str:
     """The method that `super().method(…)` calls; "" for any other expression."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

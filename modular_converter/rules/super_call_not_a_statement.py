@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from modular_converter.facts.members import Method, SuperCall
 
 
-SUPER_OF_A_CLASS = re.compile(r"\bsuper\s*\(\s*[^)\s]")
+SUPER_OF_A_CLASS = re.compile(r"super\s*\(\s*[^)\s]")
 
 RULE = Rule(
     code="MC302",

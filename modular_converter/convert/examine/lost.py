@@ -70,6 +70,8 @@ def _changed_parents(neighbours: Neighbourhood, files: GeneratedFiles, text: str
     for dotted, renamed in neighbours.neighbours.items():
         module = renamed.neighbour.module
         for statement in module.statements:
+            if statement.role is not Role.OTHER and not statement.text.startswith("@"):
+                continue
             own = renamed.definitions.renamer.name(statement.name)
             if _is_last(statement, module) and (own in copied or (dotted, own) in heirs):
                 continue
@@ -90,7 +92,7 @@ def _changed_by(statement: Statement, module: Module) -> Sequence[str]:
         return [statement.name]
     if statement.role is Role.OTHER:
         return sorted(statement.uses & module.definitions.keys()) if _is_lost(statement) else []
-    return _registered_in(statement, module) if statement.text.startswith("@") else []
+    return _registered_in(statement, module)
 
 
 def _is_last(statement: Statement, module: Module) -> bool:

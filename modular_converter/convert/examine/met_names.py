@@ -28,9 +28,10 @@ def find_met_names(neighbours: Neighbourhood, derived: Iterable[DerivedDefinitio
     for definition, dotted, original in derived:
         renamed = neighbours.neighbours[dotted]
         module = renamed.neighbour.module
-        for old in sorted(original.uses):
-            new = renamed.definitions.renamer.name(old)
-            if new == old or new not in definition.uses or (dotted, old) in seen:
+        rename = renamed.definitions.renamer.name
+        for old in sorted(old for old in original.uses if rename(old) != old):
+            new = rename(old)
+            if new not in definition.uses or (dotted, old) in seen:
                 continue
             is_global = old in module.names and new in module.names
             is_met = is_global or (new in original.uses and new not in module.names)

@@ -24,6 +24,10 @@ from modular_converter.facts.nodes import parse, walk
 BYTES = re.compile(r"""(?<!\w)(?:[bB][rR]?|[rR][bB])["']""")
 
 
+INSTANCES = ("self", "cls")
+"""The names of the first parameter, by which methods of the model are looked up."""
+
+
 class RenamedWord(NamedTuple):
     """A word for other code, in a definition of a generated file."""
 
@@ -68,9 +72,16 @@ def _may_hold_words(text: str, foreign: frozenset[str], model: str) -> bool:
     if model not in text.lower():
         return False
     named = rf"(?i:{re.escape(model)})"
-    if re.search(rf"\.\w*{named}\w*\(", text):
+    calls = re.finditer(rf"\.\w*{named}\w*\(", text)
+    if any(_first_name(text[: call.start()]) not in INSTANCES for call in calls):
         return True
     return bool((foreign or BYTES.search(text)) and re.search(rf"""["'][^"'\s]*{named}[^"'\s]*["']""", text))
+
+
+def _first_name(text: str) -> str:
+    """The first name of the path that ends a text: `self` of `return self.model`."""
+    path = re.match(r"[\w.]*", text[::-1])
+    return path[0][::-1].partition(".")[0] if path else ""
 
 
 def _parts(text: str) -> list[ast.Call | ast.Constant]:
@@ -113,7 +124,7 @@ def _is_of_model(call: ast.expr, module: Module) -> bool:
         return False
     receiver = function.value
     root = dotted(receiver).partition(".")[0]
-    if root in ("self", "cls") or root in module.names or (isinstance(receiver, ast.Call) and is_super(receiver.func)):
+    if root in INSTANCES or root in module.names or (isinstance(receiver, ast.Call) and is_super(receiver.func)):
         return True
     defines = re.compile(rf"^[ \t]+(?:async )?def {re.escape(function.attr)}\b", re.MULTILINE)
     return any(defines.search(one.text) for one in module.statements)

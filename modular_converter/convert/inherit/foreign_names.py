@@ -76,7 +76,9 @@ def _texts_with(words: Collection[str], path: str, library: Library) -> tuple[st
         texts = [one.text for one in library.module(path).statements]
     except ConversionError:
         return ()
-    return tuple(one for one in texts if _HAS_IMPORT.search(one) or any(word in one for word in words))
+    return tuple(
+        one for one in texts if any(word in one for word in words) or ("import" in one and _HAS_IMPORT.search(one))
+    )
 
 
 def _imported(

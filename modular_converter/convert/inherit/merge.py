@@ -35,7 +35,7 @@ from modular_converter.convert.source.rename import Renamer
 from modular_converter.settings.values import Settings
 
 
-COMMENT_BEFORE_PARAMETERS = re.compile(r"\bdef \w+[^\n(]*\(\s*#")
+COMMENT_BEFORE_PARAMETERS = re.compile(r"def \w+[^\n(]*\(\s*#")
 
 
 @dataclass(frozen=True)

@@ -268,3 +268,16 @@ def test_the_identifiers_that_change_are_those_that_get_another_name(names: set[
     spelled = {*names, *(f"{name}il{name}" for name in names)}
     for renamer in (BIG_BIRD, GPT, silk):
         assert renamer.changed(spelled) == {name for name in spelled if renamer.name(name) != name}
+
+
+@given(
+    old=st.from_regex(r"[ab][ab1_]{0,3}", fullmatch=True),
+    cased=st.from_regex(r"[AaBc][ab1]{0,3}", fullmatch=True),
+    text=st.text("aAbBcC1_ .\n-", max_size=20),
+)
+def test_names_that_repeat_their_letters(old: str, cased: str, text: str) -> None:
+    """The search jumps to the next first letter, and no place in between is missed."""
+    renamer = Renamer(old, cased, "new", "New")
+    assert bool(renamer.between(text, 0, len(text)) != text) == bool(spelled_anew(text, renamer) != text)
+    if old.lower() == cased.lower() and old.upper() != cased:
+        assert renamer.between(text, 0, len(text)) == spelled_anew(text, renamer)
