@@ -138,9 +138,9 @@ def _check_decorators(child: Function, parent: Function) -> Iterator[ClassFindin
             if _decorator_name(one) in CHANGING and not takes_body:
                 yield finding_at(child, half_overridden.decorator_taken, child.name, ast.unparse(one))
     elif takes_body:
-        applied = {*WITHOUT_EFFECT, *map(_decorator_name, child.decorator_list)}
-        for one in () if NO_DECORATORS in applied else parent.decorator_list:
-            if _decorator_name(one) not in applied:
+        applied = [(_decorator_name(one), _arguments(one)) for one in child.decorator_list]
+        for one in () if (NO_DECORATORS, frozenset()) in applied else parent.decorator_list:
+            if _decorator_name(one) not in WITHOUT_EFFECT and (_decorator_name(one), _arguments(one)) not in applied:
                 yield finding_at(child, half_overridden.decorator_lost, child.name, ast.unparse(one))
 
 
@@ -148,6 +148,19 @@ def _decorator_name(decorator: ast.expr) -> str:
     """`lru_cache` of `@functools.lru_cache(maxsize=1)`."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     return ast.unparse(called).rpartition(".")[2]
+
+
+def _arguments(decorator: ast.expr) -> frozenset[str]:
+    """The arguments of a decorator but for texts, which are words for a reader: `@auto_docstring(custom_intro="…")`."""
+    if not isinstance(decorator, ast.Call):
+        return frozenset()
+    values: list[tuple[ast.AST, ast.expr]] = [(one, one) for one in decorator.args]
+    values += [(one, one.value) for one in decorator.keywords]
+    return frozenset(ast.unparse(one) for one, value in values if not _is_text(value))
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _names(method: cst.FunctionDef) -> frozenset[str]:

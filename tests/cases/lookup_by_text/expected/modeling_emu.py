@@ -21,5 +21,13 @@ class EmuMLP:
         copy.copy(self).eval()
         return getattr(self, f"own_{name}"), getattr(self, name)
 
+    def keyed(self, states, name):
+        if name == f"llama_{len(states)}":
+            return states[f"llama_{name}"]
+        return states.get(f"llama_{name}", states[f"own_{name}"])
+
+    def reported(self, name):
+        raise ValueError(f"llama has no {name}, {self[name]} is of llama")
+
 
 __all__ = ["EmuMLP"]

@@ -16,7 +16,9 @@ DECORATORS = {
     "a method over one without gradients": ("def a(self): ...", "@torch.no_grad()\ndef a(self): ...", []),
     "the body of one with a cache": ("def a(self): return super().a()", "@cache\ndef a(self): ...", []),
     "other decorators, with the body": ("@b\ndef a(self): super().a()", "@c\n@d(1)\ndef a(self): ...", ["MC323"] * 2),
-    "the same decorators, with the body": ("@x.c(2)\ndef a(self): super().a()", "@c(1)\ndef a(self): ...", []),
+    "the same decorator, with the body": ("@x.c(1)\ndef a(self): super().a()", "@c(1)\ndef a(self): ...", []),
+    "other arguments, with the body": ("@c(2)\ndef a(self): super().a()", "@c(1)\ndef a(self): ...", ["MC323"]),
+    "other texts, with the body": ("@c('x')\ndef a(self): super().a()", "@c('y', z='')\ndef a(self): ...", []),
     "other decorators, without the body": ("@b\ndef a(self): ...", "@c\ndef a(self): ...", []),
     "no decorators, with the body": (
         "@no_inherit_decorator\ndef a(self): super().a()",
