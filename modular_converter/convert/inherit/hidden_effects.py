@@ -65,6 +65,16 @@ class HiddenEffects:
             return False
         return self._is_so(_reads_any, node, effects) or (self._is_init and self._calls_base(node))
 
+    def runs_setter(self, paths: Iterable[str]) -> bool:
+        """Whether a method of the class is called where one of some attributes is set, which then counts twice."""
+        set_ = [path for path in paths if path.startswith(f"{self._instance}.")]
+        if "__setattr__" in self._methods:
+            return bool(set_)
+        functions = (one for path in set_ if path in self._names for one in self._methods[self._names[path]])
+        return any(
+            isinstance(by, ast.Attribute) and by.attr == "setter" for one in functions for by in one.decorator_list
+        )
+
     def _calls_base(self, node: ast.AST) -> bool:
         """Whether a statement calls a method that only a base can have, or one of a base: `super().parameters()`."""
         return any(

@@ -29,6 +29,7 @@ def misplaced(order: Order, merged: Sequence[Line]) -> set[Line]:
     found = _needed_above(order, deleted) | _behind_returns(order, merged) | {*_above_changes(order, history)}
     found |= {*_above_own_returns(order, history)} | {*_set_below(order, history)}
     found |= {*_above_unknown_changes(order, history)}
+    found |= {line for line in order.after if order.hidden.runs_setter(line.effects.binds)}
     found |= {*_set_before_removal(order)} if deleted else set()
     for line in order.after:
         place = history.place(line)
