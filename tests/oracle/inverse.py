@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from modular_converter.authoring.flat_model import read_flat_model
+from modular_converter.authoring.flat_model import FlatFile, read_flat_model
 from modular_converter.authoring.library_index import read_index
 from modular_converter.authoring.modularize import modularize
 from modular_converter.convert.batch import Run
 from modular_converter.convert.source.library import Library
+from modular_converter.convert.source.module import Role
 from tests.oracle.programs import Program
 from tests.oracle.verdict import MODULAR, settings
 
@@ -23,6 +24,7 @@ class Return(enum.Enum):
     SHORTER = "comes back from fewer lines"
     NOT_SHORTER = "comes back from as many lines as it has"
     NOT_FORMATTED = "the formatter changes its own output, which therefore cannot come back"
+    UNUSED = "stays for a definition that nothing in it uses, left by a class that gave way to another"
     STAYED = "does not come back"
 
 
@@ -35,6 +37,15 @@ def _formatted_by_ruff(path: str) -> str:
         words = [sys.executable, "-m", "ruff", *command, "--no-cache", "--config", str(config), "-"]
         text = subprocess.run(words, input=text, capture_output=True, check=True, encoding="utf-8").stdout
     return text
+
+
+def _has_unused_definition(file: FlatFile) -> bool:
+    """Whether no statement of a file uses one of its functions or constants: only classes and their needs come back."""
+    return any(
+        one.role is not Role.CLASS
+        and not any(name in other.uses for other in file.module.statements if other is not one)
+        for name, one in file.module.definitions.items()
+    )
 
 
 def go_back(program: Program, folder: Path) -> tuple[Return, str]:
@@ -59,6 +70,8 @@ def go_back(program: Program, folder: Path) -> tuple[Return, str]:
     if result.proof is None or result.left:
         if any(_formatted_by_ruff(file.path) != file.text for file in flat.files):
             return Return.NOT_FORMATTED, ""
+        if any(map(_has_unused_definition, flat.files)):
+            return Return.UNUSED, ""
         return Return.STAYED, "; ".join(result.left.values())
     assert result.proof.conversion.files == {file.path: file.text for file in flat.files}
     return (Return.SHORTER if result.proof.lines < flat.lines else Return.NOT_SHORTER), ""
