@@ -1,12 +1,12 @@
-"""Apply a plan to a model in place, one rank at a time, and undo it.
+"""Apply a plan to a model in place, for one rank, and undo it.
 
-Parameters become this rank's shares with a role, integers shrink, and borders of modules get hooks.
+Parameters become this rank's shares with a role, integers shrink, and modules get hooks.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,18 +15,23 @@ import torch
 from modular_converter.parallel.errors import ApplyError, MisfitError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution, resolve
+from modular_converter.parallel.plans.units import Units
 from modular_converter.parallel.shard.collectives import Group, GroupRegion, all_shares, borders_of
 from modular_converter.parallel.shard.own_integers import group_sizes, own_integer
 from modular_converter.parallel.shard.role_parameters import make_parameter
-from modular_converter.parallel.shard.shards import shard, unshard
-from modular_converter.parallel.shard.shares import share_length, share_lengths, stretches
+from modular_converter.parallel.shard.shares import block_lengths, share_length, share_lengths, stretches
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.style import Site
 
 
 @dataclass
 class Applied:
-    """The changes of a model, so that they can be undone."""
+    """A sharded model, with what ``undo`` needs.
+
+    Attributes:
+        integers: (owner, name, whole value) of each changed attribute, in order.
+        handles: of the hooks.
+    """
 
     model: torch.nn.Module
     resolution: Resolution
@@ -43,19 +48,19 @@ def apply(model: torch.nn.Module, plan: Plan | Resolution, group: Group, share: 
 
     Args:
         model: whole; changed in place.
-        plan: a plan whose keys all match, or what it says of this model.
-        group: the ranks; no more than a sharded block has units.
-        share: where a rank's part of a parameter comes from, for a model without weights; cut out of it by default.
+        plan: a plan whose patterns all match, or its resolution for this model.
+        group: the ranks; at most as many as the units of a sharded block.
+        share: gives this rank's share of a parameter, for a model without weights; cut out of the parameter by default.
 
-    Raises ``ApplyError`` for a key that matches nothing, and an axis or integer that does not divide; the message has
-    its name.
+    Raises ``ApplyError`` for a pattern that matches nothing, and for an axis or integer that does not divide; the
+    message names it.
     """
     applied = Applied(model, resolve(plan, model) if isinstance(plan, Plan) else plan, group)
     _check(applied)
-    share = share or _cut_out
 
     def local(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
-        return _local(share(parameter, piece, group), parameter, piece, group)
+        own = local_part(parameter.detach(), piece, group).clone() if share is None else share(parameter, piece, group)
+        return _local(own, parameter, piece, group)
 
     _replace_parameters(applied, local)
     for path, name in applied.resolution.attributes:
@@ -68,7 +73,7 @@ def apply(model: torch.nn.Module, plan: Plan | Resolution, group: Group, share: 
 
 
 def undo(applied: Applied) -> torch.nn.Module:
-    """The whole model again, its parameters gathered from all ranks: the inverse of ``apply``."""
+    """Make the model whole again, with its parameters gathered from all ranks; all ranks must call it."""
     for handle in applied.handles:
         handle.remove()
     for scope, name, value in reversed(applied.integers):
@@ -78,14 +83,28 @@ def undo(applied: Applied) -> torch.nn.Module:
 
 
 def local_part(tensor: torch.Tensor, piece: Piece, group: Group) -> torch.Tensor:
-    """This rank's share of a whole tensor that is laid out as the parameter (itself, or its gradient)."""
+    """This rank's share of a whole tensor with the parameter's layout: of itself, or of its gradient."""
     if piece.dim < 0:
         return tensor
     return shard(tensor, piece.dim, piece.parts, group.rank, group.size, piece.units)
 
 
+def shard(
+    tensor: torch.Tensor, dim: int, parts: Sequence[int], rank: int, size: int, units: Units | None = None
+) -> torch.Tensor:
+    """A rank's share of a whole tensor: its slice of every packed block.
+
+    Args:
+        dim: the dimension to split.
+        parts: relative lengths of packed blocks, ``()`` for one block.
+        units: see ``stretches``, which also names the errors.
+    """
+    own = stretches(tensor.shape[dim], parts, rank, size, units)
+    return torch.cat([tensor.narrow(dim, start, length) for start, _, length in own], dim).contiguous()
+
+
 def put_together(local: torch.Tensor, piece: Piece, group: Group) -> torch.Tensor:
-    """A tensor from the shares of all ranks, which must all call this: the inverse of ``local_part``."""
+    """The whole tensor from the shares of all ranks, the inverse of ``local_part``; all ranks must call it."""
     if piece.dim < 0:
         return local
     lengths = share_lengths(piece.length, piece.parts, group.size, piece.units)
@@ -95,8 +114,14 @@ def put_together(local: torch.Tensor, piece: Piece, group: Group) -> torch.Tenso
     return unshard(first, piece.dim, piece.parts)
 
 
+def unshard(pieces: Sequence[torch.Tensor], dim: int, parts: Sequence[int]) -> torch.Tensor:
+    """The inverse of ``shard``, from the shares of all ranks in order."""
+    blocks = [piece.split(block_lengths(piece.shape[dim], parts), dim) for piece in pieces]  # type: ignore[no-untyped-call]
+    return torch.cat([block for group in zip(*blocks) for block in group], dim).contiguous()
+
+
 def _check(applied: Applied) -> None:
-    """Find every reason before anything is changed."""
+    """Raise ``MisfitError`` for an axis that does not divide, before anything is changed."""
     group, parameters = applied.group, dict(applied.model.named_parameters(remove_duplicate=False))
     for name, piece in applied.resolution.pieces.items():
         try:
@@ -104,10 +129,6 @@ def _check(applied: Applied) -> None:
                 share_length(parameters[name].shape[piece.dim], piece.parts, group.rank, group.size, piece.units)
         except ApplyError as error:
             raise MisfitError(name, f"{name}: {error}") from error
-
-
-def _cut_out(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.Tensor:
-    return local_part(parameter.detach(), piece, group).clone()
 
 
 def _local(local: torch.Tensor, parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.nn.Parameter:
@@ -121,7 +142,7 @@ def _local(local: torch.Tensor, parameter: torch.nn.Parameter, piece: Piece, gro
 
 
 def summed_copies(gradient: torch.Tensor, shape: tuple[int, ...], piece: Piece, group: Group) -> torch.Tensor:
-    """The gradient of a share, summed over the ranks that have a copy of it."""
+    """The gradient of a share, summed over the ranks that hold copies of the share."""
     whole, dim = gradient.new_zeros(shape), piece.dim
     moves = stretches(shape[dim], piece.parts, group.rank, group.size, piece.units)
     for start, local, length in moves:
@@ -136,14 +157,14 @@ def _whole(parameter: torch.nn.Parameter, piece: Piece, group: Group) -> torch.n
 
 def _replace_parameters(applied: Applied, make: Any) -> None:
     made: dict[int, torch.nn.Parameter] = {}
-    keep = []  # old parameters stay alive until all names are done, so that no identity is used twice
+    keep = []  # alive until all names are done, so that no new parameter gets the identity of an old one
     for name, piece in applied.resolution.pieces.items():
         owner_path, _, leaf = name.rpartition(".")
         owner = applied.model.get_submodule(owner_path)
         old = owner._parameters[leaf]
         assert old is not None
         keep.append(old)
-        if any(old is new for new in made.values()):  # of a module that is known by two names
+        if any(old is new for new in made.values()):  # a module with two names
             continue
         if id(old) not in made:
             made[id(old)] = make(old, piece, applied.group)
@@ -151,7 +172,7 @@ def _replace_parameters(applied: Applied, make: Any) -> None:
 
 
 def _shrink(applied: Applied, module: torch.nn.Module, path: str, name: str) -> None:
-    """``num_heads``, ``config.num_heads`` (on a copy of the configuration for this module) or ``sizes[0]``."""
+    """Shrink ``num_heads``, ``config.num_heads`` (in a copy of the configuration for this module) or ``sizes[0]``."""
     scope: Any = module
     if name.startswith("config.") or "." in name:
         field_name, _, name = name.partition(".")
@@ -191,12 +212,12 @@ def _own_integer(applied: Applied, path: str, name: str, value: int) -> int:
 
 
 def attach(applied: Applied, path: str, name: str, group: Group) -> list[Any]:
-    """Hook the forward of a style to a module whose parameters are shares.
+    """Hook the forward of a style to a module.
 
     Returns:
         The handles of the hooks.
 
-    Raises ``ApplyError`` if the style cannot serve this module.
+    Raises ``ApplyError`` if the style does not fit the module.
     """
     style, module = STYLES[name], applied.model.get_submodule(path)
     firsts: dict[str, tuple[int, int]] = {}

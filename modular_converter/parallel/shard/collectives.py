@@ -1,4 +1,4 @@
-"""Collectives with gradients over a group of ranks: of processes (gloo, nccl) or of threads in one process."""
+"""Collectives with gradients over ranks: processes (gloo, nccl), or threads of one process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modular_converter.parallel.errors import RankError
 
 
 class Group(Protocol):
-    """Ranks that hold the same inputs. Every rank must make the same calls in the same order."""
+    """Ranks with the same inputs. All ranks must make the same calls in the same order."""
 
     rank: int
     size: int
@@ -28,10 +28,10 @@ class Group(Protocol):
 
 
 class Restorable(Protocol):
-    """State that was taken, to be given back."""
+    """A saved state of the process."""
 
     def give_back(self) -> object:
-        """Write it back to where it was."""
+        """Restore the state."""
 
 
 class ProcessGroup:
@@ -54,13 +54,13 @@ class ProcessGroup:
         return pieces
 
     def sum_of_parts(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The sum over the ranks of one of several tensors of the same shape: the first rank gets that of the first."""
+        """The reduce-scatter of tensors of the same shape: rank ``n`` gets the sum over the ranks of ``parts[n]``."""
         result = torch.empty_like(parts[0])
         dist.reduce_scatter(result, list(parts), group=self.group)
         return result
 
     def from_first(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The first rank's tensor, which has the same shape and type, without gradients."""
+        """The first rank's tensor, without gradients; the tensors of all ranks have the same shape and type."""
         result = tensor.detach().clone(memory_format=torch.contiguous_format)
         sent = result.view(torch.uint8) if result.dtype == torch.bool else result  # gloo has no booleans
         dist.broadcast(sent, group=self.group, group_src=0)
@@ -68,15 +68,15 @@ class ProcessGroup:
 
 
 class ThreadBoard:
-    """The exchange between thread ranks: each puts its tensor there, all wait, each takes the tensors that it needs.
+    """The exchange of tensors between ranks that are threads: each rank stores its tensor, all wait, all read.
 
-    Calls have labels, so that different calls of the ranks are an error, not wrong numbers. A rank that fails breaks
-    the barrier for all, so that none waits for ever. Between meetings one rank computes at a time, with a random state
-    of its own: torch has one default generator a process, and models that draw from it must draw the same. So it is
-    with other state that threads share and processes do not.
+    Calls have labels, so that different calls raise an error instead of mixing numbers. A rank that fails breaks the
+    barrier, so that no other rank waits for ever. Between two collectives one rank computes at a time, with a random
+    state of its own: torch has one default generator for all threads, and each rank must draw the same numbers as in a
+    process of its own. The same holds for any other state that threads share and processes do not.
 
     Args:
-        take: takes this state, for its method that gives it back.
+        take: saves this other state.
     """
 
     def __init__(self, size: int, timeout_s: float = 60.0, take: Callable[[], Restorable] | None = None) -> None:
@@ -87,7 +87,7 @@ class ThreadBoard:
         self.baton = threading.Lock()
 
     def meet(self, rank: int, label: str, tensor: torch.Tensor) -> list[torch.Tensor]:
-        """All ranks' tensors, in order. Raises ``RankError`` when the ranks do not make the same call."""
+        """The tensors of all ranks, in order. Raises ``RankError`` if the ranks make different calls."""
         self.slots[rank] = (f"{label} {tuple(tensor.shape)}", tensor.detach())
         random, taken = torch.get_rng_state(), self.take() if self.take else None
         self.baton.release()
@@ -104,7 +104,7 @@ class ThreadBoard:
             if taken is not None:
                 taken.give_back()
         if len(labels) > 1:
-            raise RankError(f"the ranks disagree: {' against '.join(sorted(labels))}")
+            raise RankError(f"the ranks make different calls: {' against '.join(sorted(labels))}")
         return [value for _, value in found]
 
 
@@ -126,11 +126,11 @@ class ThreadGroup:
 def run_on_threads(
     ranks: int, work: Callable[[ThreadGroup], bool], take: Callable[[], Restorable] | None = None
 ) -> None:
-    """Run ranks that are threads, one at a time between their meetings, until all have ended.
+    """Run ranks as threads, one at a time between two collectives, until all have ended. Raises the error of a rank.
 
     Args:
-        work: of a rank; whether it has failed, so that the others shall not wait for it. What it raises is raised again.
-        take: takes state of the process, of which each rank is to have its own; all begin with the present one.
+        work: runs one rank; returns whether it has failed, so that the other ranks do not wait for it.
+        take: saves the state of the process that each rank has for itself; all ranks begin with the present state.
     """
     board = ThreadBoard(ranks, take=take)
     present = take() if take else None
@@ -143,7 +143,7 @@ def run_on_threads(
                 if present is not None:
                     present.give_back()
                 failed = work(ThreadGroup(board, rank))
-        except BaseException as error:  # a rank without a result must not count as successful
+        except BaseException as error:  # otherwise a rank without a result would count as successful
             errors.append(error)
         if failed:
             board.barrier.abort()
@@ -192,10 +192,10 @@ class _Gather(torch.autograd.Function):
 
 
 def all_shares(tensor: torch.Tensor, group: Group, dim: int, lengths: Sequence[int]) -> list[torch.Tensor]:
-    """The shares of all ranks, in order of rank. Those that are shorter than the longest travel with padding.
+    """The shares of all ranks, in order of rank. Shorter shares are padded for the all-gather.
 
     Args:
-        lengths: of all ranks' shares along ``dim``.
+        lengths: of the shares of all ranks along ``dim``.
     """
     most = max(lengths)
     if min(lengths) == most:
@@ -208,18 +208,18 @@ def all_shares(tensor: torch.Tensor, group: Group, dim: int, lengths: Sequence[i
 
 
 def borders_of(lengths: Sequence[int]) -> tuple[int, ...]:
-    """The first entry of each rank, and the length of the whole, from the lengths of the shares."""
+    """The first entry of each rank, then the length of the whole axis, from the lengths of the shares."""
     return (0, *accumulate(lengths))
 
 
-# Group -> what it has entered last: the tensor, its version, and the tensor that the region got.
+# Group -> the tensor that entered last, its version, and the tensor inside the region.
 _ENTERED: WeakKeyDictionary[Group, tuple[ref[torch.Tensor], int, torch.Tensor]] = WeakKeyDictionary()
 
 
 def enter(tensor: torch.Tensor, group: Group) -> torch.Tensor:
-    """A whole tensor into a sharded region: itself forward, its gradient summed over the ranks.
+    """Take a whole tensor into a sharded region: the identity forward, an all-reduce of the gradient backward.
 
-    The gradients of several uses one after the other, such as query, key and value, are added up first and summed once.
+    Successive uses of a tensor, such as query, key and value, share one all-reduce: their gradients are added up first.
     """
     if not tensor.requires_grad:
         return tensor
@@ -228,33 +228,33 @@ def enter(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     last = _ENTERED.get(group)
     if last is not None and last[0]() is tensor and last[1] == tensor._version:
         return last[2]
-    entering = getattr(tensor, "entering", None)  # of parts of a sequence
+    entering = getattr(tensor, "entering", None)  # set by ``sequence.whole_sequence``
     entered: torch.Tensor = _Enter.apply(tensor, group) if entering is None else entering()  # type: ignore[no-untyped-call]
     _ENTERED[group] = ref(tensor), tensor._version, entered
     return entered
 
 
 def forget_entered(group: Group) -> None:
-    """Drop the tensor that was entered last, and the graph behind it, at the end of a forward."""
+    """Drop the tensor that entered last, and its graph, at the end of a forward."""
     _ENTERED.pop(group, None)
 
 
 def summed(tensor: torch.Tensor, group: Group) -> torch.Tensor:
-    """Partial results out of a sharded region: their sum forward, the gradient as it is."""
+    """Take partial sums out of a sharded region: an all-reduce forward, the identity backward."""
     return _Sum.apply(tensor, group)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def gathered(tensor: torch.Tensor, group: Group, dim: int, borders: Sequence[int]) -> torch.Tensor:
-    """Shards along ``dim`` put together: the whole tensor forward, this rank's share of the gradient backward.
+    """The all-gather of shares along ``dim``; backward, this rank's share of the gradient.
 
     Args:
-        borders: of ``borders_of``.
+        borders: the result of ``borders_of``.
     """
     return _Gather.apply(tensor, group, dim, borders)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class GroupRegion:
-    """A group of ranks in the form that the forward of a style uses: ``Region`` of the styles."""
+    """The ``Region`` of the styles, over a group."""
 
     def __init__(self, group: Group) -> None:
         self.group, self.rank, self.size = group, group.rank, group.size

@@ -1,4 +1,4 @@
-"""The value on a rank of an integer of a model's code, such as a number of heads."""
+"""A rank's value of an integer in a model's code, such as the number of heads."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from modular_converter.parallel.plans.units import Units
 from modular_converter.parallel.shard.shares import block_lengths, share_length
 
 
-# Where the library's attentions keep how many query heads share a key/value head.
+# The library's names for the number of query heads of one key/value head.
 _GROUP_SIZES = ("num_key_value_groups", "num_kv_groups", "n_rep")
 
 
 def group_sizes(model: torch.nn.Module, pieces: Mapping[str, Piece], size: int) -> list[tuple[str, str]]:
-    """The integers, by module path and name, that state the members of units which ranks share out."""
+    """(Module path, name) of each integer that states the number of members in units that ranks divide."""
     found: dict[tuple[str, str], None] = {}
     for parameter, piece in pieces.items():
         units = piece.units
@@ -31,12 +31,13 @@ def group_sizes(model: torch.nn.Module, pieces: Mapping[str, Piece], size: int) 
 
 
 def own_integer(pieces: Mapping[str, Piece], label: str, value: int, rank: int, size: int) -> int:
-    """A rank's part of an integer: as many of its units as the rank has of the weights' around it.
+    """A rank's value of an integer: it shrinks as the weights around it do.
 
     Args:
         label: ``module path:name``.
+        value: of the whole model.
 
-    Raises ``MisfitError`` if the weights do not show the meaning of the integer.
+    Raises ``MisfitError`` if the weights do not show what the integer counts.
     """
     path = label.partition(":")[0]
     near = _near(pieces, path)
@@ -45,7 +46,8 @@ def own_integer(pieces: Mapping[str, Piece], label: str, value: int, rank: int, 
         is_group_size = label.replace(".", ":").rpartition(":")[2] in _GROUP_SIZES
         found = _among_members(shared, value, rank, size, is_group_size)
     else:
-        uneven = {units for piece in near if (units := _units_of(piece)).number % size}
+        every = {piece.units or Units(min(block_lengths(piece.length, piece.parts))) for piece in near}
+        uneven = {units for units in every if units.number % size}
         fitting = [units for units in uneven if value % units.number == 0]
         found = {value // units.number * units.own(rank, size)[1] // max(units.members, 1) for units in fitting}
         if not uneven and value % size == 0:
@@ -53,13 +55,13 @@ def own_integer(pieces: Mapping[str, Piece], label: str, value: int, rank: int, 
         if not uneven:
             raise MisfitError(path, f"{label} is {value}, which does not divide over {size} ranks")
     if len(found) != 1:
-        said = f"{label} is {value}, and no weight near it says how it is shared out over {size} ranks"
+        said = f"{label} is {value}, and no weight near it shows how it divides over {size} ranks"
         raise MisfitError(path, said)
     return found.pop()
 
 
 def _near(pieces: Mapping[str, Piece], path: str) -> list[Piece]:
-    """The weights that are cut within a module, or within the nearest one around it."""
+    """The sharded weights of a module, or of its nearest parent that has any."""
     words = path.split(".") if path else []
     for depth in range(len(words), -1, -1):
         start = "".join(f"{word}." for word in words[:depth])
@@ -69,15 +71,12 @@ def _near(pieces: Mapping[str, Piece], path: str) -> list[Piece]:
     return []
 
 
-def _units_of(piece: Piece) -> Units:
-    return piece.units or Units(min(block_lengths(piece.length, piece.parts)))
-
-
 def _among_members(near: Sequence[Piece], value: int, rank: int, size: int, is_group_size: bool) -> set[int]:
-    """The parts that an integer can be where ranks share out the members of units: heads, groups, widths of weights.
+    """A rank's possible values of an integer, if ranks divide the members of units: of heads, groups, or a width.
 
     Args:
-        is_group_size: what it is where a group has as many members as there are groups; else the number of groups.
+        is_group_size: decides where a group has as many members as there are groups: whether the integer counts the
+            members of a group, or the groups.
     """
     found = {
         share_length(piece.length, piece.parts, rank, size, piece.units) for piece in near if piece.length == value

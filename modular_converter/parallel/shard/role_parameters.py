@@ -1,7 +1,7 @@
-"""Parameters with a role: a share that communicates wherever the model's code computes with it.
+"""Parameters with a role: shares that communicate wherever the model's code computes with them.
 
-The role sits on the parameter, not on a module's forward, so that bare parameters, ``einsum``, shared weights and
-functions that are handed a module's weight all behave alike.
+The role is on the parameter, not on a module's forward. So it also holds for bare parameters, ``einsum``, tied weights
+and functions that take a module's weight.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RoleTensor(_Role, torch.Tensor):
 def make_parameter(
     local: torch.Tensor, like: torch.Tensor, roles: frozenset[str], group: Group, borders: tuple[int, ...]
 ) -> Any:
-    """A parameter that holds a rank's share; ``borders`` are those of all shares, see ``WeightUse``."""
+    """A parameter with a rank's share; ``borders`` as in ``WeightUse``."""
     made = RoleParameter(local, requires_grad=like.requires_grad)
     made.styles, made.whole = styles_of(roles)
     made.group, made.borders = group, borders
@@ -64,7 +64,7 @@ def make_parameter(
 
 
 class RoleOwner(Protocol):
-    """The role of a weight, wherever it is kept."""
+    """The role of a weight."""
 
     @property
     def styles(self) -> tuple[Style, ...]: ...
@@ -77,13 +77,13 @@ class RoleOwner(Protocol):
 
 
 def styles_of(roles: frozenset[str]) -> tuple[tuple[Style, ...], bool]:
-    """The styles with a forward of their own among the roles of a weight, and whether the weight stays whole."""
+    """The styles of a weight's roles that have a forward, and whether the weight stays whole."""
     styles = [STYLES[name] for name in reversed(STYLES) if name in roles]
     return tuple(style for style in styles if style.forward is not None), not any(style.cuts for style in styles)
 
 
 def with_role(local: torch.Tensor, owner: RoleOwner) -> torch.Tensor:
-    """The same tensor, with its gradient, as one that communicates where the model's code computes with it."""
+    """The tensor with the owner's role; it stays part of the autograd graph."""
     made: Any = local.as_subclass(RoleTensor)
     made.styles, made.whole, made.group, made.borders = owner.styles, owner.whole, owner.group, owner.borders
     return made  # type: ignore[no-any-return]
@@ -119,7 +119,7 @@ def _carried(result: Any, owner: _Role) -> Any:
 
 
 def _with_style(func: Callable[..., Any], name: str, owner: _Role, args: Any, kwargs: Any) -> Any:
-    """The result by the first style of the weight that handles the function; a tied weight can have several styles."""
+    """The function's result by the first style that handles it; a tied weight can have several styles."""
     region = GroupRegion(owner.group)
     if "input" in kwargs:  # torch's name for the first argument
         args, kwargs = (kwargs["input"], *args), {key: value for key, value in kwargs.items() if key != "input"}

@@ -1,10 +1,11 @@
-"""Activations that each rank holds for its part of the sequence, between regions that need the whole of it.
+"""Activations that are divided along the sequence, between regions that need the whole sequence.
 
-A whole tensor has its complete gradient on every rank, a part the gradient of its own entries.
+A whole tensor has its complete gradient on every rank, a part has the gradient of its own entries.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,26 +17,20 @@ from modular_converter.parallel.shard.collectives import Group, GroupRegion, Pro
 SEQUENCE = 1
 
 
-class _Part(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, group: Group) -> torch.Tensor:
-        ctx.group = group
-        return _own(tensor, group)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return _joined(gradients[0], ctx.group), None
+Exchange = Callable[[torch.Tensor, Group], torch.Tensor]
 
 
-class _Whole(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, part: torch.Tensor, group: Group) -> torch.Tensor:
-        ctx.group = group
-        return _joined(part, group)
+class _Exchanged(torch.autograd.Function):
+    """One exchange forward, and its inverse or its transpose backward."""
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return _own(gradients[0], ctx.group), None
+    def forward(ctx: Any, tensor: torch.Tensor, group: Group, there: Exchange, back: Exchange) -> torch.Tensor:
+        ctx.group, ctx.back = group, back
+        return there(tensor, group)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        return ctx.back(gradients[0], ctx.group), None, None, None
 
 
 class _Enter(torch.autograd.Function):
@@ -49,38 +44,27 @@ class _Enter(torch.autograd.Function):
         return _sum(gradients[0], ctx.group), None, None
 
 
-class _PartOfSum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, group: Group) -> torch.Tensor:
-        ctx.group = group
-        return _sum(tensor, group)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return _joined(gradients[0], ctx.group), None
-
-
 def part_of_sequence(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     """This rank's part of a whole tensor, whose length divides by the number of ranks."""
-    return _Part.apply(tensor, group)  # type: ignore[no-any-return,no-untyped-call]
+    return _Exchanged.apply(tensor, group, _own, _joined)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def whole_sequence(part: torch.Tensor, group: Group) -> torch.Tensor:
     """The whole tensor from the parts of all ranks.
 
-    Where it enters a sharded region, the gradients of all ranks are summed and given out in one collective.
+    If it enters a sharded region, the gradients of all ranks go through one reduce-scatter.
     """
-    whole: Any = _Whole.apply(part, group)  # type: ignore[no-untyped-call]
+    whole: Any = _Exchanged.apply(part, group, _joined, _own)  # type: ignore[no-untyped-call]
     data = whole.detach()
     whole.entering = lambda: _Enter.apply(part, data, group)  # type: ignore[no-untyped-call]
     return whole  # type: ignore[no-any-return]
 
 
 class ScatteringRegion(GroupRegion):
-    """A region whose partial tensors are summed and given out along the sequence in one collective."""
+    """A region whose partial sums go through a reduce-scatter along the sequence."""
 
     def sum(self, value: torch.Tensor) -> torch.Tensor:
-        return _PartOfSum.apply(value, self.group)  # type: ignore[no-any-return,no-untyped-call]
+        return _Exchanged.apply(value, self.group, _sum, _joined)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def _own(tensor: torch.Tensor, group: Group) -> torch.Tensor:

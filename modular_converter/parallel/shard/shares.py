@@ -1,28 +1,17 @@
-"""The part of a sharded axis on each rank: integers only, for tensors, for rows in transfer and for tables.
+"""The share of an axis that each rank holds, as integers: for tensors, for rows in transfer and for tables.
 
-Each packed block of an axis is a number of equal units (heads, or single entries), and each rank holds neighbouring ones:
-50257 rows on 2 ranks are 25129 and 25128. The first ranks hold one more where the number does not divide.
+Each packed block of an axis consists of equal units (heads, or single entries), and each rank holds neighbouring units:
+50257 rows on 2 ranks are 25129 and 25128. If the number does not divide, the first ranks hold one unit more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import gcd
-from typing import Protocol
 
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.plans.units import Units
-
-
-class Split(Protocol):
-    """How a tensor is cut, such as a ``Piece``: the dimension (-1 for none), its packed blocks and its units."""
-
-    @property
-    def dim(self) -> int: ...
-    @property
-    def parts(self) -> tuple[int, ...]: ...
-    @property
-    def units(self) -> Units | None: ...
 
 
 def block_lengths(length: int, parts: Sequence[int]) -> list[int]:
@@ -32,7 +21,7 @@ def block_lengths(length: int, parts: Sequence[int]) -> list[int]:
     """
     if not parts:
         return [length]
-    common = gcd(*parts)  # the blocks of a share have only the proportion
+    common = gcd(*parts)  # the blocks of a share have the same proportion, and may be shorter
     unit, rest = divmod(length, sum(parts) // common)
     if rest:
         raise ApplyError(f"an axis of length {length} does not divide into parts {':'.join(map(str, parts))}")
@@ -45,10 +34,10 @@ def stretches(
     """A rank's slice of each block of an axis: ``(start in the whole, start in the share, length)``.
 
     Args:
-        units: those of each block; None for single entries.
+        units: of each block; None for single entries.
 
-    Raises ``ApplyError`` if a block is not made of so many units, has fewer than there are ranks, or blocks of several
-    lengths have no common units and do not divide.
+    Raises ``ApplyError`` if a block does not divide into its units, has fewer units than there are ranks, or blocks of
+    different lengths have no units and do not divide.
     """
     blocks = block_lengths(length, parts)
     if units is None and len(set(blocks)) > 1 and any(block % size for block in blocks):
@@ -78,23 +67,22 @@ def share_lengths(length: int, parts: Sequence[int], size: int, units: Units | N
     return tuple(share_length(length, parts, rank, size, units) for rank in range(size))
 
 
-def is_uneven(splits: Iterable[tuple[int, Split]], size: int) -> bool:
-    """Whether some ranks hold more of an axis than others, from the whole lengths of the axes that are cut."""
-    return any(
-        len(set(share_lengths(length, one.parts, size, one.units))) > 1 for length, one in splits if one.dim >= 0
-    )
+def is_uneven(pieces: Iterable[Piece], size: int) -> bool:
+    """Whether some ranks hold more of an axis than others."""
+    cut = [piece for piece in pieces if piece.dim >= 0]
+    return any(len(set(share_lengths(piece.length, piece.parts, size, piece.units))) > 1 for piece in cut)
 
 
-def share_shape(shape: tuple[int, ...], split: Split | None, rank: int, size: int) -> tuple[int, ...]:
-    """The shape of a rank's share; ``shape`` itself for what stays whole."""
-    if split is None or split.dim < 0:
+def share_shape(shape: tuple[int, ...], piece: Piece | None, rank: int, size: int) -> tuple[int, ...]:
+    """The shape of a rank's share; ``shape`` itself for a tensor that stays whole."""
+    if piece is None or piece.dim < 0:
         return shape
-    dim = split.dim
-    return (*shape[:dim], share_length(shape[dim], split.parts, rank, size, split.units), *shape[dim + 1 :])
+    dim = piece.dim
+    return (*shape[:dim], share_length(shape[dim], piece.parts, rank, size, piece.units), *shape[dim + 1 :])
 
 
-def largest_share(shape: tuple[int, ...], split: Split | None, size: int) -> tuple[int, ...]:
+def largest_share(shape: tuple[int, ...], piece: Piece | None, size: int) -> tuple[int, ...]:
     """The shape of the largest share of all ranks."""
-    if split is None or split.dim < 0:
+    if piece is None or piece.dim < 0:
         return shape
-    return max((share_shape(shape, split, rank, size) for rank in range(size)), key=lambda own: own[split.dim])
+    return max((share_shape(shape, piece, rank, size) for rank in range(size)), key=lambda own: own[piece.dim])

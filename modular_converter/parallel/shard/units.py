@@ -1,7 +1,7 @@
-"""The units of a user's model that may not be cut, such as heads and groups, read from the axes of its own forward.
+"""The units of a user's model that no cut may divide, such as heads, found by following the axes of its forward.
 
-A plan says which axis of a weight is sharded. An axis of 768 entries can be 12 heads of 64, and 8 ranks must get whole
-heads. A run of the model, with or without data, shows how its code takes the axis apart.
+A plan says which axis of a weight is sharded. An axis of 768 entries can be 12 heads of 64, and each of 8 ranks must get
+whole heads. A run of the model, with or without data, shows how its code factors the axis.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from modular_converter.parallel.trace.graph import Trace
 from modular_converter.parallel.trace.record import record
 
 
-# These weights have whole tensors on both sides, so that a cut may lie anywhere.
+# Forms of weights whose inputs and outputs are whole tensors, so that a cut may lie anywhere.
 WHOLE_OUTSIDE = {Inference.SUMMED_LOOKUP, Inference.GATHERED_PRODUCT, Inference.SLICED_SUMMED_PRODUCT}
 ALIGNMENT = 16
-"""Entries: torch's grouped products want 16 bytes, tensor cores 8 or 16 numbers."""
+"""In entries. torch's grouped products need multiples of 16 bytes, tensor cores of 8 or 16 entries."""
 NARROWEST_HEAD = 4
-"""Interleaved gate and up weights are pairs; a factor at least this wide is a head."""
+"""A factor at least this wide is a head; interleaved gate and up weights have a factor of 2."""
 
 
 def plan_for_ranks(plan: Plan, model: torch.nn.Module, inputs: Mapping[str, Any], ranks: int) -> Plan:
-    """The plan of a small instance with the units that so many ranks need; its axes divide by ``DIVISOR`` anyway."""
+    """The plan with the units that ``ranks`` need on a small instance, whose axes all divide by ``DIVISOR``."""
     if DIVISOR % ranks == 0:
         return plan
     try:
         return with_units(plan, model, record(model, inputs), ranks)
-    except TraceError:  # it runs, but cannot be followed: the proof decides
+    except TraceError:  # the axes cannot be followed: the proof decides
         return plan
 
 
 def without_units(plan: Plan) -> Plan:
-    """The plan without the numbers of units that were read off one model; expressions hold for any."""
+    """The plan without the numbers of units, which hold for one model; expressions hold for any model and stay."""
     rules = (replace(rule, units=None, members=0) if isinstance(rule.units, int) else rule for rule in plan.rules)
     return replace(plan, rules=tuple(rules))
 
 
 def with_units(plan: Plan, model: torch.nn.Module, trace: Trace, ranks: int) -> Plan:
-    """The plan with ``units=`` where ranks cannot have equal parts of an axis that the model's code takes apart.
+    """The plan with ``units=`` where the ranks cannot get equal shares of an axis that the model's code factors.
 
     Args:
-        trace: a forward of the model, or of a part of it with the same names.
+        trace: a forward of the model, or of a part of it with the same parameter names.
 
     Raises ``ApplyError`` if a rule does not fit the model.
     """
@@ -93,10 +93,12 @@ def with_units(plan: Plan, model: torch.nn.Module, trace: Trace, ranks: int) -> 
 
 @dataclass(frozen=True)
 class _Count:
-    """The length of the outermost factor of an axis, the entries behind each of its members, and which factor it is.
+    """The outermost factor of an axis.
 
     Attributes:
-        axis: the same for two weights if the model's code has shown that they have the same factor; -1 for several.
+        number: its length.
+        width: entries of the axis for each member of the factor.
+        axis: identity of the factor, the same for two weights if the model's code unifies them; -1 for several factors.
     """
 
     number: int
@@ -105,26 +107,23 @@ class _Count:
 
 
 def unknown_cut(pieces: Mapping[str, Piece], ranks: int) -> str:
-    """The first parameter with unequal shares of an axis without known units, so that a cut may lie anywhere; or ""."""
-    outside = {name.rpartition(".")[0] for name, piece in pieces.items() if _is_whole_outside(piece)}
-    # Tied weights share a piece: the bias of a head may have its first name outside of the layer.
+    """The first parameter with unequal shares of an axis whose units are unknown but matter; ``""`` if there is none."""
+    forms = {name: {STYLES[role].inference for role in piece.roles} for name, piece in pieces.items()}
+    outside = {name.rpartition(".")[0] for name, own in forms.items() if own & WHOLE_OUTSIDE}
+    # By piece, which tied weights share: the bias of a head may have its first name outside of the head.
     cut_anywhere = {id(piece) for name, piece in pieces.items() if name.rpartition(".")[0] in outside}
     for name, piece in pieces.items():
-        if piece.units is None and id(piece) not in cut_anywhere and is_uneven([(piece.length, piece)], ranks):
+        if piece.units is None and id(piece) not in cut_anywhere and is_uneven([piece], ranks):
             return name
     return ""
 
 
-def _is_whole_outside(piece: Piece) -> bool:
-    return any(STYLES[role].inference in WHOLE_OUTSIDE for role in piece.roles)
-
-
 def _members(counts: Mapping[str, _Count], ranks: int) -> dict[str, int]:
-    """The members of units that more ranks than units share out, by parameter: the query heads of a key/value head.
+    """Parameter -> members of each unit, for axes with fewer units than ranks: the query heads of a key/value head.
 
-    Key/value weights have 1, so that ranks hold copies. Left out where the weights of a module do not show such a ratio,
-    or where ranks would be without a member. Where a group has as many heads as there are groups, lengths do not tell
-    which of both is outermost, and the factor has to be the same one.
+    Key/value weights have 1 member, so that ranks hold copies. A parameter is left out if the weights of its module show
+    no such ratio, or if a rank would get no member. If each group has as many heads as there are groups, the lengths do
+    not show which factor is the outer one; then all weights must have the same factor.
     """
     modules: dict[tuple[str, int], dict[str, _Count]] = {}
     for name, count in counts.items():
@@ -147,12 +146,12 @@ def _members(counts: Mapping[str, _Count], ranks: int) -> dict[str, int]:
 
 
 def _units(count: _Count | None, heads: Collection[int], ranks: int) -> int | None:
-    """The units of an axis; None if ranks get equal parts, or if its units are unknown.
+    """The number of units of an axis; None if ranks get equal shares, or if the units are unknown.
 
-    Widths are cut at multiples of ``ALIGNMENT`` entries, so that products with them stay fast, or work at all.
+    Widths are cut at multiples of ``ALIGNMENT`` entries: products with other widths are slow, or not supported.
 
     Args:
-        heads: the numbers of heads, which are not put together to multiples.
+        heads: the numbers of heads, which are not merged to multiples.
     """
     if count is None or count.number % ranks == 0:
         return None
@@ -163,7 +162,10 @@ def _units(count: _Count | None, heads: Collection[int], ranks: int) -> int | No
 
 
 def _outermost(flow: Flow, seq: Seq, blocks: int) -> tuple[int, int] | None:
-    """The outermost factor of each block of an axis, its length and its number; None where lengths are not the same."""
+    """Length and identity of the outermost factor of each block of an axis; None if the lengths differ.
+
+    The identity is -1 if the blocks have different factors.
+    """
     flat = flow.axes.flat(seq)
     if not flat:
         return None

@@ -55,7 +55,7 @@ def test_ranks_that_make_different_calls_disagree(call):
         return False
 
     run_on_threads(2, work)
-    assert len(said) == 2 and all("the ranks disagree: " in text and " against " in text for text in said)
+    assert len(said) == 2 and all("the ranks make different calls: " in text and " against " in text for text in said)
 
 
 def test_each_rank_gets_the_sum_and_all_parts_and_draws_what_the_others_draw():

@@ -64,9 +64,9 @@ def test_the_nearest_weights_that_are_cut_say_it():
     [
         (EVEN, "attn:heads", 6, 4, "attn:heads is 6, which does not divide over 4 ranks"),
         ({}, "attn:heads", 6, 4, "attn:heads is 6, which does not divide over 4 ranks"),
-        (UNEVEN, "attn:heads", 24, 4, "attn:heads is 24, and no weight near it says how"),
-        (UNEVEN, ":both", 50, 4, "no weight near it says how it is shared out over 4 ranks"),
-        (GROUPED, "attn:heads", 5, 4, "attn:heads is 5, and no weight near it says how"),
+        (UNEVEN, "attn:heads", 24, 4, "attn:heads is 24, and no weight near it shows how"),
+        (UNEVEN, ":both", 50, 4, "no weight near it shows how it divides over 4 ranks"),
+        (GROUPED, "attn:heads", 5, 4, "attn:heads is 5, and no weight near it shows how"),
     ],
 )
 def test_an_integer_of_which_nothing_is_known_is_refused_with_its_place(pieces, label, value, size, said):

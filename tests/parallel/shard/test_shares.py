@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.plans.units import Units
-from modular_converter.parallel.shard.shards import shard
+from modular_converter.parallel.shard.apply import shard
 from modular_converter.parallel.shard.shares import block_lengths, is_uneven, largest_share, share_shape
 
 
@@ -20,19 +20,17 @@ def piece(dim, parts=(), units=None, length=0):
 def test_shapes_are_those_of_the_cut_tensors(ranks, more, parts, dim):
     shape = [3, 3]
     shape[dim] = 4 * (ranks + more) * (sum(parts) or 1)
-    split = piece(dim, parts, Units(ranks + more))
+    split = piece(dim, parts, Units(ranks + more), shape[dim])
     own = [tuple(shard(torch.zeros(shape), dim, parts, rank, ranks, split.units).shape) for rank in range(ranks)]
     assert [share_shape(tuple(shape), split, rank, ranks) for rank in range(ranks)] == own
     assert largest_share(tuple(shape), split, ranks) == max(own)
-    assert (
-        is_uneven([(6, piece(-1)), (shape[dim], split)], ranks) == (len(set(own)) > 1) == bool((ranks + more) % ranks)
-    )
+    assert is_uneven([piece(-1, length=6), split], ranks) == (len(set(own)) > 1) == bool((ranks + more) % ranks)
 
 
 def test_what_stays_whole_has_its_own_shape():
     for split in (None, piece(-1)):
         assert share_shape((5, 7), split, 1, 3) == largest_share((5, 7), split, 3) == (5, 7)
-    assert not is_uneven([(5, piece(-1))], 3) and not is_uneven([], 3) and is_uneven([(5, piece(0))], 3)
+    assert not is_uneven([piece(-1, length=5)], 3) and not is_uneven([], 3) and is_uneven([piece(0, length=5)], 3)
 
 
 def test_blocks_have_the_lengths_of_their_proportion():

@@ -1,4 +1,4 @@
-"""Models that peft wraps: the wrapped model goes to the ranks, and the wrapper stays in use around it."""
+"""Models in a wrapper of peft: the inner model is sharded, and the wrapper keeps calling it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.engine.base.refused_methods import refuse
 from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.tiny.adapters import has_adapters
 
 
-# Methods of peft's modules that change weights, or which adapters compute.
+# Methods of peft's modules that change weights or adapters, or choose the adapters that compute.
 _CHANGES = (
     "add_adapter",
     "add_weighted_adapter",
@@ -49,13 +50,15 @@ def is_wrapper(model: Any) -> bool:
 
 
 def base_of(model: Any) -> Any:
-    """The model that goes to the ranks: the one inside of peft's wrapper, or the model itself.
+    """The model to shard: the model inside peft's wrapper, or the given model if there is no wrapper.
 
-    Raises ``ApplyError`` if the wrapper computes something itself, such as the tokens of a prompt.
+    Raises ``ApplyError`` if the wrapper has arithmetic of its own, such as learnt prompt tokens.
     """
     if not is_wrapper(model):
         return model
-    from peft.tuners.tuners_utils import BaseTuner  # others, such as adaption prompts, put a forward around the model
+    from peft.tuners.tuners_utils import (
+        BaseTuner,  # other tuners, such as adaption prompts, put a forward around the model
+    )
 
     tuner = model._modules.get("base_model")
     base = tuner._modules.get("model") if isinstance(tuner, BaseTuner) else None
@@ -74,8 +77,11 @@ def path_of_base(wrapper: torch.nn.Module, base: torch.nn.Module) -> str:
 
 
 def keep_adapters(model: torch.nn.Module, kind: type[PlanError], text: str) -> None:
-    """Make the modules of peft in a model refuse methods that change adapters; ``{name}`` in the text is the method's
-    name.
+    """Make the modules of peft in a model refuse methods that change adapters.
+
+    Args:
+        kind: of the error.
+        text: of the error; ``{name}`` in it becomes the method's name.
     """
     if "peft" not in sys.modules:
         return
@@ -83,20 +89,20 @@ def keep_adapters(model: torch.nn.Module, kind: type[PlanError], text: str) -> N
         if is_wrapper(module) and _REFUSED not in module.__dict__:
             found = [name for name in _CHANGES if callable(getattr(type(module), name, None))]
             module.__dict__[_REFUSED] = found
-            module.__dict__.update({name: functools.partial(_refuse, kind, text.format(name=name)) for name in found})
+            module.__dict__.update({name: functools.partial(refuse, kind, text.format(name=name)) for name in found})
 
 
 def wrap(wrapper: Any, base: torch.nn.Module, methods: type[Any], kind: type[PlanError], text: str) -> None:
-    """Give the wrapper of a model on the ranks the methods that it needs there, until ``let_go``.
+    """Give the wrapper of a sharded model the methods that it needs, until ``let_go``.
 
     Args:
-        methods: a class that comes before the wrapper's own.
-        kind: of the error of a method that changes adapters, with ``text``; see ``keep_adapters``.
+        methods: a class whose methods come before those of the wrapper's own class.
+        kind, text: see ``keep_adapters``.
     """
     keep_adapters(wrapper, kind, text)
     own = type(wrapper)
     wrapper.__class__ = type(own.__name__, (methods, own), {"__module__": own.__module__, "__doc__": own.__doc__})
-    base.__dict__[_AROUND] = [(wrapper, own)]  # in a list: it is no module of the model
+    base.__dict__[_AROUND] = [(wrapper, own)]  # in a list, so that torch does not register the wrapper as a child
 
 
 def let_go(base: torch.nn.Module) -> None:
@@ -116,7 +122,7 @@ def scales_of(model: torch.nn.Module) -> list[tuple[Any, dict[str, float]]]:
 
 
 def refuse_new_scales(known: list[tuple[Any, dict[str, float]]]) -> None:
-    """Raise ``PlanError`` where a scale was set since ``scales_of``: no method is called then that could refuse it."""
+    """Raise ``PlanError`` if a scale was set since ``scales_of``. peft calls no method then that could refuse it."""
     if any(layer.scaling != before for layer, before in known):
         raise PlanError(
             "the scale of an adapter was changed, which would not reach the ranks; take the model back with .cpu(), "
@@ -130,12 +136,8 @@ def _change_again(model: torch.nn.Module) -> None:
             del module.__dict__[name]
 
 
-def _refuse(kind: type[PlanError], text: str, *args: Any, **kwargs: Any) -> Any:
-    raise kind(text)
-
-
 def refuse_saving_adapters(model: torch.nn.Module, instead: str) -> None:
-    """Raise ``ApplyError`` for a model with adapters in its layers: its files would have other names than the library's."""
+    """Raise ``ApplyError`` for a model with adapters in its layers: its weights have other names than in a saved model."""
     if has_adapters(model):
         raise ApplyError(
             "the layers of this model hold adapters, so its files would not be those of a saved model; save the adapters with "
@@ -146,16 +148,16 @@ def refuse_saving_adapters(model: torch.nn.Module, instead: str) -> None:
 def state_of_adapters(
     wrapper: Any, whole: Mapping[str, torch.Tensor], fetch: Callable[[str], torch.Tensor], **how: Any
 ) -> dict[str, torch.Tensor]:
-    """The state of a wrapper for peft's ``save_pretrained``: the weights that it saves are fetched, others are empty.
+    """The state of a wrapper for peft's ``save_pretrained``: saved weights with data, all others without.
 
     Args:
-        whole: all names of the wrapper's state, with tensors of the whole shapes.
-        fetch: from a name to the whole tensor on the CPU; called in the same order everywhere.
+        whole: name -> a tensor of the whole shape and type, for the wrapper's whole state.
+        fetch: name -> the whole tensor on the CPU; all ranks call it in the same order.
         how: the arguments of ``save_pretrained``.
     """
     from peft import get_peft_model_state_dict
 
-    empty = {name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in whole.items()}
+    empty = {name: torch.empty_like(tensor, device="meta") for name, tensor in whole.items()}
     names = {id(tensor): name for name, tensor in empty.items()}
     layers = how.get("save_embedding_layers", "auto")
     for adapter in how.get("selected_adapters") or list(wrapper.peft_config):

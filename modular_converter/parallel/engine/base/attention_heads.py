@@ -19,15 +19,15 @@ from modular_converter.parallel.styles.colwise import COLWISE
 from modular_converter.parallel.styles.shard import SHARD
 
 
-# From (batch, heads of this rank, queries, keys) and the numbers of heads of all ranks to all heads, in order of rank.
+# Weights of this rank's heads, (batch, heads, queries, keys), and each rank's number of heads -> weights of all heads.
 Gather = Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]
 Owners = MutableMapping[torch.Tensor, bool]  # by identity
 
 
 def local_modules(model: torch.nn.Module, pieces: Mapping[str, Piece]) -> set[int]:
-    """The identities of modules that compute a share of their heads, before a sum or a gathering puts them together.
+    """The identities of the modules that compute a share of their heads, before an all-reduce or a gather.
 
-    A module without parameters counts as the next module around it.
+    A module without parameters counts as its nearest parent with parameters.
     """
     columns = [name.split(".") for name, piece in pieces.items() if piece.roles & {COLWISE.name, SHARD.name}]
     inside = {".".join(parts[:depth]) for parts in columns for depth in range(len(parts))}
@@ -40,10 +40,10 @@ def local_modules(model: torch.nn.Module, pieces: Mapping[str, Piece]) -> set[in
 
 @dataclass(frozen=True)
 class HeadCounts:
-    """From ``(batch, heads of this rank, queries, keys)`` to the numbers of heads of all ranks.
+    """Each rank's number of heads, for attention weights ``(batch, heads of this rank, queries, keys)``.
 
     Attributes:
-        uneven: they may differ, so that the ranks ask each other: all of them must call it alike.
+        uneven: whether the numbers may differ; then each call is a collective.
     """
 
     group: Group
@@ -51,7 +51,7 @@ class HeadCounts:
 
     @classmethod
     def of(cls, pieces: Mapping[str, Piece], group: Group) -> HeadCounts:
-        return cls(group, is_uneven([(piece.length, piece) for piece in pieces.values()], group.size))
+        return cls(group, is_uneven(pieces.values(), group.size))
 
     def __call__(self, value: torch.Tensor) -> tuple[int, ...]:
         if not self.uneven:
@@ -76,17 +76,17 @@ def _configs(model: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def heads_recorded(local: set[int]) -> Iterator[Owners]:
-    """Note which module makes each tensor that looks like attention weights, ``(batch, heads, queries, keys)``.
+    """Record the maker of each tensor that looks like attention weights, ``(batch, heads, queries, keys)``.
 
-    Names and shapes alone do not tell a share of the heads from all of them: a rank's part of 4 query heads is as many
-    as 2 key/value heads, and encoders and decoders may differ. Modules are called from the inside out, so that the
-    first one that returns a tensor is its maker.
+    Names and shapes do not tell a share of the heads from all heads: half of 4 query heads are as many as 2 key/value
+    heads, and encoders and decoders may differ. Inner modules return first, so the first module that returns a tensor
+    is its maker.
 
     Args:
-        local: of ``local_modules``.
+        local: the result of ``local_modules``.
 
     Yields:
-        The tensors, and whether their maker has a share of the heads.
+        Tensor -> whether its maker has a share of the heads.
     """
     owners: Owners = WeakIdKeyDictionary()  # a long generation must not keep tensors that it drops
 
@@ -104,10 +104,10 @@ def heads_recorded(local: set[int]) -> Iterator[Owners]:
 
 @contextlib.contextmanager
 def attentions_whole(model: torch.nn.Module, local: set[int], counts: HeadCounts, gather: Gather) -> Iterator[None]:
-    """Let all models inside ``model`` return the attention weights of all heads, also to code between them.
+    """Let all models inside ``model`` return the attention weights of all heads, to each other too.
 
     Args:
-        local: of ``local_modules``.
+        local: the result of ``local_modules``.
     """
     models = [
         module for module in model.modules() if hasattr(module, "config") and hasattr(module, "base_model_prefix")
@@ -137,10 +137,10 @@ def _with_whole_heads(
 
 
 def whole_heads(result: Any, model: Any, counts: HeadCounts, owners: Owners, gather: Gather) -> Any:
-    """Attention weights of a rank's own heads, put together with the others'; the rest of a result as it is.
+    """A result with the attention weights of all heads; everything else is unchanged.
 
     Args:
-        owners: of ``heads_recorded``; empty if nothing was recorded.
+        owners: the result of ``heads_recorded``; empty if nothing was recorded.
     """
     known: dict[int, torch.Tensor] = {}
     heads = _query_heads(getattr(model, "config", None))
@@ -159,7 +159,7 @@ def whole_heads(result: Any, model: Any, counts: HeadCounts, owners: Owners, gat
 
 
 def _mapped(value: Any, whole: Callable[[torch.Tensor, bool], torch.Tensor], named: bool) -> Any:
-    """``named``: whether the field is one for attention weights, such as ``cross_attentions``."""
+    """``named``: whether the field has a name of attention weights, such as ``cross_attentions``."""
     if isinstance(value, torch.Tensor):
         return whole(value, named)
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
@@ -173,7 +173,7 @@ def _mapped(value: Any, whole: Callable[[torch.Tensor, bool], torch.Tensor], nam
 
 
 def _query_heads(config: Any) -> set[int]:
-    """Every number of query heads that the configuration and its parts name; key/value heads are no query heads."""
+    """All numbers of query heads in the configuration and in the configurations inside it."""
     found: set[int] = set()
     for name, value in getattr(config, "__dict__", {}).items():
         if "head" in name and "dim" not in name and "key" not in name and "kv" not in name:
@@ -183,6 +183,6 @@ def _query_heads(config: Any) -> set[int]:
             found |= _query_heads(value)
     try:
         attribute = getattr(config, "num_attention_heads", None)
-    except Exception:  # configurations whose layers differ refuse the question
+    except Exception:  # raised by configurations whose layers have different numbers
         attribute = None
     return found | ({attribute} if isinstance(attribute, int) else set())

@@ -1,4 +1,4 @@
-"""Methods of torch and transformers that a sharded model refuses, because they would reach one share alone or none."""
+"""Methods that a sharded model refuses, because they would reach one share only, or none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from modular_converter.parallel.errors import PlanError
 
 
-# Methods of torch and transformers that change or need weights or structure: the ranks would not see the change.
+# Methods of torch and transformers that read or change weights or modules: the other ranks would not see the change.
 CHANGE_WEIGHTS = (
     "add_adapter",
     "delete_adapter",
@@ -30,7 +30,12 @@ CHANGE_WEIGHTS = (
 def refusals(
     own: type[Any], names: tuple[str, ...], kind: type[PlanError], text: str
 ) -> dict[str, Callable[..., Any]]:
-    """Methods that raise, for those of a class that have these names; ``{name}`` in the text is the method's."""
+    """Methods that raise, in place of the methods of a class with these names.
+
+    Args:
+        kind: of the error.
+        text: of the error; ``{name}`` in it becomes the method's name.
+    """
     return {name: _refusal(getattr(own, name), kind, text.format(name=name)) for name in names if hasattr(own, name)}
 
 
@@ -40,3 +45,8 @@ def _refusal(own: Callable[..., Any], kind: type[PlanError], text: str) -> Calla
         raise kind(text)
 
     return refused
+
+
+def refuse(kind: type[PlanError], text: str, *args: Any, **kwargs: Any) -> Any:
+    """Raise the error; for a partial function that an object has in place of a method."""
+    raise kind(text)

@@ -104,7 +104,7 @@ def _fit(skeleton: Skeleton, plan: Plan, size: int) -> Fit:
     for _ in range(_MOST_PARTS):
         tried = _tried(skeleton, made, size)
         if isinstance(tried, dict):
-            return Fit(made, plan, tried, _is_uneven(tried, size) or shares_members(made), whole)
+            return Fit(made, plan, tried, is_uneven(tried.values(), size) or shares_members(made), whole)
         left = without_part_around(model, plan, tried.place)
         if left is None:
             break
@@ -131,11 +131,11 @@ def _cut_evenly(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] |
         pieces = apply(assemble_model(skeleton, META)[0], plan, OneOf(size)).resolution.pieces
     except MisfitError:
         return None
-    return pieces if not _is_uneven(pieces, size) and isinstance(_on_rank(skeleton, plan, size, 0), dict) else None
-
-
-def _is_uneven(pieces: dict[str, Piece], size: int) -> bool:
-    return is_uneven([(piece.length, piece) for piece in pieces.values()], size)
+    return (
+        pieces
+        if not is_uneven(pieces.values(), size) and isinstance(_on_rank(skeleton, plan, size, 0), dict)
+        else None
+    )
 
 
 def _tried(skeleton: Skeleton, plan: Plan, size: int) -> dict[str, Piece] | MisfitError:

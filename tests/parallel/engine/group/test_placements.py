@@ -16,7 +16,7 @@ from modular_converter.parallel.engine.group.placements import chunk_lengths, pl
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece  # noqa: E402
 from modular_converter.parallel.plans.units import Units  # noqa: E402
-from modular_converter.parallel.shard.shards import shard  # noqa: E402
+from modular_converter.parallel.shard.apply import shard  # noqa: E402
 
 
 @given(st.data())

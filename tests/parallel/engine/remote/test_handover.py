@@ -17,7 +17,7 @@ from modular_converter.parallel.engine.ranks.failures import RemoteError
 from modular_converter.parallel.engine.ranks.shared_memory import Arena
 from modular_converter.parallel.engine.remote.handover import copy_rows, moves_of, parcels, slot_bytes
 from modular_converter.parallel.plans.resolve import Piece
-from modular_converter.parallel.shard.shards import shard, unshard
+from modular_converter.parallel.shard.apply import shard, unshard
 from modular_converter.parallel.shard.shares import share_shape
 from tests.parallel.troubled import PLAN, Troubled
 
